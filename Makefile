@@ -1,0 +1,42 @@
+# make run: the main job on this machine. make test: everything that installs only into the venv.
+# make test-system: what needs root and apt. make lint: types and style alone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test test-system lint zipapp clean
+.DEFAULT_GOAL := run
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "firstlight needs Python 3.10 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Use: make PYTHON=python3.12 run")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing firstlight into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-tests: $(VENV)/.installed
+	@echo "installing the test tools into $(VENV)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+run: $(VENV)/.installed
+	@BIN=$(BIN) sh tools/first_run.sh
+
+lint: $(VENV)/.installed-tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -m "not system and not network"
+
+test-system: $(VENV)/.installed-tests
+	sh tools/install_system_test_tools.sh
+	$(BIN)/pytest -m "system and not network"
+
+zipapp: $(VENV)/.installed
+	@mkdir -p dist
+	$(BIN)/firstlight facts --write-zipapp dist/firstlight-facts.pyz
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,123 @@
+"""The `firstlight` command: verbs are imported when they are called, errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from firstlight import __version__
+from firstlight.errors import FirstlightError
+
+# verb -> (module under firstlight.cli, one line for the list of verbs)
+VERBS = {
+    "facts": ("facts", "look: what this machine is; changes nothing"),
+    "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
+}
+DEFAULT_VERB = "facts"
+
+
+class Verbs(click.Group):
+    """A group whose verbs are imported on use, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"firstlight.cli.{VERBS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean `firstlight {near[0]}`?" if near else "See `firstlight --help`."
+            ctx.fail(f"{args[0]!r} is not a verb; accepted: {', '.join(VERBS)}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 click's signature
+    if not wanted or ctx.resilient_parsing:
+        return
+    from firstlight.tables import load
+
+    click.echo(f"firstlight {__version__} (tables of {load().newest_date()})")
+    ctx.exit()
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"Without a verb: {DEFAULT_VERB}. Example: firstlight facts --json > machine.json",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+              help="Print the version and the date of the tables, and stop.")  # fmt: skip
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """GPU bring-up: what this machine is, what keeps PyTorch + CUDA from working, and what to do about it."""
+    if ctx.invoked_subcommand is None:
+        command = cli.get_command(ctx, DEFAULT_VERB)
+        assert command is not None
+        ctx.invoke(command)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line; every way out goes through here."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """The exit code of one command line."""
+    try:
+        code: Any = cli.main(args=args, prog_name="firstlight", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.UsageError as error:
+        where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
+        return _complain(f"{error.format_message().rstrip('.')}.{where}", 2)
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except FirstlightError as error:
+        return _complain(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("FIRSTLIGHT_DEBUG"):
+            raise
+        return _complain(_bug(error), 5)
+
+
+def _complain(message: str, code: int) -> int:
+    one_line = " ".join(message.split())
+    print(f"firstlight: {one_line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _bug(error: Exception) -> str:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    spot = "" if frame is None else f" at {os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+    return (
+        f"a bug in firstlight{spot}: {type(error).__name__}: {error}. "
+        "Nothing was changed. FIRSTLIGHT_DEBUG=1 shows where; `firstlight facts --record DIR` makes it reproducible."
+    )

@@ -1,0 +1,39 @@
+"""The one exception tree.
+
+    FirstlightError            what every caller may catch
+    +-- BadInput               a file, argument or field that we were given is not usable (exit 2)
+    |   +-- BadVersion         text that is not a version of the kind asked for
+    |   +-- BadFactsFile       a facts document or recorded machine that cannot be read back
+    +-- CouldNotLook           a host or needed data is out of reach (exit 4)
+
+A bad machine is a Finding (data), never one of these. Messages say what was given, what is
+accepted and what to do, in one line.
+"""
+
+from __future__ import annotations
+
+
+class FirstlightError(Exception):
+    """Root of the tree; carries the exit code that the command line uses."""
+
+    exit_code = 5
+
+
+class BadInput(FirstlightError):
+    """What we were given cannot be used."""
+
+    exit_code = 2
+
+
+class BadVersion(BadInput, ValueError):
+    """Text that is not a version of the kind asked for, e.g. 'abc' as a driver version."""
+
+
+class BadFactsFile(BadInput):
+    """A facts document or recorded machine that cannot be read back; names the field."""
+
+
+class CouldNotLook(FirstlightError):
+    """A host or needed data is out of reach."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""Machines that come with firstlight, to look at where there is no GPU."""

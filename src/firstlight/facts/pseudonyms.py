@@ -1,0 +1,174 @@
+"""Names of people, hosts, addresses, devices and secrets out of every string; the same text always gives the same result.
+
+Applying it twice changes nothing more, so a document made from a recording equals the one made live.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from firstlight.machine import Host
+
+T = TypeVar("T")
+
+# Account names that tell nothing about who is behind them, or that occur as ordinary words in paths and package names.
+_NOT_PERSONAL = {
+    "root", "ubuntu", "debian", "user", "nvidia", "jetson", "admin", "runner", "jovyan", "nobody", "www-data", "daemon",
+    "cuda", "torch", "python", "python3", "linux", "gpu", "conda", "pip", "uv", "lib", "bin", "usr", "local", "home",
+    "localhost", "docker", "nccl", "triton", "ec2-user", "vscode", "app", "dev", "test", "data", "opt", "tmp", "share",
+    "user-a", "user-b", "host-a", "none", "true", "false", "file", "folder", "null", "ld", "so", "compat",
+}  # fmt: skip
+
+_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+# Fixed identifiers of the EFI specification, the same on every machine.
+_EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# Addresses of documentation and indexes that everybody uses; any other host in a URL is masked.
+_PUBLIC_HOSTS = (
+    "pypi.org", "files.pythonhosted.org", "download.pytorch.org", "pypi.nvidia.com", "developer.download.nvidia.com",
+    "docs.nvidia.com", "developer.nvidia.com", "pytorch.org", "github.com", "conda.anaconda.org", "pypi.jetson-ai-lab.io",
+    "www.nvidia.com", "nvidia.com", "repo.anaconda.com", "astral.sh", "docs.pytorch.org",
+)  # fmt: skip
+
+_TOKENS = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|sk-[\w-]{12,}|AKIA[0-9A-Z]{12,}"
+    r"|xox[abprs]-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-[\w-]{16,}|AIza[\w-]{20,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
+)
+_SECRET_PAIR = re.compile(
+    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|authorization)[\w-]*)(\s*[=:]\s*)([^\s\"',;]{3,})"
+)
+_URL = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*)://([^\s/\"'<>]+)((?:/[^\s\"'<>]*)?)")
+_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+_LOGIN = re.compile(r"\b[\w.+-]+@(?=[\w-])[\w.-]+(?=:)")
+_MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
+# Four dotted numbers are an address only where they cannot be a version (9.10.2.21 is one of cuDNN).
+_IPV4 = re.compile(
+    r"(?<![\w.\-+])(?<![=<>~!]=)(?<![Vv]ersion: )(?<!so\.)"
+    r"(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![\w.]*\d)(?!-)"
+)
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|(?:[0-9a-fA-F]{1,4}:){1,6}(?::[0-9a-fA-F]{1,4}){1,6})(?![\w:])"
+)
+_CONTAINER_ID = re.compile(r"\b[0-9a-f]{64}\b")
+_HOME = re.compile(r"(?<![\w.-])(/home|/Users|/data/home|/scratch/home)/([A-Za-z_][\w.-]*)")
+_HOME_BYTES = re.compile(rb"/home/([A-Za-z_][\w.-]*)")
+_GPU_UUID = re.compile(rf"\b(GPU|MIG)-{_UUID}")
+_ANY_UUID = re.compile(rf"\b{_UUID}")
+_VERSION_ALONE = re.compile(r"\s*\d+(?:\.\d+){3}\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Pseudonyms:
+    """What stands for whom: user-a, host-a, gpu-0."""
+
+    literals: tuple[tuple[str, str], ...]
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def of(cls, host: Host, gpu_uuids: Iterable[str]) -> Pseudonyms:
+        """Pseudonyms for the people and devices of one machine; GPUs are numbered in the order given."""
+        literals: list[tuple[str, str]] = []
+        names = [host.hostname, host.hostname.split(".")[0]]
+        literals += [(name, "host-a") for name in names if len(name) >= 3 and name.lower() not in _NOT_PERSONAL]
+        if len(host.user) >= 2 and host.user.lower() not in _NOT_PERSONAL:
+            literals.append((host.user, "user-a"))
+        unique = dict(sorted(literals, key=lambda pair: -len(pair[0])))
+        return cls(tuple(unique.items()), tuple(gpu_uuids))
+
+    def apply(self, text: str) -> str:
+        """The text with every name, address, device id and secret replaced, and control characters made visible."""
+        if not text or text.isdigit():
+            return text
+        for real, stand_in in self.literals:
+            if real in text:
+                text = re.sub(rf"(?<![A-Za-z0-9_]){re.escape(real)}(?![A-Za-z0-9_])", stand_in, text)
+        if "/" in text:
+            text = _HOME.sub(self._home, text)
+        if "-" in text:
+            text = self._without_uuids(text)
+        if "://" in text:
+            text = _URL.sub(_mask_url, text)
+        if "@" in text:
+            text = _LOGIN.sub("<address>", _EMAIL.sub("<address>", text))
+        if ":" in text:
+            text = _IPV6.sub("<address>", _MAC.sub("<address>", text))
+        if text.count(".") >= 3 and not _VERSION_ALONE.fullmatch(text):
+            text = _IPV4.sub(_mask_ipv4, text)
+        if len(text) >= 8:
+            text = _SECRET_PAIR.sub(_mask_pair, _TOKENS.sub("<redacted>", text))
+        if len(text) >= 64:
+            text = _CONTAINER_ID.sub("<id>", text)
+        return text if text.isprintable() else _visible(text)
+
+    def apply_bytes(self, data: bytes) -> bytes:
+        """Binary evidence with account and host names overwritten by as many x, so that offsets stay."""
+        for real, _ in self.literals:
+            name = real.encode()
+            if name in data:
+                data = data.replace(name, b"x" * len(name))
+        return _HOME_BYTES.sub(_mask_home_bytes, data) if b"/home/" in data else data
+
+    def _without_uuids(self, text: str) -> str:
+        for index, uuid in enumerate(self.gpus):
+            if uuid and uuid in text:
+                text = text.replace(uuid, f"gpu-{index}")
+        text = _GPU_UUID.sub(lambda match: f"{match.group(1).lower()}-other", text)
+        return _ANY_UUID.sub(lambda match: match.group(0) if match.group(0).lower() == _EFI_GLOBAL else "<uuid>", text)
+
+    @staticmethod
+    def _home(match: re.Match[str]) -> str:
+        folder, name = match.group(1), match.group(2)
+        return match.group(0) if name.lower() in _NOT_PERSONAL else f"{folder}/user-b"
+
+
+def _mask_home_bytes(match: re.Match[bytes]) -> bytes:
+    name = match.group(1)
+    return match.group(0) if name.decode("ascii").lower() in _NOT_PERSONAL else b"/home/" + b"x" * len(name)
+
+
+def _mask_url(match: re.Match[str]) -> str:
+    scheme, place, rest = match.groups()
+    host = place.rpartition("@")[2].partition(":")[0].lower()
+    if scheme.lower() == "file":
+        return match.group(0)
+    return f"{scheme}://{host}{rest}" if host in _PUBLIC_HOSTS else f"{scheme}://<host>/"
+
+
+def _mask_ipv4(match: re.Match[str]) -> str:
+    return match.group(0) if match.group(0) in ("127.0.0.1", "0.0.0.0") else "<address>"  # noqa: S104 not a bind
+
+
+def _mask_pair(match: re.Match[str]) -> str:
+    name, joint, value = match.groups()
+    return match.group(0) if value.lower() in ("true", "false", "none", "null", "set") else f"{name}{joint}<redacted>"
+
+
+def _visible(text: str) -> str:
+    """Control characters as they are written in Python, so that no terminal acts on them."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1] for character in text
+    )
+
+
+def rename_all(value: T, rename: Callable[[str], str]) -> T:
+    """A fact dataclass with every string in it passed through `rename`."""
+    renamed: T = _rename(value, rename)
+    return renamed
+
+
+def _rename(value: Any, rename: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return rename(value)
+    if isinstance(value, tuple):
+        return tuple(_rename(item, rename) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: new
+            for field in fields(value)
+            if (new := _rename(old := getattr(value, field.name), rename)) is not old
+        }
+        return replace(value, **changed) if changed else value
+    return value

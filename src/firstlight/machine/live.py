@@ -1,0 +1,215 @@
+"""The machine this process runs on, read and never changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat as stat_bits
+import sys
+import time
+from collections.abc import Mapping
+
+from firstlight.machine.interface import (
+    CHILD_TIMEOUT_S,
+    COMMAND_TIMEOUT_S,
+    TEXT_LIMIT,
+    ChildAnswer,
+    ChildScript,
+    Completed,
+    Disk,
+    Host,
+    Stat,
+)
+from firstlight.machine.spawn import run_bounded, run_child
+
+_WHY = {
+    errno.ENOENT: "no such file",
+    errno.ENOTDIR: "no such file",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ELOOP: "too many symbolic links",
+}
+
+
+class LiveMachine:
+    """Looks at this machine; `root` puts another folder in the place of / (an unpacked image, a test's tree)."""
+
+    def __init__(self, *, root: str = "", environ: Mapping[str, str] | None = None, host: Host | None = None) -> None:
+        self._root = root.rstrip("/")
+        self._environ = dict(os.environ if environ is None else environ)
+        self._host = host or _look_at_host()
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+    def env(self, name: str) -> str | None:
+        return self._environ.get(name)
+
+    def read(self, path: str, *, limit: int = TEXT_LIMIT, until: str = "") -> str | None:
+        data = self._read(path, 0, limit)
+        if data is None:
+            return None
+        text = data.decode("utf-8", "replace")
+        return text.split(until, 1)[0] if until else text
+
+    def read_bytes(self, path: str, *, offset: int = 0, size: int = TEXT_LIMIT) -> bytes | None:
+        return self._read(path, offset, size)
+
+    def search(self, path: str, pattern: bytes, *, limit: int = 8) -> tuple[bytes, ...] | None:
+        import mmap
+
+        try:
+            with open(self._under(path), "rb") as file:
+                if not stat_bits.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+                    found = []
+                    for match in re.finditer(pattern, view):
+                        found.append(match.group(0))
+                        if len(found) == limit:
+                            break
+                    return tuple(found)
+        except (OSError, ValueError):  # ValueError: an empty file cannot be mapped
+            return None
+
+    def why_not(self, path: str) -> str:
+        try:
+            mode = os.stat(self._under(path)).st_mode
+            if stat_bits.S_ISDIR(mode):
+                return "is a folder"
+            if not stat_bits.S_ISREG(mode):
+                return "not a regular file"
+            with open(self._under(path), "rb") as file:
+                file.read(1)
+        except OSError as error:
+            return _WHY.get(error.errno or 0, os.strerror(error.errno or 0).lower())
+        return "readable now"
+
+    def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
+        try:
+            names = os.listdir(self._under(path))
+        except OSError:
+            return ()
+        if pattern != "*":
+            import fnmatch
+
+            names = fnmatch.filter(names, pattern)
+        return tuple(sorted(names))
+
+    def stat(self, path: str) -> Stat | None:
+        where = self._under(path)
+        try:
+            seen = os.stat(where)
+        except OSError:
+            return None
+        return Stat(
+            kind=_kind(seen.st_mode),
+            size=seen.st_size,
+            mode=stat_bits.S_IMODE(seen.st_mode),
+            uid=seen.st_uid,
+            gid=seen.st_gid,
+            inode=seen.st_ino,
+            writable=os.access(where, os.W_OK),
+        )
+
+    def real_path(self, path: str) -> str:
+        real = os.path.realpath(self._under(path))
+        if self._root and (real == self._root or real.startswith(self._root + "/")):
+            return real[len(self._root) :] or "/"
+        return real
+
+    def disk(self, path: str) -> Disk | None:
+        try:
+            seen = os.statvfs(self._under(path))
+        except OSError:
+            return None
+        return Disk(seen.f_frsize * seen.f_blocks, seen.f_frsize * seen.f_bavail)
+
+    def run(
+        self,
+        argv: tuple[str, ...],
+        *,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+        keep: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        return run_bounded(argv, timeout_s=timeout_s, keep=keep, env={**self._environ, **(env or {}), "LC_ALL": "C"})
+
+    def child(
+        self,
+        script: ChildScript,
+        *args: str,
+        timeout_s: float = CHILD_TIMEOUT_S,
+        env: Mapping[str, str] | None = None,
+    ) -> ChildAnswer:
+        return run_child(script, args, timeout_s=timeout_s, env={**self._environ, **(env or {})})
+
+    def _under(self, path: str) -> str:
+        return self._root + path
+
+    def _read(self, path: str, offset: int, size: int) -> bytes | None:
+        """Bytes of a regular file. Never blocks: a FIFO or a device is refused before it is read."""
+        try:
+            handle = os.open(self._under(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            if not stat_bits.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            if offset:
+                os.lseek(handle, offset, os.SEEK_SET)
+            parts: list[bytes] = []
+            left = size
+            while left > 0:  # files under /proc give a page at a time
+                part = os.read(handle, min(left, 1 << 20))
+                if not part:
+                    break
+                parts.append(part)
+                left -= len(part)
+            return b"".join(parts)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+
+
+def _kind(mode: int) -> str:
+    if stat_bits.S_ISREG(mode):
+        return "file"
+    if stat_bits.S_ISDIR(mode):
+        return "folder"
+    if stat_bits.S_ISCHR(mode) or stat_bits.S_ISBLK(mode):
+        return "device"
+    return "socket" if stat_bits.S_ISSOCK(mode) else "other"
+
+
+def _look_at_host() -> Host:
+    kernel = os.uname()
+    uid = os.getuid()
+    try:
+        import pwd
+
+        entry = pwd.getpwuid(uid)
+        user, home = entry.pw_name, os.environ.get("HOME") or entry.pw_dir
+    except (ImportError, KeyError):
+        user, home = os.environ.get("USER", ""), os.environ.get("HOME", "")
+    try:
+        cwd = os.getcwd()
+    except OSError:  # the folder we stand in was deleted
+        cwd = "/"
+    return Host(
+        hostname=kernel.nodename,
+        user=user,
+        home=home,
+        cwd=cwd,
+        uid=uid,
+        kernel_release=kernel.release,
+        arch=kernel.machine,
+        python_version=".".join(str(part) for part in sys.version_info[:3]),
+        python_executable=sys.executable,
+        python_prefix=sys.prefix,
+        python_base_prefix=sys.base_prefix,
+        now=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )

@@ -1,0 +1,1 @@
+"""Knowledge of the outside world, as JSON rows with sources."""

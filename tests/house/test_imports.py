@@ -1,0 +1,84 @@
+"""Who may import whom: the table of rooms in docs/design.md, held by walking the imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "firstlight"
+
+# room -> rooms of ours it may import (docs/design.md holds the same table in words)
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "versions": {"errors"},
+    "machine": {"errors"},
+    "tables": {"versions", "errors"},
+    "elf": {"machine", "errors"},
+    "facts": {"versions", "machine", "elf", "errors"},
+    "report": {"facts", "tables", "versions", "errors", "machine"},
+    "cli": {"*"},
+}
+STANDARD_LIBRARY_ONLY = ("errors", "versions", "machine", "elf", "facts", "tables")
+ALLOWED_THIRD_PARTY = {"click": {"cli"}, "rich": {"cli", "report"}, "jinja2": {"emit"}, "packaging": {"plan", "tables"}}
+CHILD_SCRIPTS = SRC / "facts" / "children"
+
+
+def _files() -> list[Path]:
+    return sorted(SRC.rglob("*.py"))
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+            if node.module == "firstlight":
+                found.update(f"firstlight.{name.name}" for name in node.names)
+    return found
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(SRC)))
+def test_a_file_imports_only_what_the_table_of_rooms_allows(path: Path) -> None:
+    room = _room(path)
+    if room in ("__init__", "__main__"):
+        return
+    assert room in MAY_IMPORT, f"{room} has no row in the table of rooms"
+    for name in _imports(path):
+        parts = name.split(".")
+        if parts[0] == "firstlight" and len(parts) > 1 and parts[1] != "__version__":
+            allowed = MAY_IMPORT[room]
+            assert parts[1] == room or "*" in allowed or parts[1] in allowed, f"{path.name} imports {name}"
+        elif parts[0] not in sys.stdlib_module_names and parts[0] != "firstlight":
+            if path.parent == CHILD_SCRIPTS and parts[0] == "pynvml":
+                continue  # imported only in the child process, where libnvidia-ml was found
+            assert parts[0] in ALLOWED_THIRD_PARTY, f"{path.name} imports {name}"
+            assert room in ALLOWED_THIRD_PARTY[parts[0]], f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("room", STANDARD_LIBRARY_ONLY)
+def test_rooms_of_the_zipapp_use_the_standard_library_alone(room: str) -> None:
+    for path in (path for path in _files() if _room(path) == room and path.parent != CHILD_SCRIPTS):
+        outside = {
+            name.split(".")[0] for name in _imports(path) if name.split(".")[0] not in sys.stdlib_module_names
+        } - {"firstlight"}
+        assert not outside, f"{path} imports {outside}"
+
+
+def test_importing_firstlight_and_its_facts_does_not_import_torch_or_rich() -> None:
+    code = (
+        "import sys, firstlight, firstlight.facts.collect, firstlight.cli.facts;"
+        "print([m for m in ('torch', 'rich', 'pynvml', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,53 @@
+"""The house stays liveable: a file is about one thing, a function fits on a screen."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILE_LINES = 400
+FUNCTION_LINES = 50
+ARGUMENTS = 7
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FOLDERS_WITH_LONGER_FILES_ALLOWED = ("tests",)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_source_file_is_at_most_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+
+
+def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_function_is_at_most_50_lines_with_at_most_7_arguments(path: Path) -> None:
+    for function in _functions(path):
+        assert function.end_lineno is not None
+        lines = function.end_lineno - function.lineno + 1
+        assert lines <= FUNCTION_LINES, f"{function.name}: {lines} lines"
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        named = [argument for argument in arguments if argument.arg not in ("self", "cls")]
+        assert len(named) <= ARGUMENTS, f"{function.name}: {len(named)} arguments"
+
+
+def test_the_project_speaks_of_the_project_alone() -> None:
+    forbidden = ("/wo" + "rk/", "this ses" + "sion", "DEVELO" + "PERS.md", "TO" + "DO", "FIX" + "ME")
+    for path in ROOT.rglob("*"):
+        relative = path.relative_to(ROOT)
+        if relative.parts[0] in (".git", ".venv", "build", "dist") or any(
+            part.startswith((".mypy", ".ruff", ".pytest", ".hypothesis", "__pycache__")) for part in relative.parts
+        ):
+            continue
+        if path.suffix in (".py", ".md", ".sh", ".toml", ".json", ".cfg") or path.name in ("Makefile", "run"):
+            text = path.read_text(errors="replace")
+            for word in forbidden:
+                assert word not in text, f"{relative} holds {word!r}"
