@@ -20,13 +20,14 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from email.parser import Parser
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -59,7 +60,15 @@ class Difference:
     text: str
 
 
-class _NotFound(Exception):
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said: the body, and the whole size where the body is a part, e.g. 899815990; else 0."""
+
+    body: bytes
+    whole_size: int
+
+
+class NotFound(CouldNotLook):
     """The server answered 404."""
 
 
@@ -75,23 +84,24 @@ def pip_index_url() -> str:
     raise CouldNotLook("pip names no index on this machine; give one with --index-url.")
 
 
-def fetch(url: str, headers: dict[str, str], *, sleep: Callable[[float], None] = time.sleep) -> tuple[int, bytes]:
-    """Status and body of one GET; waits as told on 429 and on a server's 503, then asks again."""
+def fetch(url: str, headers: dict[str, str], *, sleep: Callable[[float], None] = time.sleep) -> Answer:
+    """One GET; waits as told on 429 and 503, then asks again."""
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", **headers})
     for attempt in range(1, _TRIES + 1):
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read()
+                part = answer.headers.get("Content-Range", "") if answer.status == 206 else ""
+                return Answer(answer.read(), int(part.rpartition("/")[2]) if part else 0)
         except urllib.error.HTTPError as error:
             if error.code == 404:
-                raise _NotFound(url) from error
+                raise NotFound(f"{urlsplit(url).path}: not on the index (404).") from error
             if error.code not in (429, 503) or attempt == _TRIES:
-                raise CouldNotLook(f"{urlsplit(url).path}: the index answered {error.code}; try again later.") from error
+                raise CouldNotLook(
+                    f"{urlsplit(url).path}: the index answered {error.code}; try again later."
+                ) from error
             sleep(_wait_s(error.headers.get("Retry-After"), attempt))
-        except (urllib.error.URLError, TimeoutError, OSError) as error:
-            if attempt == _TRIES:
-                raise CouldNotLook(f"{urlsplit(url).path}: the index is out of reach ({error}).") from error
-            sleep(_wait_s(None, attempt))
+        except OSError as error:  # URLError is one, and so is a time-out
+            raise CouldNotLook(f"{urlsplit(url).path}: the index is out of reach ({error}).") from error
     raise AssertionError(f"fetch fell out of {_TRIES} tries")
 
 
@@ -118,8 +128,8 @@ def project_files(index: str, project: str) -> tuple[IndexFile, ...]:
     page = f"{index.rstrip('/')}/{canonicalize_name(project)}/"
     accept = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
     try:
-        _, body = fetch(page, {"Accept": accept})
-    except _NotFound:
+        body = fetch(page, {"Accept": accept}).body
+    except NotFound:
         return ()
     text = body.decode("utf-8", errors="replace")
     links = _json_links(text) if text.lstrip().startswith("{") else _html_links(text)
@@ -173,11 +183,10 @@ class RangeFile(io.RawIOBase):
         self._size = self._ask_size()
 
     def _ask_size(self) -> int:
-        request = urllib.request.Request(self._url, headers={"Range": "bytes=0-0", "Accept-Encoding": "identity"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            if answer.status != 206:
-                raise CouldNotLook(f"{urlsplit(self._url).path}: the index serves no ranges, and the wheel may be large.")
-            return int(answer.headers["Content-Range"].rsplit("/", 1)[1])
+        size = fetch(self._url, {"Range": "bytes=0-0"}).whole_size
+        if not size:
+            raise CouldNotLook(f"{urlsplit(self._url).path}: the index serves no ranges, and a wheel may be large.")
+        return size
 
     def seekable(self) -> bool:
         return True
@@ -197,7 +206,7 @@ class RangeFile(io.RawIOBase):
         last = min(self._at + len(buffer), self._size) - 1
         if last < self._at:
             return 0
-        _, body = fetch(self._url, {"Range": f"bytes={self._at}-{last}"})
+        body = fetch(self._url, {"Range": f"bytes={self._at}-{last}"}).body
         buffer[: len(body)] = body
         self._at += len(body)
         return len(body)
@@ -205,10 +214,13 @@ class RangeFile(io.RawIOBase):
 
 def read_member(url: str, suffix: str) -> bytes:
     """The first member of a remote wheel whose name ends so, e.g. '.dist-info/METADATA'."""
-    with zipfile.ZipFile(io.BufferedReader(RangeFile(url), _RANGE_BYTES)) as wheel:
-        for name in wheel.namelist():
-            if name.endswith(suffix):
-                return wheel.read(name)
+    try:
+        with zipfile.ZipFile(io.BufferedReader(RangeFile(url), _RANGE_BYTES)) as wheel:
+            for name in wheel.namelist():
+                if name.endswith(suffix):
+                    return wheel.read(name)
+    except zipfile.BadZipFile as error:
+        raise CouldNotLook(f"{urlsplit(url).path}: not a wheel ({error}).") from error
     raise CouldNotLook(f"{urlsplit(url).path}: no member ends in {suffix}.")
 
 
@@ -216,14 +228,14 @@ def read_metadata(file: IndexFile) -> str:
     """The METADATA of a wheel: its own file on the index where there is one, else out of the wheel by range."""
     if file.metadata_url:
         try:
-            return fetch(file.metadata_url, {})[1].decode("utf-8")
-        except _NotFound:
+            return fetch(file.metadata_url, {}).body.decode("utf-8")
+        except NotFound:
             pass
     return read_member(file.url, ".dist-info/METADATA").decode("utf-8")
 
 
-def requirements(metadata: str, machine: str) -> dict[str, str]:
-    """Requirement by project on Linux and this machine, e.g. {'torch': '==2.9.0'}; extras left out."""
+def requirements(metadata: str, machine: str, *, extra: str = "") -> dict[str, str]:
+    """Requirement by project on Linux and this machine, e.g. {'torch': '==2.9.0'}; with those of one extra."""
     # Old torch wheels end METADATA lines in CRLF, which packaging's parser refuses.
     message = Parser().parsestr(metadata.replace("\r\n", "\n"), headersonly=True)
     environment = {
@@ -231,13 +243,126 @@ def requirements(metadata: str, machine: str) -> dict[str, str]:
         "sys_platform": "linux",
         "platform_machine": machine,
         "os_name": "posix",
-        "extra": "",
+        "extra": extra,
         "python_version": "3.12",
         "python_full_version": "3.12.0",
     }
-    found = {}
+    found: dict[str, str] = {}
     for line in message.get_all("Requires-Dist") or ():
         requirement = Requirement(line.strip())
         if requirement.marker is None or requirement.marker.evaluate(environment):
             found[canonicalize_name(requirement.name)] = str(requirement.specifier)
     return found
+
+
+def known_versions(tables: Tables, project: str) -> set[Version]:
+    """The releases of a project that the tables have rows for."""
+    if project == "torch":
+        return {Version(row.torch.text) for row in tables.torch_releases}
+    if project == "cuda-toolkit":
+        return {Version(row.release) for row in tables.toolkit_wheels}
+    listed = {Version(row.version) for row in tables.companions if row.project == project}
+    return listed | {Version(row.version) for row in tables.newest_releases if row.project == project}
+
+
+def watched_projects(tables: Tables) -> tuple[str, ...]:
+    """Every project whose releases the tables follow."""
+    companions = dict.fromkeys(row.project for row in tables.companions)
+    return ("torch", "cuda-toolkit", *companions, *(row.project for row in tables.newest_releases))
+
+
+def known_pins(tables: Tables, project: str, *, version: Version, machine: str) -> dict[str, str]:
+    """What the tables say a release requires; {} where they say nothing of this machine."""
+    if project == "torch":
+        release = tables.torch_release(str(version), machine)
+        return {} if release is None else {pin.project: pin.spec for pin in release.pins}
+    if project == "cuda-toolkit":
+        parts = (row.parts for row in tables.toolkit_wheels if Version(row.release) == version and machine == "x86_64")
+        return {pin.project: pin.spec for part in parts for pin in part}
+    rows = (row for row in tables.companions if row.project == project and Version(row.version) == version)
+    return {pin.project: pin.spec for row in rows if machine == "x86_64" for pin in row.requires}
+
+
+def compare_project(tables: Tables, project: str, *, files: tuple[IndexFile, ...]) -> Iterator[Difference]:
+    """What the index shows of a project and the tables do not have."""
+    known = known_versions(tables, project)
+    offered = {file.version for file in files if not file.yanked and not file.version.is_prerelease}
+    if not offered:
+        yield Difference(project, "no release on this index")
+        return
+    newest = max(known)
+    for version in sorted(version for version in offered if version > newest):
+        yield Difference(project, f"new release {version}{_told_requirements(project, version, files)}")
+    if newest not in offered:
+        yield Difference(project, f"{newest}, the newest in the tables, is yanked or gone")
+        return
+    for machine in ("x86_64", "aarch64"):
+        pins = known_pins(tables, project, version=newest, machine=machine)
+        wheel = _wheel_for(files, newest, machine=machine)
+        if pins and wheel is not None:
+            found = requirements(read_metadata(wheel), machine, extra="all" if project == "cuda-toolkit" else "")
+            yield from _changed_pins(project, f"{newest} {machine}", pins=pins, found=found)
+
+
+def _changed_pins(project: str, what: str, *, pins: dict[str, str], found: dict[str, str]) -> Iterator[Difference]:
+    for name, spec in pins.items():
+        if name not in found:
+            yield Difference(project, f"{what}: no longer requires {name}{spec}")
+        elif SpecifierSet(found[name]) != SpecifierSet(spec):
+            yield Difference(project, f"{what}: requires {name}{found[name]}, the tables say {name}{spec}")
+
+
+def _wheel_for(files: tuple[IndexFile, ...], version: Version, *, machine: str) -> IndexFile | None:
+    """A Linux wheel of a release for a machine, of CPython 3.12 where there is a choice, else one for any machine."""
+    own = [file for file in files if file.version == version]
+    fitting = [file for file in own if "linux" in file.platform and machine in file.platform]
+    fitting = fitting or [file for file in own if file.platform == "any"]
+    return min(fitting, key=lambda file: "-cp312-" not in file.filename, default=None)
+
+
+def _told_requirements(project: str, version: Version, files: tuple[IndexFile, ...]) -> str:
+    """'; requires torch==2.15.0, triton~=3.9.0' of a new release: what its row would say."""
+    wheel = _wheel_for(files, version, machine="x86_64")
+    if wheel is None or project not in ("torch", "torchvision", "torchaudio", "vllm", "xformers", "sglang"):
+        return ""
+    found = requirements(read_metadata(wheel), "x86_64")
+    telling = [name for name in found if re.match(r"torch|triton|cuda|nvidia|xformers|flashinfer", name)]
+    return f"; requires {', '.join(name + found[name] for name in telling) or 'no torch'}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print what was observed and the differences; 0 none, 1 some."""
+    tables = load()
+    parser = argparse.ArgumentParser(description="Compare the tables with a package index; change nothing.")
+    parser.add_argument("project", nargs="*", help="default: every project the tables follow")
+    parser.add_argument("--index-url", help="a simple index; default: the one pip uses")
+    options = parser.parse_args(argv)
+    unknown = sorted(set(options.project) - set(watched_projects(tables)))
+    if unknown:
+        parser.error(f"{unknown[0]} is not followed; accepted: {', '.join(watched_projects(tables))}")
+    try:
+        index = options.index_url or pip_index_url()
+        differences = list(_observe(tables, options.project or watched_projects(tables), index=index))
+    except CouldNotLook as error:
+        print(f"refresh_tables: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"\n{len(differences)} differences" if len(differences) != 1 else "\n1 difference")
+    for difference in differences:
+        print(f"  {difference.project}: {difference.text}")
+    return 1 if differences else 0
+
+
+def _observe(tables: Tables, projects: Iterable[str], *, index: str) -> Iterator[Difference]:
+    print(f"tables of {tables.newest_date()}")
+    for project in projects:
+        files = project_files(index, project)
+        offered = [file.version for file in files if not file.yanked and not file.version.is_prerelease]
+        seen = f"{len(set(offered))} releases, newest {max(offered)}" if offered else "nothing"
+        differences = tuple(compare_project(tables, project, files=files))
+        verdict = f"{len(differences)} different" if differences else "same"
+        print(f"  {project:<24}{seen:<36}tables {max(known_versions(tables, project))!s:<14}{verdict}", flush=True)
+        yield from differences
+
+
+if __name__ == "__main__":
+    sys.exit(main())

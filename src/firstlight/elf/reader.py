@@ -33,8 +33,7 @@ _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD,
 _VER_FLG_BASE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class NeededVersions:
+class NeededVersions(NamedTuple):
     """Symbol versions that a file wants of one library, e.g. libc.so.6 and (GLIBC_2.17, GLIBC_2.34)."""
 
     library: str
@@ -184,12 +183,15 @@ def read_note(machine: Machine, path: str, section: str) -> bytes | None:
 
 
 def _descriptor(note: bytes) -> bytes | None:
-    """The descriptor of the first note: sizes of name and descriptor, a type, the name padded to 4, the descriptor."""
+    """The descriptor of the first note: sizes of name and descriptor, a type, the name padded to 4, the descriptor.
+
+    A size that runs past the section is cut, not refused: Orin's libcuda 13.2.1 is known for such padding.
+    """
     if len(note) < 12:
         return None
     name_size, size, _ = struct.unpack_from("<III", note)
     start = 12 + (name_size + 3) // 4 * 4
-    return note[start : start + size] if start + size <= len(note) else None
+    return note[start : start + size] or None
 
 
 def _open(machine: Machine, path: str) -> _Image | None:
@@ -238,7 +240,7 @@ def _interpreter(image: _Image) -> str:
 
 
 def _version_table(image: _Image, table_tag: int, *, count: int) -> bytes:
-    """The bytes of a version table. No tag tells its length: room for `count` libraries of nine versions, and 64 more."""
+    """The bytes of a version table. No tag tells its length: room for nine versions a library, and 64 more."""
     start = _file_offset(image, _tag(image, table_tag))
     if start is None:
         return b""

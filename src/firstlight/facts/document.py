@@ -11,8 +11,8 @@ from firstlight import __version__
 from firstlight.errors import BadFactsFile, BadInput
 from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.collect import Facts, collect
-from firstlight.facts.pseudonyms import Pseudonyms, rename_all
 from firstlight.facts.known import Known
+from firstlight.facts.pseudonyms import Pseudonyms, rename_all
 from firstlight.machine import Host
 from firstlight.machine.evidence import SCHEMA as MACHINE_SCHEMA
 from firstlight.machine.evidence import Evidence, from_document, to_document
@@ -78,7 +78,7 @@ def replay(document: Any, where: str) -> Facts:
 
 
 def write_recording(folder: str, evidence: Evidence, pseudonyms: Pseudonyms | None) -> str:
-    """Write DIR/machine.json, names replaced unless `pseudonyms` is None; an existing recording is never overwritten."""
+    """Write DIR/machine.json, with pseudonyms unless None is given; never overwrites a recording."""
     path = os.path.join(folder, RECORDING_NAME)
     if pseudonyms is None:
         document = to_document(evidence, lambda text: text, lambda data: data)

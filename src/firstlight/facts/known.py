@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar, Union
 
+T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
+class Known(Generic[T_co]):
     """A value and where it was seen, e.g. Known(DriverVersion 570.133.20, '/sys/module/nvidia/version')."""
 
-    value: T
+    value: T_co
     seen_in: str
 
 

@@ -69,7 +69,9 @@ def _put(kind: Any, value: Any, setting: _Setting) -> Any:
     if is_dataclass(kind) and kind not in VERSION_TYPES:
         fields = hints(kind) if isinstance(kind, type) else {}
         if name not in fields:
-            short = "" if len(setting.path) < len(setting.key.split(".")) else f"; short names: {', '.join(SHORT_NAMES)}"
+            short = (
+                "" if len(setting.path) < len(setting.key.split(".")) else f"; short names: {', '.join(SHORT_NAMES)}"
+            )
             raise setting.bad(f"{name!r} is not a fact here; accepted: {', '.join(fields)}{short}")
         return replace(value, **{name: _put(fields[name], getattr(value, name), setting.next())})
     raise setting.bad(f"nothing lies below it, so {name!r} cannot be set")

@@ -1,6 +1,6 @@
-"""Names of people, hosts, addresses, devices and secrets out of every string; the same text always gives the same result.
+"""Names of people, hosts, addresses, devices and secrets out of every string.
 
-Applying it twice changes nothing more, so a document made from a recording equals the one made live.
+The same text always gives the same result, and applying it twice changes nothing more, so a document made from a recording equals the one made live.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # Addresses of documentation and indexes that everybody uses; any other host in a URL is masked.
 _PUBLIC_HOSTS = (
     "pypi.org", "files.pythonhosted.org", "download.pytorch.org", "pypi.nvidia.com", "developer.download.nvidia.com",
-    "docs.nvidia.com", "developer.nvidia.com", "pytorch.org", "github.com", "conda.anaconda.org", "pypi.jetson-ai-lab.io",
-    "www.nvidia.com", "nvidia.com", "repo.anaconda.com", "astral.sh", "docs.pytorch.org",
+    "docs.nvidia.com", "developer.nvidia.com", "pytorch.org", "github.com", "conda.anaconda.org", "www.nvidia.com",
+    "pypi.jetson-ai-lab.io", "nvidia.com", "repo.anaconda.com", "astral.sh", "docs.pytorch.org",
 )  # fmt: skip
 
 _TOKENS = re.compile(
@@ -73,8 +73,8 @@ class Pseudonyms:
         literals: list[tuple[str, str]] = []
         names = [host.hostname, host.hostname.split(".")[0]]
         literals += [(name, "host-a") for name in names if len(name) >= 3 and name.lower() not in _NOT_PERSONAL]
-        if len(host.user) >= 2 and host.user.lower() not in _NOT_PERSONAL:
-            literals.append((host.user, "user-a"))
+        people = {host.user, host.home.rstrip("/").rpartition("/")[2]}
+        literals += [(name, "user-a") for name in people if len(name) >= 2 and name.lower() not in _NOT_PERSONAL]
         unique = dict(sorted(literals, key=lambda pair: -len(pair[0])))
         return cls(tuple(unique.items()), tuple(gpu_uuids))
 

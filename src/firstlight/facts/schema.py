@@ -44,7 +44,12 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         known = {"value": _schema(fact_type(kind), definitions), "seen_in": {"type": "string"}}
         return {
             "oneOf": [
-                {"type": "object", "properties": known, "required": ["value", "seen_in"], "additionalProperties": False},
+                {
+                    "type": "object",
+                    "properties": known,
+                    "required": ["value", "seen_in"],
+                    "additionalProperties": False,
+                },
                 _unknown(definitions),
             ]
         }

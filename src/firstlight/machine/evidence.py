@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,15 @@ from firstlight.machine.interface import ChildAnswer, Completed, Disk, Host, Out
 
 SCHEMA = "firstlight.machine/1"
 _INFLATED_LIMIT = 16 << 20
+_KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "CUTLASS_", "PYTHON", "LD_", "CONDA_")
+_KEPT_VARIABLES = frozenset(
+    (
+        "PATH", "HOME", "XDG_CONFIG_HOME", "VIRTUAL_ENV", "PYENV_VERSION", "UV_TORCH_BACKEND", "UV_CONFIG_FILE",
+        "UV_PROJECT_ENVIRONMENT", "PIP_CONFIG_FILE", "PIP_NO_INDEX", "NVHPC_ROOT", "CC", "CXX", "CUDAHOSTCXX",
+        "NVCC_CCBIN", "TORCH_CUDA_ARCH_LIST", "TORCH_NVCC_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS",
+        "CUDAFLAGS", "CUDAARCHS", "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "TRITON_PTXAS_PATH", "FORCE_CUDA", "USE_CUDA",
+    )
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -51,7 +61,23 @@ class Evidence:
     children: dict[str, ChildAnswer] = field(default_factory=dict)
 
     def at(self, path: str) -> PathEvidence:
-        return self.paths.setdefault(path, PathEvidence())
+        """What is known of a path, to be added to; torch's search paths hold '..', a recording does not."""
+        return self.paths.setdefault(plain(path), PathEvidence())
+
+    def find(self, path: str) -> PathEvidence | None:
+        return self.paths.get(plain(path))
+
+
+def plain(path: str) -> str:
+    """The path with '..' and doubled slashes worked out, without looking at links: the key of a recording."""
+    return posixpath.normpath(path) if "/.." in path or "//" in path or "/./" in path else path
+
+
+def _kept_value(name: str, value: str | None, rename: Callable[[str], str]) -> str | None:
+    """The value of a variable where a probe uses it; of the others (pod ids, proxies, indexes) only that it is set."""
+    if value is None:
+        return None
+    return rename(value) if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES) else ("set" if value else "")
 
 
 def command_key(argv: tuple[str, ...]) -> str:
@@ -76,7 +102,7 @@ def to_document(
         "about": evidence.about,
         "recorded_by": evidence.recorded_by,
         "host": _renamed(asdict(evidence.host), rename),
-        "env": {name: value if value is None else rename(value) for name, value in sorted(evidence.env.items())},
+        "env": {name: _kept_value(name, value, rename) for name, value in sorted(evidence.env.items())},
         "paths": paths,
         "absent": sorted(set(absent)),
         "commands": {
@@ -102,7 +128,7 @@ def _path_document(
     if seen.text is not None:
         out["text"] = rename(seen.text)
     if seen.pieces:
-        out["pieces"] = [[offset, _pack(rename_bytes(data))] for offset, data in sorted(_joined(seen.pieces).items())]
+        out["pieces"] = [[offset, _pack(rename_bytes(data))] for offset, data in sorted(joined(seen.pieces).items())]
     if seen.matches:
         out["matches"] = {key: list(found) for key, found in sorted(seen.matches.items())}
     if seen.names is not None:
@@ -120,7 +146,7 @@ def _path_document(
     return out
 
 
-def _joined(pieces: Mapping[int, bytes]) -> dict[int, bytes]:
+def joined(pieces: Mapping[int, bytes]) -> dict[int, bytes]:
     """Pieces with touching and overlapping ones merged."""
     out: dict[int, bytes] = {}
     last = -1

@@ -152,7 +152,7 @@ class Machine(Protocol):
         keep: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        """Run a command (never a shell string), bounded in time and output; `keep`: only stdout lines this regex finds."""
+        """Run a command (never a shell string), bounded in time and output; `keep`: a regex for stdout lines."""
 
     def child(
         self,

@@ -169,7 +169,7 @@ class LiveMachine:
                 parts.append(part)
                 left -= len(part)
             return b"".join(parts)
-        except OSError:
+        except (OSError, OverflowError):  # an offset from a damaged file can be beyond what lseek takes
             return None
         finally:
             os.close(handle)

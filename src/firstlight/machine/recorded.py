@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firstlight.machine.evidence import Evidence, command_key
+from firstlight.machine.evidence import Evidence, command_key, joined
 from firstlight.machine.interface import (
     CHILD_TIMEOUT_S,
     COMMAND_TIMEOUT_S,
@@ -27,6 +27,8 @@ class RecordedMachine:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
+        for seen in evidence.paths.values():
+            seen.pieces = joined(seen.pieces)
 
     @property
     def host(self) -> Host:
@@ -36,14 +38,14 @@ class RecordedMachine:
         return self._evidence.env.get(name)
 
     def read(self, path: str, *, limit: int = TEXT_LIMIT, until: str = "") -> str | None:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         if seen is None or seen.text is None:
             return None
         text = seen.text if len(seen.text) <= limit else seen.text[:limit]
         return text.split(until, 1)[0] if until else text
 
     def read_bytes(self, path: str, *, offset: int = 0, size: int = TEXT_LIMIT) -> bytes | None:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         if seen is None:
             return None
         for start, data in seen.pieces.items():
@@ -52,31 +54,31 @@ class RecordedMachine:
         return None
 
     def search(self, path: str, pattern: bytes, *, limit: int = 8) -> tuple[bytes, ...] | None:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         found = None if seen is None else seen.matches.get(pattern.decode("latin-1"))
         return None if found is None else tuple(item.encode("latin-1") for item in found[:limit])
 
     def why_not(self, path: str) -> str:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         return NOT_RECORDED if seen is None else seen.why_not or NOT_RECORDED
 
     def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
         import fnmatch
 
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         names = () if seen is None or seen.names is None else seen.names
         return tuple(sorted(fnmatch.filter(names, pattern)))
 
     def stat(self, path: str) -> Stat | None:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         return None if seen is None else seen.stat
 
     def real_path(self, path: str) -> str:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         return path if seen is None else seen.real or path
 
     def disk(self, path: str) -> Disk | None:
-        seen = self._evidence.paths.get(path)
+        seen = self._evidence.find(path)
         return None if seen is None else seen.disk
 
     def run(

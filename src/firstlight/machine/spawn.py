@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from firstlight.machine.interface import ChildAnswer, ChildScript, Completed, Outcome
 
 OUTPUT_LIMIT = 1 << 20  # of stdout and of stderr each
+AFTER_KILL_S = 2.0
 
 
 def run_bounded(
@@ -43,7 +44,10 @@ def run_bounded(
                 outcome = Outcome.TIMED_OUT
     finally:
         _kill_group(process)
-    status = process.wait()
+    try:
+        status = process.wait(timeout=AFTER_KILL_S)
+    except subprocess.TimeoutExpired:  # asleep in the kernel, as under a hung driver: it is left behind
+        outcome, status = Outcome.TIMED_OUT, -signal.SIGKILL
     if outcome is Outcome.EXITED and status < 0:
         outcome = Outcome.KILLED
     stdout, stderr = (data.decode("utf-8", "replace") for data in outputs)
@@ -55,7 +59,8 @@ def run_bounded(
 
 def _collect(process: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple[list[bytes], Outcome]:
     """Both outputs until both close, the deadline passes or one goes over the limit."""
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     parts: list[list[bytes]] = [[], []]
     sizes = [0, 0]
     outcome = Outcome.EXITED

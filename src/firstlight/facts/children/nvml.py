@@ -11,9 +11,10 @@ import sys
 import time
 from typing import Any
 
-FUNCTION_NOT_FOUND, GPU_IS_LOST, VERSION_MISMATCH = 13, 15, 25
+FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH = 13, 15, 16, 25
 SM, MEMORY = 1, 2  # clock domains
 UNCORRECTED, VOLATILE, AGGREGATE = 1, 0, 1
+MOST_DEVICES, MOST_MIG_DEVICES = 128, 16  # a count above these is not a count
 
 # (names of the results, functions tried in order, arguments after the device)
 SYSTEM_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
@@ -67,19 +68,21 @@ class Asker:
         self.deadline = deadline
 
     def ask(self, into: dict[str, object], fields: tuple[tuple[str, str, tuple[int, ...]], ...], *handle: Any) -> int:
-        """Put every field into `into`; the code that stopped the asking, e.g. 15 for a GPU that is lost, else 0."""
-        stopped: dict[str, object] | None = None
+        """Put every field into `into`; the code that speaks of the whole GPU (15 lost, 16 reset required), else 0."""
+        code = 0
+        lost: dict[str, Any] | None = None
         for names, functions, arguments in fields:
-            found = stopped or self._call(functions.split(), (*handle, *arguments))
-            if isinstance(found, dict) and found.get("code") == GPU_IS_LOST:
-                stopped = found
+            found = lost or self._call(functions.split(), (*handle, *arguments))
+            if isinstance(found, dict) and found.get("code") in (GPU_IS_LOST, RESET_REQUIRED):
+                code, into["error"] = int(found["code"]), found["error"]
+                lost = found if code == GPU_IS_LOST else None
             for name, value in zip(names.split(), _values(found), strict=False):
                 into[name] = value
-        return GPU_IS_LOST if stopped else 0
+        return code
 
     def _call(self, functions: list[str], arguments: tuple[Any, ...]) -> Any:
         if time.monotonic() > self.deadline:
-            return {"error": "not asked, the time was up", "code": 0}
+            return {"error": "not asked, the time was up"}
         failed: dict[str, object] = {}
         for name in functions:
             function = getattr(self.nvml, name, None)
@@ -121,7 +124,7 @@ class Asker:
         if isinstance(count, dict):
             return count
         devices: list[dict[str, object]] = []
-        for index in range(count):
+        for index in range(min(count, MOST_MIG_DEVICES)):
             device = self._call(["nvmlDeviceGetMigDeviceHandleByIndex"], (handle, index))
             if not isinstance(device, dict):
                 found: dict[str, object] = {}
@@ -131,12 +134,12 @@ class Asker:
 
     def device(self, index: int) -> dict[str, object]:
         """All fields of one GPU; `code` says what became of its handle."""
-        found: dict[str, object] = {"index": index, "code": 0}
+        found: dict[str, object] = {"index": index}
         handle = self._call(["nvmlDeviceGetHandleByIndex"], (index,))
         if isinstance(handle, dict):
             return {**found, **handle}
         found["code"] = self.ask(found, DEVICE_FIELDS, handle)
-        if not found["code"]:
+        if found["code"] != GPU_IS_LOST:
             self.fabric(found, handle)
             if found["mig_mode"] == 1:
                 found["mig_devices"] = self.mig_devices(handle)
@@ -205,7 +208,8 @@ def look(folder: str, limit_s: float) -> dict[str, object]:
         asker.ask(answer, SYSTEM_FIELDS)
         asker.ask(answer, (("count", "nvmlDeviceGetCount", ()),))
         count = answer["count"]
-        answer["devices"] = [asker.device(index) for index in range(count)] if isinstance(count, int) else []
+        known = min(count, MOST_DEVICES) if isinstance(count, int) else 0
+        answer["devices"] = [asker.device(index) for index in range(known)]
     return answer
 
 

@@ -1,0 +1,76 @@
+"""`firstlight explain`: an error line or a whole log -> cause, a command that proves it, ways out."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import sys
+
+import click
+
+from firstlight.diagnosis.explain import Explained, explain_stream, explain_text
+from firstlight.diagnosis.signatures import signatures
+from firstlight.errors import BadInput
+from firstlight.report.explain_text import explained_json, explained_text, signatures_json, signatures_text
+
+LOG_ENDINGS = (".log", ".txt", ".out", ".err")
+OPTIONS = ("--json", "--list", "--help")
+
+
+@click.command(
+    "explain",
+    # An error text may hold words such as -lcuda: they are text here, not options of ours.
+    context_settings={"ignore_unknown_options": True},
+    epilog="Examples: firstlight explain build.log; make 2>&1 | firstlight explain -; "
+    'firstlight explain "Error 803: system has unsupported display driver / cuda driver combination". '
+    "Exit 0: recognised; 1: not recognised.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document (schema firstlight.explain/1).")
+@click.option("--list", "list_all", is_flag=True, help="List every signature we know, most basic first.")
+@click.argument("text", nargs=-1, type=click.UNPROCESSED, metavar="[TEXT...|FILE|-]")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool, list_all: bool, text: tuple[str, ...]) -> None:
+    """Explain error text: what caused it, a command that proves it, ways out.
+
+    TEXT is the error itself; a single argument that names a file is read; - reads standard input.
+    """
+    if list_all:
+        click.echo(signatures_json(signatures()) if as_json else signatures_text(signatures()), nl=False)
+        return
+    explained = _explained(ctx, text)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a log may hold characters that this terminal cannot show
+    width = shutil.get_terminal_size((88, 24)).columns
+    click.echo(explained_json(explained) if as_json else explained_text(explained, width=width), nl=False)
+    ctx.exit(0 if explained.explanations else 1)
+
+
+def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:
+    if text == ("-",) or (not text and not sys.stdin.isatty()):
+        return explain_stream(sys.stdin.buffer)
+    if not text:
+        ctx.fail("nothing to explain; accepted: an error text, the name of a log file, or - for standard input")
+    for word in text:
+        if near := difflib.get_close_matches(word, OPTIONS, n=1, cutoff=0.8):
+            ctx.fail(f"{word} is not an option. Did you mean {near[0]}?")
+    if len(text) == 1:
+        return _file_or_text(text[0])
+    if all(os.path.exists(word) for word in text):
+        raise BadInput(f"{len(text)} files were given, one is accepted. Join them: cat FILES | firstlight explain -")
+    return explain_text(" ".join(text))
+
+
+def _file_or_text(given: str) -> Explained:
+    if os.path.isdir(given):
+        raise BadInput(f"{given} is a folder; accepted: a log file, an error text, or - for standard input.")
+    if not os.path.exists(given):
+        explained = explain_text(given)
+        if not explained.explanations and given.endswith(LOG_ENDINGS) and not any(map(str.isspace, given)):
+            raise BadInput(f"{given} does not exist; accepted: a log file, an error text, or - for standard input.")
+        return explained
+    try:
+        with open(given, "rb") as file:
+            return explain_stream(file)
+    except OSError as error:
+        raise BadInput(f"{given} cannot be read: {error.strerror}. Give a readable log file or the text.") from None

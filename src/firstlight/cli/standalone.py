@@ -1,0 +1,37 @@
+"""The facts without click: what the zipapp runs on a host that has nothing but Python."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from firstlight import __version__
+from firstlight.errors import FirstlightError
+from firstlight.facts.document import to_text
+from firstlight.facts.look import Look, Names, look_at
+from firstlight.report.facts_text import Detail, facts_text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the facts; the exit code is that of `firstlight facts`."""
+    parser = argparse.ArgumentParser(
+        prog="firstlight-facts", description="Look at this machine and print what it is. Changes nothing."
+    )
+    parser.add_argument("--version", action="version", version=f"firstlight {__version__}")
+    parser.add_argument("--json", action="store_true", help="print the shareable document")
+    parser.add_argument("--record", metavar="DIR", default="", help="also keep the raw evidence in DIR")
+    parser.add_argument("--identify", action="store_true", help="keep real names instead of pseudonyms")
+    parser.add_argument("--all", action="store_true", help="text: every fact, unknown ones with their reason")
+    parser.add_argument("--facts", metavar="PATH", default="", help="a saved document or recorded machine")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="pretend one fact")
+    parser.add_argument("--python", metavar="PATH", default="", help="judge the environment of this interpreter")
+    given = parser.parse_args(arguments)
+    names = Names.REAL if given.identify else Names.PSEUDONYMS
+    try:
+        facts = look_at(Look(given.facts, tuple(given.set), given.python, given.record, names))
+    except FirstlightError as error:
+        print(f"firstlight: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    text = to_text(facts) if given.json else facts_text(facts, Detail.ALL if given.all else Detail.FOUND)
+    sys.stdout.write(text)
+    return 0

@@ -1,0 +1,51 @@
+"""Pack the facts into one file: `scp` it to a bare host and run it with any Python from 3.10 on."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import firstlight
+from firstlight.errors import BadInput
+
+_ROOMS = ("machine", "elf", "facts", "examples")
+_FILES = (
+    "__init__.py", "errors.py", "versions.py", "report/__init__.py", "report/layout.py", "report/facts_lines.py",
+    "report/facts_text.py", "cli/__init__.py", "cli/standalone.py",
+)  # fmt: skip
+_MAIN = "import sys\nfrom firstlight.cli.standalone import main\n\nsys.exit(main())\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
+
+
+def write_zipapp(path: str) -> str:
+    """Write the file; returns a sentence that says what was written."""
+    members = dict(sorted(_members()))
+    try:
+        with open(path, "wb") as file:
+            file.write(b"#!/usr/bin/env python3\n")
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, data in members.items():
+                    archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+        os.chmod(path, 0o755)  # noqa: S103 a program, meant to be run by anybody
+    except OSError as error:
+        raise BadInput(f"--write-zipapp {path}: {error.strerror}; give a file you can write") from None
+    size = os.path.getsize(path)
+    carried = "with" if "pynvml.py" in members else "without"
+    return f"wrote {path} ({size / 1000:.0f} kB, {carried} NVML bindings); run it with: python3 {path} --json"
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    package = Path(firstlight.__file__).parent
+    yield "__main__.py", _MAIN.encode()
+    for name in _FILES:
+        yield f"firstlight/{name}", (package / name).read_bytes()
+    for room in _ROOMS:
+        for source in sorted((package / room).rglob("*")):
+            if source.suffix in (".py", ".json"):
+                yield f"firstlight/{source.relative_to(package).as_posix()}", source.read_bytes()
+    spec = find_spec("pynvml")
+    if spec is not None and spec.origin is not None and spec.origin.endswith("pynvml.py"):
+        yield "pynvml.py", Path(spec.origin).read_bytes()

@@ -1,0 +1,225 @@
+"""Error text or a whole log -> what caused it, a command that proves it, ways out. Pure: it reads what it is given."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from firstlight.diagnosis.explain_scan import Passed, Spot, scan, without_prefix
+from firstlight.diagnosis.signatures import Commands, Signature, decoded, filled, signatures
+
+DIFFERENT_SIGHTINGS = 5  # kept per signature; further ones are only counted
+SAME_MESSAGE_LINES = 12  # another form of one signature this close belongs to the same message (torch prints several)
+SHOWN_CHARACTERS = 150
+
+# In a traceback and under a compiler's message the source line is printed as well: the message itself is what counts.
+_SOURCE_LINE = re.compile(r"\s*(?:\d+ \| |>?\s*(?:raise|assert|return|throw) |(?:warnings\.|logger\.|logging\.)\w+\()")
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Where a signature was seen first with these values, e.g. line 3, 'libcudss.so.0: cannot open ...', 2 times."""
+
+    line: int
+    text: str
+    count: int
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A signature that was found, its texts filled in with what the log says, and where."""
+
+    signature: Signature
+    count: int
+    sightings: tuple[Sighting, ...]
+
+    @property
+    def first_line(self) -> int:
+        return self.sightings[0].line
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Everything recognised in one text, most basic cause first; `last_error`, at most one line, where nothing is."""
+
+    explanations: tuple[Explanation, ...]
+    lines: int
+    size_bytes: int
+    last_error: tuple[Sighting, ...]
+
+
+def explain_text(text: str) -> Explained:
+    """What is known of an error text, e.g. of 'The NVIDIA driver on your system is too old (found version 12040)'."""
+    return explain_stream(io.BytesIO(text.encode("utf-8", "replace")))
+
+
+def explain_stream(stream: BinaryIO) -> Explained:
+    """What is known of a log; memory does not grow with its length."""
+    forms = _forms()
+    tallies: dict[str, _Tally] = {}
+    lines = size = 0
+    last_error: tuple[Spot, ...] = ()
+    for item in scan(stream, tuple(forms)):
+        if isinstance(item, Passed):
+            lines, size = item.line_ends + item.open_line, item.size_bytes
+            last_error = item.error or last_error
+            continue
+        for hit in _hits(item, forms):
+            tallies.setdefault(hit.signature.code, _Tally(hit.signature)).add(hit)
+    found = sorted((tally.explanation() for tally in tallies.values()), key=_most_basic_first)
+    errors = () if found else tuple(Sighting(spot.line, _shown(spot.text(), 0, 0), 1, ()) for spot in last_error)
+    return Explained(tuple(found), lines, size, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One pattern of one signature, found by its anchor; `order` is its place among the signature's patterns."""
+
+    signature: Signature
+    regex: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    signature: Signature
+    regex: str
+    line: int
+    text: str
+    quoted: bool
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts the hits of one signature while the log goes by; bounded."""
+
+    signature: Signature
+    count: int = 0
+    quoted_only: bool = True
+    last: tuple[_Hit, ...] = ()
+    sightings: list[Sighting] = field(default_factory=list)
+
+    def add(self, hit: _Hit) -> None:
+        if self.quoted_only and not hit.quoted:
+            self.quoted_only, self.count, self.last = False, 0, ()
+            self.sightings.clear()
+        elif hit.quoted and not self.quoted_only:
+            return
+        same_message = any(hit.regex != last.regex and hit.line - last.line <= SAME_MESSAGE_LINES for last in self.last)
+        if same_message:
+            values = dict(hit.values) | dict(self.sightings[-1].values)
+            self.sightings[-1] = replace(self.sightings[-1], values=tuple(values.items()))
+            return
+        self.last = (hit,)
+        self.count += 1
+        for index, seen in enumerate(self.sightings):
+            if seen.values == hit.values:
+                self.sightings[index] = replace(seen, count=seen.count + 1)
+                return
+        if len(self.sightings) < DIFFERENT_SIGHTINGS:
+            self.sightings.append(Sighting(hit.line, hit.text, 1, hit.values))
+
+    def explanation(self) -> Explanation:
+        values = {captured.name: captured.otherwise for captured in self.signature.captures}
+        for sighting in reversed(self.sightings):
+            values.update(sighting.values)
+        return Explanation(_filled_in(self.signature, values), self.count, tuple(self.sightings))
+
+
+def _hits(spot: Spot, forms: dict[bytes, tuple[_Form, ...]]) -> Iterator[_Hit]:
+    """The signatures on one line; a line that none knows is tried again together with its neighbours."""
+    wanted = sorted(
+        (form for anchor in spot.anchors for form in forms[anchor]),
+        key=lambda form: (form.signature.fallback, form.signature.depth, form.signature.code, form.order),
+    )
+    text = spot.text()
+    quoted = _SOURCE_LINE.match(text) is not None
+    found = list(_matches(wanted, text, begin=0, end=len(text)))
+    if not found:
+        before, after = spot.neighbours()
+        line = without_prefix(text)
+        for glue in (" ", ""):  # wrapped at a space by the program, or anywhere by a terminal
+            head = glue.join(before) + glue if before else ""
+            whole = head + glue.join((line, *after))
+            found = list(_matches(wanted, whole, begin=len(head), end=len(head) + len(line)))
+            if found:
+                text = whole
+                break
+    for form, match in found:
+        shown = _shown(text, match.start(), match.end())
+        yield _Hit(form.signature, form.regex, spot.line, shown, quoted, _values(form.signature, match))
+
+
+def _matches(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Iterator[tuple[_Form, re.Match[str]]]:
+    """The first form of each signature that matches across text[begin:end]; fallbacks only where all others fail."""
+    done: set[str] = set()
+    for form in forms:
+        if form.signature.code in done or (form.signature.fallback and done):
+            continue
+        for match in _compiled(form.regex).finditer(text):
+            if match.start() < end and match.end() > begin:
+                done.add(form.signature.code)
+                yield form, match
+                break
+
+
+@functools.cache
+def _forms() -> dict[bytes, tuple[_Form, ...]]:
+    """Anchor -> the forms it may belong to, in the order of the rows."""
+    forms: dict[bytes, tuple[_Form, ...]] = {}
+    for signature in signatures():
+        for order, pattern in enumerate(signature.patterns):
+            anchor = pattern.anchor.encode()
+            forms[anchor] = (*forms.get(anchor, ()), _Form(signature, pattern.regex, order))
+    return forms
+
+
+@functools.cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    """Compiled on first need: a log touches few of them, and compiling all takes longer than reading a short one."""
+    return re.compile(regex)
+
+
+def _values(signature: Signature, match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    groups = match.groupdict()
+    return tuple(
+        (captured.name, decoded(captured.decode, value))
+        for captured in signature.captures
+        if (value := groups.get(captured.name)) is not None
+    )
+
+
+def _filled_in(signature: Signature, values: dict[str, str]) -> Signature:
+    def fill(commands: Commands) -> Commands:
+        return Commands(filled(commands.say, values), tuple(filled(line, values) for line in commands.run))
+
+    return replace(
+        signature,
+        cause=filled(signature.cause, values),
+        means=filled(signature.means, values),
+        prove=fill(signature.prove),
+        ways_out=tuple(fill(way) for way in signature.ways_out),
+    )
+
+
+def _most_basic_first(explanation: Explanation) -> tuple[int, int]:
+    return explanation.signature.depth, explanation.first_line
+
+
+def _shown(text: str, begin: int, end: int) -> str:
+    """The line on one row, cut to a readable length around the match."""
+    squeezed_head = " ".join(text[:begin].split())
+    rest = " ".join(text[begin:].split())
+    glue = " " if squeezed_head and text[:begin][-1:].isspace() else ""
+    if len(squeezed_head) + len(rest) < SHOWN_CHARACTERS:
+        return squeezed_head + glue + rest
+    room = max(40, SHOWN_CHARACTERS - min(len(rest), end - begin + 60))
+    head = squeezed_head if len(squeezed_head) <= room else "..." + squeezed_head[-room:]
+    tail = rest[: max(SHOWN_CHARACTERS - len(head), 60)]
+    return head + glue + tail + ("..." if len(tail) < len(rest) else "")

@@ -1,0 +1,102 @@
+"""What judging works with: a question (facts, tables, what is wanted), rules, and the findings they give."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from firstlight.facts.collect import Facts
+from firstlight.tables import Tables
+
+
+class Severity(enum.Enum):
+    """How bad: BLOCKS keeps CUDA in torch from working, DEGRADES works worse or will break, NOTE is good to know."""
+
+    BLOCKS = "blocks"
+    DEGRADES = "degrades"
+    NOTE = "note"
+
+
+class Goal(enum.Enum):
+    """What the machine is for; it decides how bad a missing compiler is."""
+
+    INFER = "infer"
+    TRAIN = "train"
+    BUILD_EXTENSIONS = "build-extensions"
+    KERNELS = "kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One machine to judge, for a goal, with what is wanted on it, e.g. ("torch==2.9.0+cu130",)."""
+
+    facts: Facts
+    tables: Tables
+    goal: Goal = Goal.INFER
+    wants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One thing a rule saw, with where, and what to do about exactly that.
+
+    `means` replaces the rule's own sentence where this case differs; `do` holds exact commands for this machine.
+    """
+
+    saw: str
+    do: tuple[str, ...] = ()
+    means: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pure function and the words around it."""
+
+    code: str  # stable, names the fault: driver-too-old-for-wheel
+    check: Callable[[Question], Iterator[Seen]]
+    severity: Severity
+    depth: int  # how basic: 10 device and container, 20 kernel driver, 30 libcuda and compat, 40 torch, 50 libraries, ...
+    title: str  # one plain sentence: what is wrong
+    fires_when: str  # one sentence: the condition, for --explain-rule and --why-not
+    looks_at: tuple[str, ...]  # paths of the facts it reads, e.g. driver.kernel_version
+    means: str  # what follows, in the user's terms
+    error: str  # the text the user meets, as the program prints it
+    source: str  # vendor page or public thread
+    remedies: tuple[str, ...]  # codes, e.g. install-forward-compat; `plan` turns them into options
+    explains: tuple[str, ...] = ()  # codes that are only symptoms once this rule has fired
+    for_goals: tuple[tuple[Goal, Severity], ...] = ()  # where the goal changes the severity
+
+    def severity_for(self, goal: Goal) -> Severity:
+        return dict(self.for_goals).get(goal, self.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that fired on this machine."""
+
+    code: str
+    severity: Severity
+    title: str
+    saw: tuple[str, ...]
+    means: str
+    error: str
+    do: tuple[str, ...]
+    remedies: tuple[str, ...]
+    source: str
+    caused_by: str = ""  # code of the finding it is a symptom of; "" when it stands alone
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All findings, most basic and worst first, and which one is the primary cause ("" on a healthy machine)."""
+
+    findings: tuple[Finding, ...]
+    primary: str
+
+    @property
+    def blocked(self) -> bool:
+        return any(finding.severity is Severity.BLOCKS for finding in self.findings)
+
+    def of(self, code: str) -> Finding | None:
+        return next((finding for finding in self.findings if finding.code == code), None)

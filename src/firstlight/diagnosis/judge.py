@@ -1,0 +1,57 @@
+"""Run the rules, fold symptoms under their cause, name the primary finding. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firstlight.diagnosis.finding import Diagnosis, Finding, Question, Rule, Seen, Severity
+
+_WORST_FIRST = (Severity.BLOCKS, Severity.DEGRADES, Severity.NOTE)
+
+
+def judge(question: Question, rules: tuple[Rule, ...]) -> Diagnosis:
+    """Every finding of the rules on one machine; symptoms carry the code of their cause.
+
+    The primary finding is the first, in rule order, of the worst that no other finding explains; never a note.
+    """
+    fired = [_finding(rule, question, seen) for rule in rules if (seen := tuple(rule.check(question)))]
+    causes = _causes({finding.code for finding in fired}, rules)
+    findings = [replace(finding, caused_by=causes.get(finding.code, "")) for finding in fired]
+    order = {rule.code: (rule.depth, index) for index, rule in enumerate(rules)}
+    findings.sort(key=lambda each: (_WORST_FIRST.index(each.severity), order[each.code]))
+    standing = [each for each in findings if not each.caused_by and each.severity is not Severity.NOTE]
+    return Diagnosis(tuple(findings), standing[0].code if standing else "")
+
+
+def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
+    means = next((each.means for each in seen if each.means), rule.means)
+    steps = dict.fromkeys(step for each in seen for step in each.do)
+    return Finding(
+        code=rule.code,
+        severity=rule.severity_for(question.goal),
+        title=rule.title,
+        saw=tuple(dict.fromkeys(each.saw for each in seen)),
+        means=means,
+        error=rule.error,
+        do=tuple(steps),
+        remedies=rule.remedies,
+        source=rule.source,
+    )
+
+
+def _causes(fired: set[str], rules: tuple[Rule, ...]) -> dict[str, str]:
+    """Symptom -> the most basic fired rule that explains it; chains end at the top cause."""
+    direct: dict[str, str] = {}
+    for rule in sorted(rules, key=lambda each: each.depth):
+        if rule.code in fired:
+            for symptom in rule.explains:
+                if symptom in fired and symptom != rule.code:
+                    direct.setdefault(symptom, rule.code)
+    top: dict[str, str] = {}
+    for symptom in direct:
+        cause, steps = symptom, 0
+        while cause in direct and steps <= len(direct):
+            cause, steps = direct[cause], steps + 1
+        if cause != symptom:
+            top[symptom] = cause
+    return top

@@ -1,0 +1,24 @@
+"""Variables that steer a CUDA build: architectures, flags, number of jobs."""
+
+from __future__ import annotations
+
+from firstlight.frozen import dataclass
+from firstlight.machine import Machine
+
+NAMES = (
+    "TORCH_CUDA_ARCH_LIST", "TORCH_NVCC_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CUDAARCHS",
+    "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "TRITON_PTXAS_PATH", "FORCE_CUDA", "USE_CUDA",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BuildVariable:
+    """A variable that is set, e.g. TORCH_CUDA_ARCH_LIST to 9.0a."""
+
+    name: str
+    value: str
+
+
+def probe_build_variables(machine: Machine) -> tuple[BuildVariable, ...]:
+    """Those of the known variables that are set and not empty."""
+    return tuple(BuildVariable(name, value) for name in NAMES if (value := machine.env(name)))

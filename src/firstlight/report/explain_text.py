@@ -1,0 +1,180 @@
+"""What `firstlight explain` says: as text for a screen, as one JSON document (schema firstlight.explain/1)."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+from firstlight import __version__
+from firstlight.diagnosis.explain import Explained, Explanation, Sighting
+from firstlight.diagnosis.signatures import Commands, Signature
+
+SCHEMA = "firstlight.explain/1"
+NARROWEST, WIDEST = 60, 100
+NEXT_STEPS = (
+    Commands("Give more of the log: the first error counts, and it is often far above the last.", ()),
+    Commands("Look at the machine itself.", ("firstlight facts",)),
+    Commands("Search the message in the issues of the project whose file the traceback names last.", ()),
+    Commands(
+        "To report it, record the machine (names are replaced) and add the log.", ("firstlight facts --record DIR",)
+    ),
+)
+
+
+def explained_text(explained: Explained, *, width: int = 88, context: tuple[str, ...] = ()) -> str:
+    """All explanations, most basic first; `context` holds sentences about the machine at hand, if it was looked at."""
+    width = min(max(width, NARROWEST), WIDEST)
+    if not explained.explanations:
+        return _not_recognised(explained, width=width, context=context)
+    rows = [*_overview(explained, width), *_wrapped(context, width)]
+    for explanation in explained.explanations:
+        rows += [*([""] if rows else []), *_block(explanation, width)]
+    return "\n".join(rows) + "\n"
+
+
+def explained_json(explained: Explained, *, context: tuple[str, ...] = ()) -> str:
+    """The same as one JSON document."""
+    return _document(
+        {
+            "recognised": bool(explained.explanations),
+            "lines": explained.lines,
+            "bytes": explained.size_bytes,
+            "context": list(context),
+            "explanations": [_explanation(each) for each in explained.explanations],
+            "last_error": [{"line": each.line, "text": printable(each.text)} for each in explained.last_error],
+        }
+    )
+
+
+def signatures_text(signatures: tuple[Signature, ...]) -> str:
+    """One row per known signature: depth, code, title; false alarms say so."""
+    widest = max(len(signature.code) for signature in signatures)
+    rows = [
+        f"{signature.depth:>3}  {signature.code:<{widest}}  {signature.title}{_alarm(signature)}"
+        for signature in signatures
+    ]
+    return "\n".join([*rows, "", f"{len(rows)} signatures; the number is the depth: lower is more basic."]) + "\n"
+
+
+def signatures_json(signatures: tuple[Signature, ...]) -> str:
+    """Every known signature with its forms and sources, as one JSON document."""
+    known = [
+        {
+            **_signature(signature),
+            "patterns": [{"anchor": form.anchor, "regex": form.regex} for form in signature.patterns],
+        }
+        for signature in signatures
+    ]
+    return _document({"signatures": known})
+
+
+def printable(text: str) -> str:
+    """Control characters made visible, so that a log cannot repaint the terminal: ESC becomes \\x1b."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
+
+
+def _overview(explained: Explained, width: int) -> list[str]:
+    found = explained.explanations
+    if len(found) == 1:
+        return []
+    head = (
+        f"{len(found)} signatures in {explained.lines:,} lines, the most basic first: start there, then run it again."
+    )
+    widest = max(len(each.signature.code) for each in found)
+    rows = [f"  {each.signature.code:<{widest}}  line {each.first_line}{_alarm(each.signature)}" for each in found]
+    return [*_wrapped((head,), width), *rows]
+
+
+def _block(explanation: Explanation, width: int) -> list[str]:
+    signature = explanation.signature
+    rows = _fold(f"{signature.code}: {signature.title}{_alarm(signature)}", width, "")
+    for sighting in explanation.sightings:
+        rows += _fold(f"line {sighting.line}{_times(sighting)}: {printable(sighting.text)}", width, "  ", "    ")
+    if left := explanation.count - sum(sighting.count for sighting in explanation.sightings):
+        rows.append(f"  and {left:,} more with other values")
+    rows += _fold(f"cause: {signature.cause}", width, "  ", "    ")
+    rows += _fold(f"means: {signature.means}", width, "  ", "    ")
+    rows += ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
+    rows += _fold(f"shows {signature.prove.say}", width, "    ")
+    rows += ["  ways out:"]
+    for number, way in enumerate(signature.ways_out, start=1):
+        rows += _way(number, way, width)
+    known = f"{signature.confidence.value}, {signature.date}"
+    return [*rows, *_fold(f"source: {'; '.join(signature.source)} ({known})", width, "  ", "    ")]
+
+
+def _way(number: int, way: Commands, width: int) -> list[str]:
+    return [*_fold(f"{number}. {way.say}", width, "    ", "       "), *(f"         {command}" for command in way.run)]
+
+
+def _not_recognised(explained: Explained, *, width: int, context: tuple[str, ...]) -> str:
+    lines = "this line" if explained.lines <= 1 else f"these {explained.lines:,} lines"
+    rows = _fold(f"Not recognised: no signature we know is in {lines}.", width, "")
+    for sighting in explained.last_error:
+        rows += ["The last line that reads like an error:"]
+        rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
+    rows += _wrapped(context, width)
+    rows += ["", "This does not mean that the machine is fine. What to do next:"]
+    for number, step in enumerate(NEXT_STEPS, start=1):
+        rows += _way(number, step, width)
+    return "\n".join([*rows, "Known signatures: firstlight explain --list"]) + "\n"
+
+
+def _times(sighting: Sighting) -> str:
+    return f" ({sighting.count:,} times)" if sighting.count > 1 else ""
+
+
+def _alarm(signature: Signature) -> str:
+    return " (not a fault)" if signature.not_a_fault else ""
+
+
+def _wrapped(sentences: tuple[str, ...], width: int) -> list[str]:
+    return [row for sentence in sentences for row in _fold(sentence, width, "")]
+
+
+def _fold(text: str, width: int, indent: str, further: str = "") -> list[str]:
+    """The text folded at spaces alone: a path or an option stays in one piece."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=further or indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _explanation(explanation: Explanation) -> dict[str, Any]:
+    sightings = [
+        {
+            "line": sighting.line,
+            "count": sighting.count,
+            "text": printable(sighting.text),
+            "values": dict(sighting.values),
+        }
+        for sighting in explanation.sightings
+    ]
+    return {**_signature(explanation.signature), "count": explanation.count, "sightings": sightings}
+
+
+def _signature(signature: Signature) -> dict[str, Any]:
+    return {
+        "code": signature.code,
+        "title": signature.title,
+        "depth": signature.depth,
+        "not_a_fault": signature.not_a_fault,
+        "cause": signature.cause,
+        "means": signature.means,
+        "prove": {"run": list(signature.prove.run), "shows": signature.prove.say},
+        "ways_out": [{"say": way.say, "run": list(way.run)} for way in signature.ways_out],
+        "source": list(signature.source),
+        "date": signature.date,
+        "confidence": signature.confidence.value,
+        "related": list(signature.related),
+    }
+
+
+def _document(content: dict[str, Any]) -> str:
+    document = {"schema": SCHEMA, "made_by": f"firstlight {__version__}", **content}
+    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"

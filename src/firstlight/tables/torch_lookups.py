@@ -1,0 +1,94 @@
+"""Questions about torch wheels, variants, Triton and companions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firstlight.tables.compiler_lookups import CompilerLookups
+from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
+
+if TYPE_CHECKING:
+    from firstlight.tables.torch_rows import (
+        Companion,
+        NewestRelease,
+        TorchRelease,
+        TorchVariant,
+        TritonPtxas,
+        VariantSighting,
+        VariantTargets,
+    )
+
+
+class TorchLookups(CompilerLookups):
+    """The groups `torch` and `companions`. None or () means that the tables do not know."""
+
+    __slots__ = ()
+
+    @property
+    def torch_releases(self) -> tuple[TorchRelease, ...]:
+        return self._rows("torch_releases")
+
+    @property
+    def triton_ptxas(self) -> tuple[TritonPtxas, ...]:
+        return self._rows("triton_ptxas")
+
+    @property
+    def companions(self) -> tuple[Companion, ...]:
+        return self._rows("companions")
+
+    @property
+    def newest_releases(self) -> tuple[NewestRelease, ...]:
+        return self._rows("newest_releases")
+
+    def torch_release(self, torch: TorchVersion | str, machine: str = "x86_64") -> TorchRelease | None:
+        """The PyPI wheel of a version: torch_release('2.9.0').wheel_cuda is 12.8. The local part is ignored."""
+        wanted = TorchVersion.parse(torch) if isinstance(torch, str) else torch
+        rows = (row for row in self.torch_releases if row.machine == machine)
+        return next((row for row in rows if row.torch == wanted), None)
+
+    def newest_torch(self, machine: str = "x86_64") -> TorchRelease | None:
+        """The newest wheel on PyPI the tables know for a machine, e.g. 2.15.0."""
+        return max((row for row in self.torch_releases if row.machine == machine), key=lambda r: r.torch, default=None)
+
+    def torch_variants(self, torch: TorchVersion) -> tuple[TorchVariant, ...]:
+        """The CUDA variants of a torch on the PyTorch wheel index: 12.6, 12.8 and 13.0 for 2.9.0."""
+        rows: tuple[TorchVariant, ...] = self._rows("torch_variants")
+        return tuple(row for row in rows if row.torch == _minor(torch))
+
+    def variant_targets(self, torch: TorchVersion, wheel_cuda: CudaVersion, *, machine: str) -> VariantTargets | None:
+        """What a variant is compiled for on a machine; a row for 'any' machine where the list is not split."""
+        rows: tuple[VariantTargets, ...] = self._rows("variant_targets")
+        fitting = [row for row in rows if row.torch == _minor(torch) and row.wheel_cuda == wheel_cuda.release]
+        exact = next((row for row in fitting if row.machine == machine), None)
+        return exact or next((row for row in fitting if row.machine == "any"), None)
+
+    def variant_sightings(self, torch: TorchVersion, wheel_cuda: CudaVersion) -> tuple[VariantSighting, ...]:
+        """Where wheels of a variant were seen, e.g. 2.9.0 with 13.0 in the stable channel."""
+        rows: tuple[VariantSighting, ...] = self._rows("variant_sightings")
+        return tuple(row for row in rows if row.torch == torch and row.wheel_cuda == wheel_cuda.release)
+
+    def triton_programs(self, triton: str) -> tuple[TritonPtxas, ...]:
+        """The ptxas programs inside a Triton: 3.6.0 has ptxas 12.8.93 and ptxas-blackwell 12.9.86."""
+        return tuple(row for row in self.triton_ptxas if f"{triton}.".startswith(f"{row.triton}."))
+
+    def triton_knows(self, triton: str, capability: ComputeCapability) -> bool | None:
+        """Whether a Triton's own ptxas compiles for a capability: 3.5 not for 12.1, 3.6 does; None: not known."""
+        programs = self.triton_programs(triton)
+        targets = [row for program in programs if (row := self.targets(program.ptxas)) is not None]
+        if len(targets) < len(programs) or not programs:
+            return None
+        return any(capability.sm in row.targets for row in targets)
+
+    def companion(self, project: str, version: str) -> Companion | None:
+        """One companion: companion('vllm', '0.11.0').pin('torch').spec is '==2.8.0'."""
+        return next((row for row in self.companions if (row.project, row.version) == (project, version)), None)
+
+    def companions_for(self, project: str, torch: TorchVersion) -> tuple[Companion, ...]:
+        """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0."""
+        rows = (row for row in self.companions if row.project == project)
+        return tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
+
+
+def _minor(torch: TorchVersion) -> str:
+    """2.9 for 2.9.1+cu130."""
+    return f"{torch.release[0]}.{torch.release[1]}"

@@ -1,0 +1,37 @@
+"""A rule shown on a machine where it fires and on a near-miss, one fact changed, where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from firstlight.diagnosis.finding import Goal
+from firstlight.facts.collect import Facts
+from firstlight.facts.document import read_machine_or_facts
+from firstlight.facts.override import override
+
+MACHINES = Path(__file__).parents[1] / "machines"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase:
+    """`near_miss` is what changes: settings as for --set, or a function of the facts."""
+
+    code: str
+    machine: str
+    near_miss: tuple[str, ...] | Callable[[Facts], Facts]
+    goal: Goal = Goal.INFER
+
+    def facts(self) -> Facts:
+        return facts_of(self.machine)
+
+    def near_miss_facts(self) -> Facts:
+        return override(self.facts(), self.near_miss) if isinstance(self.near_miss, tuple) else self.near_miss(self.facts())
+
+
+@lru_cache(maxsize=None)
+def facts_of(machine: str) -> Facts:
+    """The facts of a machine under tests/machines."""
+    return read_machine_or_facts(str(MACHINES / machine))
