@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from firstlight.errors import BadVersion
+from firstlight.frozen import dataclass
 
 _DRIVER = re.compile(r"\d{2,4}(?:\.\d+){0,3}")
 _CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d+))?(?:\.\d+)?")

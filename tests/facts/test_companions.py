@@ -72,8 +72,8 @@ def test_torchvision_from_an_index_tells_its_cuda_in_its_own_version_file(tmp_pa
     assert found.built_for_cuda == Known(CudaVersion(12, 8), f"{SITE}/torchvision/version.py")
     assert found.cuda_major == Known(12, f"{SITE}/torchvision/version.py")
     assert found.requires == (
-        Requirement("torchvision", "numpy", (), "", ""),
-        Requirement("torchvision", "torch", (), "==2.9.0", ""),
+        Requirement("numpy", (), "", "", "torchvision"),
+        Requirement("torch", (), "==2.9.0", "", "torchvision"),
     )
 
 

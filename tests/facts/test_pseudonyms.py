@@ -36,6 +36,7 @@ NAMES = Pseudonyms.of(HOST, [UUID])
         ("mail marie@lab.example.net now", "mail <address> now"),
         ("listening on 10.1.2.3:8080", "listening on <address>:8080"),
         ("nfs 192.168.7.9:/export", "nfs <address>:/export"),
+        ("filer.lab:/export/x /data nfs4 rw,vers=4 0 0", "<host>:/ /data nfs4 rw,vers=4 0 0"),
         ("fe80::1ff:fe23:4567:890a up", "<address> up"),
         ("link/ether 02:42:ac:11:00:02", "link/ether <address>"),
         ("HF_TOKEN=hf_abcdefghijklmnop", "HF_TOKEN=<redacted>"),

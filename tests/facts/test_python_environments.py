@@ -210,6 +210,16 @@ def test_the_environment_that_holds_torch_is_selected_before_an_active_one_that_
     assert probe_environments(machine).selected == Known(0, "runs firstlight")
 
 
+def test_without_torch_a_project_counts_before_a_system_python_that_refuses_packages(tmp_path: Path) -> None:
+    _interpreter(tmp_path, "/usr/bin/python3.11")
+    (tmp_path / "usr/bin/python3").symlink_to("python3.11")
+    _venv(tmp_path, "/home/maria/app/.venv")
+    machine = _machine(tmp_path, PATH="/usr/bin")
+    assert probe_environments(machine).selected == Known(0, "python3 on PATH")
+    _write(tmp_path, "/usr/lib/python3.11/EXTERNALLY-MANAGED")
+    assert probe_environments(machine).selected == Known(1, "project .venv")
+
+
 @pytest.mark.parametrize("given", ["/opt/other/bin/python3", "/opt/other", "../../../opt/other/bin/python3"])
 def test_the_users_choice_is_selected_even_without_torch(tmp_path: Path, given: str) -> None:
     _venv(tmp_path, "/opt/other")
@@ -252,12 +262,19 @@ def test_project_environments_are_found_up_to_the_root_of_the_checkout_and_not_a
     ]
 
 
+def test_without_a_checkout_the_search_for_a_project_ends_at_the_home_folder(tmp_path: Path) -> None:
+    _venv(tmp_path, "/home/maria/.venv")
+    _venv(tmp_path, "/home/.venv")
+    assert _only(probe_environments(_machine(tmp_path))).prefix == "/home/maria/.venv"
+
+
 def test_start_up_hooks_are_named_with_what_they_mention_and_nothing_of_their_text(tmp_path: Path) -> None:
     site = _venv(tmp_path, "/opt/venv")
     _write(tmp_path, f"{site}/patch.pth", "import os; import TORCH_patch; os.environ['TOKEN']='hunter2'\n")
     _write(tmp_path, f"{site}/late.pth", "/opt/extra\nimport late_cuda, torch\n")
     _write(tmp_path, f"{site}/plain.pth", "/opt/cuda/python\n")
     _write(tmp_path, f"{site}/distutils-precedence.pth", "import os\n")
+    _write(tmp_path, f"{site}/protobuf-3.1-nspkg.pth", "import sys, types\n")
     _write(tmp_path, f"{site}/__editable__.acme-1.0.pth", "import acme_torch\n")
     _write(tmp_path, f"{site}/broken.pth").unlink()
     os.mkfifo(f"{tmp_path}{site}/broken.pth")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from firstlight.facts.collect import Facts
+from firstlight.frozen import dataclass
 from firstlight.tables import Tables
 
 
@@ -16,6 +16,9 @@ class Severity(enum.Enum):
     BLOCKS = "blocks"
     DEGRADES = "degrades"
     NOTE = "note"
+
+
+WORST_FIRST = (Severity.BLOCKS, Severity.DEGRADES, Severity.NOTE)
 
 
 class Goal(enum.Enum):
@@ -66,9 +69,14 @@ class Rule:
     remedies: tuple[str, ...]  # codes, e.g. install-forward-compat; `plan` turns them into options
     explains: tuple[str, ...] = ()  # codes that are only symptoms once this rule has fired
     for_goals: tuple[tuple[Goal, Severity], ...] = ()  # where the goal changes the severity
+    when_wanted: Severity = Severity.NOTE  # where something is wanted, at least this
 
-    def severity_for(self, goal: Goal) -> Severity:
-        return dict(self.for_goals).get(goal, self.severity)
+    def severity_for(self, question: Question) -> Severity:
+        """How bad it is for this goal and these wants."""
+        severity = dict(self.for_goals).get(question.goal, self.severity)
+        if not question.wants:
+            return severity
+        return min(severity, self.when_wanted, key=WORST_FIRST.index)
 
 
 @dataclass(frozen=True, slots=True)

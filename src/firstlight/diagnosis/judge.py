@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firstlight.diagnosis.finding import Diagnosis, Finding, Question, Rule, Seen, Severity
-
-_WORST_FIRST = (Severity.BLOCKS, Severity.DEGRADES, Severity.NOTE)
+from firstlight.diagnosis.finding import WORST_FIRST, Diagnosis, Finding, Question, Rule, Seen, Severity
 
 
 def judge(question: Question, rules: tuple[Rule, ...]) -> Diagnosis:
@@ -18,7 +16,7 @@ def judge(question: Question, rules: tuple[Rule, ...]) -> Diagnosis:
     causes = _causes({finding.code for finding in fired}, rules)
     findings = [replace(finding, caused_by=causes.get(finding.code, "")) for finding in fired]
     order = {rule.code: (rule.depth, index) for index, rule in enumerate(rules)}
-    findings.sort(key=lambda each: (_WORST_FIRST.index(each.severity), order[each.code]))
+    findings.sort(key=lambda each: (WORST_FIRST.index(each.severity), order[each.code]))
     standing = [each for each in findings if not each.caused_by and each.severity is not Severity.NOTE]
     return Diagnosis(tuple(findings), standing[0].code if standing else "")
 
@@ -28,7 +26,7 @@ def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
     steps = dict.fromkeys(step for each in seen for step in each.do)
     return Finding(
         code=rule.code,
-        severity=rule.severity_for(question.goal),
+        severity=rule.severity_for(question),
         title=rule.title,
         saw=tuple(dict.fromkeys(each.saw for each in seen)),
         means=means,

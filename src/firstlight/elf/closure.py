@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from firstlight.elf.loader import Candidate, LoaderSetup, Rule, expand, loader_setup, walk
 from firstlight.elf.reader import ElfFile, read_elf
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 
 _MOST_OBJECTS = 4096

@@ -8,9 +8,9 @@ gives None or a partial answer, never an exception.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 
 HEADER_SIZE = 1024  # the ELF header and, in nearly every file, all program headers behind it

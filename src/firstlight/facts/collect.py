@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from firstlight.facts.ability import AbilityFacts, probe_ability
@@ -29,6 +28,7 @@ from firstlight.facts.runtime_libraries import RuntimeLibraries, probe_runtime_l
 from firstlight.facts.toolkits import ToolkitFacts, probe_toolkits
 from firstlight.facts.torch_install import TorchInstall, probe_torch
 from firstlight.facts.torch_libraries import TorchLibraries, probe_torch_libraries
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from firstlight.elf.reader import read_elf
 from firstlight.errors import BadVersion
@@ -18,6 +17,7 @@ from firstlight.facts.distributions import (
 )
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.python_environments import PythonEnvironment
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 from firstlight.versions import CudaVersion
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from firstlight.elf.reader import read_note
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 from firstlight.versions import CudaVersion, DriverVersion
 

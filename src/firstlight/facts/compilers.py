@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.toolkits import plain_path
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 
 COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "clang++")

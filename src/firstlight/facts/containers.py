@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 from firstlight.versions import CudaVersion
 

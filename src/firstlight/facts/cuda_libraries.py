@@ -6,10 +6,10 @@ import enum
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.toolkits import defines, plain_path
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 # One listing per folder: libcudnn, libcudart, libcudss, libcublas, libcusparseLt, libnccl, libnvshmem and few more.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 # What is kept of a listing. A name is compared in its normal form (PEP 503): lower case, runs of -_. as one hyphen.
@@ -73,11 +73,11 @@ class DuplicateDistribution:
 class Requirement:
     """A dependency that applies on this machine, e.g. nvidia-cudnn-cu13 ==9.19.0.56, asked for by torch."""
 
-    asked_by: str
     name: str
     extras: tuple[str, ...]
     specifier: str  # "" is any version
     open_marker: str  # a condition that could not be decided; "" when it applies for certain
+    asked_by: str = "torch"  # or the package between, e.g. cuda-toolkit
 
 
 def normal_name(name: str) -> str:
@@ -186,7 +186,7 @@ def requirements(
         specifier = match["specifier"].strip().removeprefix("(").removesuffix(")").replace(" ", "")
         wanted = tuple(sorted(part.strip() for part in (match["extras"] or "").split(",") if part.strip()))
         name = normal_name(match["name"])
-        found.append(Requirement(asked_by, name, wanted, specifier, "" if applies else marker))
+        found.append(Requirement(name, wanted, specifier, "" if applies else marker, asked_by))
     return tuple(found)
 
 

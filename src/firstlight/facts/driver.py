@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.nvml import NvmlAnswer
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 from firstlight.versions import CudaVersion, DriverVersion
 

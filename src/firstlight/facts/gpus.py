@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.nvml import MOST_DEVICES, NvmlAnswer, Readings
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 from firstlight.versions import ComputeCapability
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.errors import BadVersion
 from firstlight.facts.driver import DriverFacts
 from firstlight.facts.gpus import GpuFacts
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.nvml import NvmlAnswer, Readings
+from firstlight.frozen import dataclass
 from firstlight.machine import Completed, Machine, Outcome
 from firstlight.versions import DriverVersion
 

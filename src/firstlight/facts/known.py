@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar, Union
+
+from firstlight.frozen import dataclass
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from firstlight.elf.loader import Candidate, LoaderSetup, Rule, loader_setup, search
 from firstlight.elf.reader import read_elf
@@ -11,6 +10,7 @@ from firstlight.errors import BadVersion
 from firstlight.facts.children import child_script
 from firstlight.facts.compat import driver_version_of, is_compat_path
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion
 

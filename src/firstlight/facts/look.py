@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from firstlight import __version__
 from firstlight.errors import BadInput
@@ -11,6 +10,7 @@ from firstlight.facts.collect import Facts, collect
 from firstlight.facts.document import pseudonyms_of, read_machine_or_facts, write_recording
 from firstlight.facts.override import override
 from firstlight.facts.pseudonyms import rename_all
+from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordingMachine
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.toolkits import plain_path
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

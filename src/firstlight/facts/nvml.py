@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from firstlight.elf.ld_cache import read_ld_cache
 from firstlight.facts.children import child_script
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import ChildAnswer, Completed, Machine, Outcome
 
 LIBRARY = "libnvidia-ml.so.1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 _L4T = re.compile(r"#\s*R(\d{1,3})\s*\(release\),\s*REVISION:\s*(\d{1,3}(?:\.\d{1,3}){0,2})\b")

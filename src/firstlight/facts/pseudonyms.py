@@ -1,15 +1,17 @@
 """Names of people, hosts, addresses, devices and secrets out of every string.
 
-The same text always gives the same result, and applying it twice changes nothing more, so a document made from a recording equals the one made live.
+The same text always gives the same result, and applying it twice changes nothing more, so a document made from a
+recording equals the one made live.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+from firstlight.frozen import dataclass
 from firstlight.machine import Host
 
 T = TypeVar("T")
@@ -54,6 +56,7 @@ _IPV6 = re.compile(
 )
 _CONTAINER_ID = re.compile(r"\b[0-9a-f]{64}\b")
 _HOME = re.compile(r"(?<![\w.-])(/home|/Users|/data/home|/scratch/home)/([A-Za-z_][\w.-]*)")
+_FILE_SERVER = re.compile(r"(?m)^[\w.\[\]:-]+:/\S* (?=/\S* (?:nfs|cifs|lustre|ceph|fuse))")  # a line of /proc/mounts
 _HOME_BYTES = re.compile(rb"/home/([A-Za-z_][\w.-]*)")
 _GPU_UUID = re.compile(rf"\b(GPU|MIG)-{_UUID}")
 _ANY_UUID = re.compile(rf"\b{_UUID}")
@@ -89,6 +92,8 @@ class Pseudonyms:
             text = _HOME.sub(self._home, text)
         if "-" in text:
             text = self._without_uuids(text)
+        if ":/" in text:
+            text = _FILE_SERVER.sub("<host>:/ ", text)
         if "://" in text:
             text = _URL.sub(_mask_url, text)
         if "@" in text:

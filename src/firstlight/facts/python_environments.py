@@ -6,7 +6,6 @@ import enum
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from firstlight.facts.distributions import (
     Distribution,
@@ -17,6 +16,7 @@ from firstlight.facts.distributions import (
     search_file,
 )
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 
 _INTERPRETER = r"python(3\.\d+t?)"
@@ -112,7 +112,7 @@ def probe_environments(machine: Machine, *, python: str = "") -> PythonFacts:
     home = machine.env("PYTHONHOME")
     return PythonFacts(
         environments=environments,
-        selected=_select(machine, environments, python),
+        selected=_select(machine, environments, python=python),
         python_path=python_path(machine),
         python_home=Known(home, "PYTHONHOME") if home else Unknown("PYTHONHOME is not set"),
         no_user_site=bool(machine.env("PYTHONNOUSERSITE")),
@@ -222,7 +222,7 @@ def _look(
         else Unknown(f"{prefix}/bin/python3 does not exist or is a link to nowhere"),
         site_packages=sites,
         writable=Unknown(f"{prefix} has no site-packages folder") if first is None else Known(first.writable, sites[0]),
-        externally_managed=cfg is None and any(machine.stat(marker) is not None for marker in markers),
+        externally_managed=any(machine.stat(marker) is not None for marker in markers),
         distributions=distributions,
         duplicates=duplicates(distributions),
         hooks=tuple(_hooks(machine, sites)),
@@ -362,17 +362,17 @@ def _torch_in(name: str, text: str) -> str:
     return f"{parts[1]} {parts[2]}" if parts[0] == "/pytorch" and len(parts) > 2 else parts[1]
 
 
-def _select(machine: Machine, environments: tuple[PythonEnvironment, ...], python: str) -> Fact[int]:
+def _select(machine: Machine, environments: tuple[PythonEnvironment, ...], *, python: str) -> Fact[int]:
     """The user's choice, else the first that holds torch, else the first that can be installed into."""
     if python:
         return Known(0, "given")
     for index, each in enumerate(environments):
         if holds_torch(machine, each):
             return Known(index, each.found_by[0])
-    for kinds in ({EnvironmentKind.MISSING, EnvironmentKind.TOOL}, {EnvironmentKind.MISSING}):
-        for index, each in enumerate(environments):
-            if each.kind not in kinds:
-                return Known(index, each.found_by[0])
+    there = [(i, each) for i, each in enumerate(environments) if each.kind is not EnvironmentKind.MISSING]
+    own = [(i, each) for i, each in there if each.kind is not EnvironmentKind.TOOL]
+    for index, each in [pair for pair in own if not pair[1].externally_managed] + own + there:
+        return Known(index, each.found_by[0])
     return Unknown("no Python environment was found")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.toolkits import plain_path
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
 N = TypeVar("N", int, float)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from firstlight.elf.loader import LoaderSetup, loader_setup, search
 from firstlight.elf.reader import defined_versions
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 
 

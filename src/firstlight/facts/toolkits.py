@@ -6,10 +6,10 @@ import enum
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 from firstlight.versions import CudaVersion
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import posixpath
 import re
-from dataclasses import dataclass
 
 from firstlight.elf.reader import read_elf
 from firstlight.errors import BadVersion
@@ -22,6 +21,7 @@ from firstlight.facts.distributions import (
 )
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.python_environments import PythonEnvironment, python_path
+from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 from firstlight.versions import CudaVersion, TorchVersion
 
@@ -98,7 +98,7 @@ class TorchInstall:
 def probe_torch(machine: Machine, environment: PythonEnvironment) -> Fact[TorchInstall]:
     """The torch that this environment imports, e.g. 2.9.0+cu130; Unknown says what is missing."""
     recorded = find_distribution(environment.distributions, "torch")
-    folder, found_via = _find_folder(machine, environment, recorded)
+    folder, found_via = _find_folder(machine, environment, recorded=recorded)
     if not folder:
         if recorded is not None:
             return Unknown(f"{recorded.record_path} is there, but no torch package that belongs to it")
@@ -135,7 +135,7 @@ def probe_torch(machine: Machine, environment: PythonEnvironment) -> Fact[TorchI
     )
 
 
-def _find_folder(machine: Machine, environment: PythonEnvironment, recorded: Distribution | None) -> tuple[str, str]:
+def _find_folder(machine: Machine, environment: PythonEnvironment, *, recorded: Distribution | None) -> tuple[str, str]:
     """The package folder and how Python gets there; ('', '') when there is none. Order: that of sys.path."""
     here = machine.host.cwd.rstrip("/")
     for entry in python_path(machine):

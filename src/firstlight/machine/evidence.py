@@ -7,10 +7,11 @@ import binascii
 import posixpath
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from firstlight.errors import BadFactsFile
+from firstlight.frozen import dataclass
 from firstlight.machine.interface import ChildAnswer, Completed, Disk, Host, Outcome, Stat
 
 SCHEMA = "firstlight.machine/1"
@@ -21,7 +22,8 @@ _KEPT_VARIABLES = frozenset(
         "PATH", "HOME", "XDG_CONFIG_HOME", "VIRTUAL_ENV", "PYENV_VERSION", "UV_TORCH_BACKEND", "UV_CONFIG_FILE",
         "UV_PROJECT_ENVIRONMENT", "PIP_CONFIG_FILE", "PIP_NO_INDEX", "NVHPC_ROOT", "CC", "CXX", "CUDAHOSTCXX",
         "NVCC_CCBIN", "TORCH_CUDA_ARCH_LIST", "TORCH_NVCC_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS",
-        "CUDAFLAGS", "CUDAARCHS", "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "TRITON_PTXAS_PATH", "FORCE_CUDA", "USE_CUDA",
+        "CUDAFLAGS", "CUDAARCHS", "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "TRITON_PTXAS_PATH",
+        "FORCE_CUDA", "USE_CUDA",
     )
 )  # fmt: skip
 
@@ -130,7 +132,7 @@ def _path_document(
     if seen.pieces:
         out["pieces"] = [[offset, _pack(rename_bytes(data))] for offset, data in sorted(joined(seen.pieces).items())]
     if seen.matches:
-        out["matches"] = {key: list(found) for key, found in sorted(seen.matches.items())}
+        out["matches"] = {key: [rename(item) for item in found] for key, found in sorted(seen.matches.items())}
     if seen.names is not None:
         out["names"] = [rename(name) for name in seen.names]
     if seen.stat is not None:

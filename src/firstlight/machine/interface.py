@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from firstlight.frozen import dataclass
 
 TEXT_LIMIT = 1 << 20
 COMMAND_TIMEOUT_S = 5.0

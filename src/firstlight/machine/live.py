@@ -9,6 +9,7 @@ import stat as stat_bits
 import sys
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from firstlight.machine.interface import (
     CHILD_TIMEOUT_S,
@@ -22,6 +23,9 @@ from firstlight.machine.interface import (
     Stat,
 )
 from firstlight.machine.spawn import run_bounded, run_child
+
+if TYPE_CHECKING:
+    import mmap
 
 _WHY = {
     errno.ENOENT: "no such file",
@@ -61,18 +65,22 @@ class LiveMachine:
         import mmap
 
         try:
-            with open(self._under(path), "rb") as file:
-                if not stat_bits.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return None
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-                    found = []
-                    for match in re.finditer(pattern, view):
-                        found.append(match.group(0))
-                        if len(found) == limit:
-                            break
-                    return tuple(found)
-        except (OSError, ValueError):  # ValueError: an empty file cannot be mapped
+            handle = os.open(self._under(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
             return None
+        try:
+            seen = os.fstat(handle)
+            if not stat_bits.S_ISREG(seen.st_mode):
+                return None
+            if seen.st_size == 0:  # files under /proc have no size and cannot be mapped
+                data = self._read(path, 0, TEXT_LIMIT)
+                return _first_matches(pattern, data, limit) if data else None
+            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as view:
+                return _first_matches(pattern, view, limit)
+        except (OSError, ValueError):
+            return None
+        finally:
+            os.close(handle)
 
     def why_not(self, path: str) -> str:
         try:
@@ -173,6 +181,15 @@ class LiveMachine:
             return None
         finally:
             os.close(handle)
+
+
+def _first_matches(pattern: bytes, data: bytes | mmap.mmap, limit: int) -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    for match in re.finditer(pattern, data):
+        found.append(match.group(0))
+        if len(found) == limit:
+            break
+    return tuple(found)
 
 
 def _kind(mode: int) -> str:

@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import Enum
@@ -18,6 +19,8 @@ from firstlight.tables.subjects import SUBJECTS, Subject
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
 
 Decoder = Callable[[Any], Any]
+
+_DATE = re.compile(r'"date"\s*:\s*"(\d{4}-\d{2}-\d{2})"')
 
 _TEXTUAL: dict[str, Callable[[str], Any]] = {
     "CudaVersion": CudaVersion.parse,
@@ -72,6 +75,13 @@ def read_about(folder: str, name: str) -> str:
     """The sentence a table says of itself, e.g. 'The highest CUDA version each driver branch reports by itself.'"""
     with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
         return str(json.load(file)["about"])
+
+
+@functools.cache
+def read_dates(folder: str, name: str) -> frozenset[datetime.date]:
+    """The days on which rows of a table were checked; rows are not decoded, as --version asks for no more."""
+    with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
+        return frozenset(map(datetime.date.fromisoformat, _DATE.findall(file.read())))
 
 
 def _decode(row_class: type[Row], decoders: dict[str, Decoder], *, entry: object, where: str) -> Row:

@@ -43,9 +43,10 @@ class StoredRows:
         return min(self._dates())
 
     def _dates(self) -> set[datetime.date]:
+        from firstlight.tables.reading import read_dates
         from firstlight.tables.subjects import SUBJECTS
 
-        return {row.date for subject in SUBJECTS for row in self.rows(subject.name)}
+        return set().union(*(read_dates(self.folder, subject.name) for subject in SUBJECTS))
 
     def age_days(self, today: datetime.date) -> int:
         """Days since the newest row was checked; 0 for a clock that runs behind."""

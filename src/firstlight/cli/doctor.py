@@ -1,0 +1,65 @@
+"""`firstlight doctor`: why does CUDA not work in torch here, and what can be done."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from firstlight.cli.looking import look_options
+from firstlight.diagnosis.finding import Goal, Question
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES, rule_named
+from firstlight.diagnosis.wanted import with_wanted
+from firstlight.facts.look import Look, look_at
+from firstlight.tables import load
+
+_GOALS = click.Choice([goal.value for goal in Goal])
+
+
+@click.command(
+    short_help="why not: the one cause that keeps CUDA from working, and what to do",
+    epilog='Example: firstlight doctor --want "torch==2.9.0+cu130"',
+)
+@click.option("--want", "wants", metavar="SPEC", multiple=True,
+              help='Judge the machine for a torch that is not installed yet, e.g. "torch==2.9.0+cu130".')  # fmt: skip
+@click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis (schema firstlight.diagnosis/1).")
+@click.option("--all", "everything", is_flag=True, help="Print every finding in full.")
+@click.option("--explain-rule", metavar="CODE", default="", help="Say what a rule looks at and when it fires, and stop.")
+@click.option("--why-not", metavar="CODE", default="", help="Say why a rule did not fire on this machine, and stop.")
+@look_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    look: Look,
+    wants: tuple[str, ...],
+    goal: str,
+    as_json: bool,  # noqa: FBT001 click's flags
+    everything: bool,  # noqa: FBT001
+    explain_rule: str,
+    why_not: str,
+) -> None:
+    """Look at this machine, say what keeps PyTorch + CUDA from working and why, and what can be done.
+
+    One finding is the primary cause; its symptoms are folded under it. Exit code 0: nothing blocks; 1: something does.
+    """
+    from firstlight.report.doctor_text import Length, doctor_text, rule_text, why_not_text
+
+    if explain_rule:
+        click.echo(rule_text(rule_named(explain_rule)), nl=False)
+        return
+    asked = rule_named(why_not) if why_not else None
+    tables = load()
+    facts = with_wanted(look_at(look), tables, wants)
+    diagnosis = judge(Question(facts, tables, Goal(goal), wants), RULES)
+    if asked is not None:
+        click.echo(why_not_text(asked, facts, diagnosis), nl=False)
+        return
+    if as_json:
+        from firstlight.report.doctor_json import diagnosis_document
+
+        click.echo(json.dumps(diagnosis_document(facts, diagnosis, goal, wants), indent=1))
+    else:
+        click.echo(doctor_text(facts, diagnosis, Length.ALL if everything else Length.SCREEN), nl=False)
+    ctx.exit(1 if diagnosis.blocked else 0)

@@ -1,0 +1,45 @@
+"""A diagnosis as a JSON document (schema firstlight.diagnosis/1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firstlight import __version__
+from firstlight.diagnosis.finding import Diagnosis, Finding
+from firstlight.facts.collect import Facts
+from firstlight.report.summary import machine_summary
+
+SCHEMA = "firstlight.diagnosis/1"
+
+
+def diagnosis_document(facts: Facts, diagnosis: Diagnosis, goal: str, wants: tuple[str, ...]) -> dict[str, Any]:
+    """The document, schema first; `primary` is null on a machine where nothing is wrong."""
+    what, where = machine_summary(facts)
+    return {
+        "schema": SCHEMA,
+        "made_by": f"firstlight {__version__}",
+        "collected_at": facts.collected_at,
+        "machine": what,
+        "place": where,
+        "goal": goal,
+        "wants": list(wants),
+        "blocked": diagnosis.blocked,
+        "primary": diagnosis.primary or None,
+        "findings": [_finding(finding, diagnosis) for finding in diagnosis.findings],
+    }
+
+
+def _finding(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "primary": finding.code == diagnosis.primary,
+        "caused_by": finding.caused_by or None,
+        "title": finding.title,
+        "saw": list(finding.saw),
+        "means": finding.means,
+        "error": finding.error,
+        "do": list(finding.do),
+        "remedies": list(finding.remedies),
+        "source": finding.source,
+    }

@@ -1,0 +1,116 @@
+"""A diagnosis as text: the primary cause in full, the rest in a line each; a healthy machine in three lines."""
+
+from __future__ import annotations
+
+import enum
+
+from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known
+from firstlight.report.facts_text import every_fact
+from firstlight.report.layout import WIDTH, counted, labelled
+from firstlight.report.summary import machine_summary
+
+_HEADS = {Severity.BLOCKS: "BLOCKED", Severity.DEGRADES: "WORKS, BUT", Severity.NOTE: "NOTE"}
+
+
+class Length(enum.Enum):
+    """How much of a diagnosis is printed."""
+
+    SCREEN = "screen"
+    ALL = "all"
+
+
+def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length) -> str:
+    """The diagnosis for a person to read."""
+    what, where = machine_summary(facts)
+    if not diagnosis.primary and length is Length.SCREEN:
+        return f"{what}\n{_healthy(facts)}\n{_notes(diagnosis)}\n"
+    out = f"{what}\n{where}\n\n"
+    if length is Length.ALL:
+        out += "\n".join(_in_full(finding) for finding in diagnosis.findings)
+        return out if diagnosis.findings else f"{out}{_healthy(facts)}\n"
+    primary = diagnosis.of(diagnosis.primary)
+    assert primary is not None, diagnosis.primary
+    rest = [finding for finding in diagnosis.findings if finding.code != diagnosis.primary]
+    return out + _in_full(primary) + _others(rest) + _where_next(rest)
+
+
+def _healthy(facts: Facts) -> str:
+    if not facts.gpus.devices and not isinstance(facts.driver.kernel_version, Known):
+        return "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)"
+    seen = []
+    if isinstance(facts.libcuda.init_code, Known) and facts.libcuda.init_code.value == 0:
+        seen.append("cuInit works")
+    if isinstance(facts.libcuda.device_count, Known):
+        seen.append(f"sees {counted(facts.libcuda.device_count.value, 'device')}")
+    if isinstance(facts.torch_libraries, Known) and not facts.torch_libraries.value.missing:
+        seen.append("torch's libraries are all there")
+    return f"healthy: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel was run)"
+
+
+def _notes(diagnosis: Diagnosis) -> str:
+    if not diagnosis.findings:
+        return "no notes"
+    codes = ", ".join(finding.code for finding in diagnosis.findings)
+    return f"{counted(len(diagnosis.findings), 'note')}: {codes} (firstlight doctor --all)"
+
+
+def _in_full(finding: Finding) -> str:
+    head = f"{_HEADS[finding.severity]}: {finding.title}"
+    code = f"[{finding.code}]"
+    gap = WIDTH - len(head) - len(code)
+    out = f"{head}{' ' * gap}{code}\n" if gap > 1 else f"{head}\n  {code}\n"
+    out += _indented("saw", finding.saw)
+    out += _indented("means", (finding.means,))
+    if finding.error:
+        out += _indented("error", tuple(finding.error.splitlines()))
+    steps = finding.do
+    out += _indented("do", [f"{number}. {step}" for number, step in enumerate(steps, 1)] if len(steps) > 1 else steps)
+    if finding.caused_by:
+        out += _indented("cause", (f"a symptom of {finding.caused_by}",))
+    return out + _indented("source", (finding.source,))
+
+
+def _indented(label: str, lines: tuple[str, ...] | list[str]) -> str:
+    return labelled(f"  {label}", [line for line in lines if line], label_width=10)
+
+
+def _others(rest: list[Finding]) -> str:
+    if not rest:
+        return ""
+    out = "\nalso\n"
+    for finding in rest:
+        symptom = f" (a symptom of {finding.caused_by})" if finding.caused_by else ""
+        out += labelled(f"  {finding.severity.value}", (f"{finding.code}: {finding.saw[0]}{symptom}",), label_width=12)
+    return out
+
+
+def _where_next(rest: list[Finding]) -> str:
+    more = "`firstlight doctor --all` prints all of them in full; " if rest else ""
+    return f"\n{more}`firstlight facts` shows what was looked at.\n"
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule for a person to read: what it looks at, when it fires, what then."""
+    goals = ", ".join(f"{severity.value} for the goal {goal.value}" for goal, severity in rule.for_goals)
+    out = f"{rule.code} ({rule.severity.value}{'; ' + goals if goals else ''})\n{rule.title}\n"
+    out += _indented("fires", (rule.fires_when,))
+    out += _indented("means", (rule.means,))
+    out += _indented("error", tuple(rule.error.splitlines()))
+    out += _indented("facts", (", ".join(rule.looks_at),))
+    out += _indented("ways", (", ".join(rule.remedies),))
+    return out + _indented("source", (rule.source,))
+
+
+def why_not_text(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> str:
+    """Why a rule did not fire: its condition beside what this machine has."""
+    fired = diagnosis.of(rule.code)
+    if fired is not None:
+        return f"{rule.code} did fire:\n{_in_full(fired)}"
+    lines = list(every_fact(facts, ""))
+    out = f"{rule.code} did not fire.\n" + _indented("fires", (rule.fires_when,))
+    for place in rule.looks_at:
+        found = [line for line in lines if line.startswith((f"{place}:", f"{place}."))][:6]
+        out += _indented("here", found or (f"{place}: nothing",))
+    return out

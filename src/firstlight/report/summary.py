@@ -1,0 +1,64 @@
+"""A machine in two lines: what every report begins with."""
+
+from __future__ import annotations
+
+from firstlight.facts.collect import Facts
+from firstlight.facts.containers import ContainerKind
+from firstlight.facts.known import Known, Unknown
+from firstlight.report.facts_lines import text
+from firstlight.report.layout import gib, joined
+
+
+def machine_summary(facts: Facts) -> tuple[str, str]:
+    """The GPU stack, and where it runs: ('NVIDIA H100 (9.0), driver 570.133.20, ...', 'Ubuntu 24.04.3 LTS, ...')."""
+    return joined([_gpus(facts), _driver(facts), _torch(facts)]), joined([_place(facts), _python(facts)])
+
+
+def _gpus(facts: Facts) -> str:
+    kinds: dict[str, int] = {}
+    for gpu in facts.gpus.devices:
+        memory = f", {gib(gpu.memory_bytes.value)}" if isinstance(gpu.memory_bytes, Known) else ""
+        name = f"{text(gpu.name) or 'a GPU of unknown name'} ({text(gpu.capability) or 'capability unknown'}{memory})"
+        kinds[name] = kinds.get(name, 0) + 1
+    shown = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in kinds.items())
+    if shown:
+        return shown
+    cards = sum(card.kind.value == "gpu" for card in facts.gpus.pci)
+    if cards:
+        return f"{cards} NVIDIA GPU{'' if cards == 1 else 's'} on the PCI bus"
+    return text(facts.gpus.tegra_chip, "the GPU of {}") or "no NVIDIA GPU"
+
+
+def _driver(facts: Facts) -> str:
+    if isinstance(facts.driver.kernel_version, Unknown):
+        return "no driver" if facts.gpus.devices or facts.gpus.pci else ""
+    return f"driver {facts.driver.kernel_version.value}" + text(facts.libcuda.driver_cuda, " (CUDA {})")
+
+
+def _torch(facts: Facts) -> str:
+    if isinstance(facts.torch, Unknown):
+        return "no torch"
+    torch = facts.torch.value
+    build = torch.build.value.value if isinstance(torch.build, Known) else ""
+    return f"torch {text(torch.version)} ({text(torch.wheel_cuda, 'CUDA {}') or build or 'build unknown'})"
+
+
+def _place(facts: Facts) -> str:
+    kind = facts.container.kind
+    container = kind.value.value if isinstance(kind, Known) and kind.value is not ContainerKind.NONE else ""
+    platform = facts.place.platform
+    special = platform.value.value if isinstance(platform, Known) and platform.value.value != "x86_64" else ""
+    providers = joined(seen.provider.value for seen in facts.container.providers)
+    return joined(
+        [
+            f"{text(facts.place.os_name)} {facts.place.arch}".strip(),
+            special,
+            f"{container} container" if container else "",
+            providers,
+        ]
+    )
+
+
+def _python(facts: Facts) -> str:
+    environment = facts.environment
+    return "" if environment is None else f"Python {text(environment.python_version)} at {environment.prefix}"
