@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from firstlight.diagnosis.finding import Goal
@@ -28,10 +28,14 @@ class RuleCase:
         return facts_of(self.machine)
 
     def near_miss_facts(self) -> Facts:
-        return override(self.facts(), self.near_miss) if isinstance(self.near_miss, tuple) else self.near_miss(self.facts())
+        return (
+            override(self.facts(), self.near_miss)
+            if isinstance(self.near_miss, tuple)
+            else self.near_miss(self.facts())
+        )
 
 
-@lru_cache(maxsize=None)
+@cache
 def facts_of(machine: str) -> Facts:
     """The facts of a machine under tests/machines."""
     return read_machine_or_facts(str(MACHINES / machine))

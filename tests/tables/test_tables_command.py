@@ -94,6 +94,9 @@ def test_every_mark_points_to_a_source_and_every_source_is_pointed_to(subject: A
     assert numbered == [str(number) for number in range(1, len(numbered) + 1)]
     marks = re.findall(r"(?:measured|documented|reported) \[(\d+)\]", text)
     assert set(marks) == set(numbered)
+    lettered = re.findall(r"^([a-z]+)\) ", foot, re.MULTILINE)
+    assert lettered == [chr(ord("a") + place) for place in range(len(lettered))]
+    assert set(re.findall(r"\] ([a-z]+)\)", text)) == set(lettered)
     assert head
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tools.machines.elf_writer import ElfSpec, make_elf
-
 from firstlight.facts.collect import collect
 from firstlight.machine import ChildAnswer, ChildScript, Completed, Host, Outcome, Stat
 from firstlight.machine.evidence import to_document
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordingMachine
+from tools.machines.elf_writer import ElfSpec, make_elf
 
 HOST = Host(
     hostname="host-a",

@@ -26,12 +26,10 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis (schema firstlight.diagnosis/1).")
 @click.option("--all", "everything", is_flag=True, help="Print every finding in full.")
-@click.option("--explain-rule", metavar="CODE", default="", help="Say what a rule looks at and when it fires, and stop.")
+@click.option("--explain-rule", metavar="CODE", default="", help="Say when a rule fires and why, and stop.")
 @click.option("--why-not", metavar="CODE", default="", help="Say why a rule did not fire on this machine, and stop.")
 @look_options
-@click.pass_context
 def command(
-    ctx: click.Context,
     look: Look,
     wants: tuple[str, ...],
     goal: str,
@@ -62,4 +60,4 @@ def command(
         click.echo(json.dumps(diagnosis_document(facts, diagnosis, goal, wants), indent=1))
     else:
         click.echo(doctor_text(facts, diagnosis, Length.ALL if everything else Length.SCREEN), nl=False)
-    ctx.exit(1 if diagnosis.blocked else 0)
+    click.get_current_context().exit(1 if diagnosis.blocked else 0)

@@ -40,8 +40,8 @@ class Verbs(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean `firstlight {near[0]}`?" if near else "See `firstlight --help`."
-            ctx.fail(f"{args[0]!r} is not a verb; accepted: {', '.join(VERBS)}. {hint}")
+            hint = f" Did you mean `firstlight {near[0]}`?" if near else ""
+            ctx.fail(f"{args[0]!r} is not a verb; accepted: {', '.join(VERBS)}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -90,7 +90,8 @@ def run(args: list[str] | None = None) -> int:
         return stop.exit_code
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
-        return _complain(f"{error.format_message().rstrip('.')}.{where}", 2)
+        message = error.format_message()
+        return _complain(message + ("" if message.endswith((".", "?")) else ".") + where, 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
     except FirstlightError as error:

@@ -13,8 +13,8 @@ from firstlight.errors import BadInput
 
 _ROOMS = ("machine", "elf", "facts", "examples")
 _FILES = (
-    "__init__.py", "errors.py", "frozen.py", "versions.py", "report/__init__.py", "report/layout.py", "report/facts_lines.py",
-    "report/facts_text.py", "cli/__init__.py", "cli/standalone.py",
+    "__init__.py", "errors.py", "frozen.py", "versions.py", "report/__init__.py", "report/layout.py",
+    "report/facts_lines.py", "report/facts_text.py", "cli/__init__.py", "cli/standalone.py",
 )  # fmt: skip
 _MAIN = "import sys\nfrom firstlight.cli.standalone import main\n\nsys.exit(main())\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes

@@ -59,7 +59,9 @@ class Rule:
     code: str  # stable, names the fault: driver-too-old-for-wheel
     check: Callable[[Question], Iterator[Seen]]
     severity: Severity
-    depth: int  # how basic: 10 device and container, 20 kernel driver, 30 libcuda and compat, 40 torch, 50 libraries, ...
+    depth: (
+        int  # how basic: 10 device and container, 20 kernel driver, 30 libcuda and compat, 40 torch, 50 libraries, ...
+    )
     title: str  # one plain sentence: what is wrong
     fires_when: str  # one sentence: the condition, for --explain-rule and --why-not
     looks_at: tuple[str, ...]  # paths of the facts it reads, e.g. driver.kernel_version

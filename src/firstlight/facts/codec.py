@@ -76,7 +76,7 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
         if value not in accepted:
             raise BadFactsFile(f"{where}: {_short(value)} is not one of {', '.join(map(str, accepted))}")
         return kind(value)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return _decode_object(kind, value, where)
     return _decode_scalar(kind, value, where)
 

@@ -101,16 +101,26 @@ def search_file(machine: Machine, path: str, *, pattern: bytes, limit: int = 8) 
 def list_distributions(machine: Machine, folder: str) -> tuple[Distribution, ...]:
     """The distributions of interest in a site-packages folder, by one listing; no metadata file is opened."""
     found = []
-    for record in machine.list(folder, "*-info"):
-        if record.endswith(".dist-info"):
-            name, _, version = record.removesuffix(".dist-info").rpartition("-")
-        elif match := re.fullmatch(_EGG, record):
-            name, version = match["name"], match["version"]
-        else:
-            continue
-        if name and version and of_interest(normal_name(name)):
-            found.append(Distribution(normal_name(name), version, folder, record))
+    for record in machine.list(folder, "*-info", keep=_is_of_interest):
+        name, version = _name_and_version(record)
+        found.append(Distribution(name, version, folder, record))
     return tuple(sorted(found, key=lambda each: (each.name, each.version)))
+
+
+def _is_of_interest(record: str) -> bool:
+    name, version = _name_and_version(record)
+    return bool(version) and of_interest(name)
+
+
+def _name_and_version(record: str) -> tuple[str, str]:
+    """('torch', '2.9.0') for torch-2.9.0.dist-info; two empty texts for what is no record."""
+    if record.endswith(".dist-info"):
+        name, _, version = record.removesuffix(".dist-info").rpartition("-")
+    elif match := re.fullmatch(_EGG, record):
+        name, version = match["name"], match["version"]
+    else:
+        return "", ""
+    return (normal_name(name), version) if name else ("", "")
 
 
 def duplicates(distributions: tuple[Distribution, ...]) -> tuple[DuplicateDistribution, ...]:

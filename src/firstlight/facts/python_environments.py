@@ -326,7 +326,7 @@ def _hooks(machine: Machine, sites: tuple[str, ...]) -> Iterator[StartupHook]:
             words = search_file(machine, f"{folder}/{name}", pattern=_HOOK, limit=_HOOK_MATCHES) or ()
             if any(word.strip().startswith(b"import") for word in words):
                 yield StartupHook(f"{folder}/{name}", _mentions(words))
-    here = [machine.host.cwd if each == "." else each for each in python_path(machine)]
+    here = [posixpath.normpath(posixpath.join(machine.host.cwd, each)) for each in python_path(machine)]
     for folder in [*here, *sites]:
         for name in ("sitecustomize.py", "usercustomize.py"):
             if machine.stat(f"{folder}/{name}") is not None:

@@ -65,10 +65,18 @@ def _libraries(machine: Machine, found: Closure, folder: str) -> TorchLibraries:
             LoadedLibrary(each.name, each.file.path, each.found.rule, each.found.entry, each.requested_by)
             for each in found.objects
         ),
-        missing=tuple(MissingLibrary(each.name, each.requested_by) for each in found.missing),
+        missing=_missing(found),
         glibc_needed=_newest("GLIBC_", names),
         libstdcxx_needed=_newest("GLIBCXX_", names),
     )
+
+
+def _missing(found: Closure) -> tuple[MissingLibrary, ...]:
+    """Each missing name once, with everybody who asks for it."""
+    askers: dict[str, list[str]] = {}
+    for each in found.missing:
+        askers.setdefault(each.name, []).append(each.requested_by)
+    return tuple(MissingLibrary(name, tuple(dict.fromkeys(files))) for name, files in askers.items())
 
 
 def _newest(prefix: str, names: list[str]) -> Fact[str]:

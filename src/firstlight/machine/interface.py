@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from firstlight.frozen import dataclass
@@ -112,6 +112,11 @@ class ChildAnswer:
         return not self.complaint
 
 
+def every_name(name: str) -> bool:
+    """Keeps every name: what `list` does unless it is told otherwise."""
+    return True
+
+
 class Machine(Protocol):
     """A machine that can be looked at. Paths are absolute. Nothing here raises for what the machine lacks."""
 
@@ -133,8 +138,11 @@ class Machine(Protocol):
     def why_not(self, path: str) -> str:
         """Why read gave None: 'no such file', 'permission denied', 'not in this recording'."""
 
-    def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
-        """Sorted names in a folder that match a shell pattern; () when there is no such folder or none match."""
+    def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
+        """Sorted names in a folder that match a shell pattern and `keep`; () when there is no such folder.
+
+        A recording holds only the names that were kept, so `keep` is also how private names stay out of it.
+        """
 
     def stat(self, path: str) -> Stat | None:
         """What is at a path, links followed; None when nothing is."""

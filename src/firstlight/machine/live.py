@@ -8,7 +8,7 @@ import re
 import stat as stat_bits
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from firstlight.machine.interface import (
@@ -21,6 +21,7 @@ from firstlight.machine.interface import (
     Disk,
     Host,
     Stat,
+    every_name,
 )
 from firstlight.machine.spawn import run_bounded, run_child
 
@@ -95,7 +96,7 @@ class LiveMachine:
             return _WHY.get(error.errno or 0, os.strerror(error.errno or 0).lower())
         return "readable now"
 
-    def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
+    def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
         try:
             names = os.listdir(self._under(path))
         except OSError:
@@ -104,7 +105,7 @@ class LiveMachine:
             import fnmatch
 
             names = fnmatch.filter(names, pattern)
-        return tuple(sorted(names))
+        return tuple(sorted(names if keep is every_name else filter(keep, names)))
 
     def stat(self, path: str) -> Stat | None:
         where = self._under(path)

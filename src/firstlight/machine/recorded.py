@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from firstlight.machine.evidence import Evidence, command_key, joined
 from firstlight.machine.interface import (
@@ -17,6 +17,7 @@ from firstlight.machine.interface import (
     Machine,
     Outcome,
     Stat,
+    every_name,
 )
 
 NOT_RECORDED = "not in this recording"
@@ -62,12 +63,12 @@ class RecordedMachine:
         seen = self._evidence.find(path)
         return NOT_RECORDED if seen is None else seen.why_not or NOT_RECORDED
 
-    def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
+    def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
         import fnmatch
 
         seen = self._evidence.find(path)
         names = () if seen is None or seen.names is None else seen.names
-        return tuple(sorted(fnmatch.filter(names, pattern)))
+        return tuple(sorted(filter(keep, fnmatch.filter(names, pattern))))
 
     def stat(self, path: str) -> Stat | None:
         seen = self._evidence.find(path)
@@ -151,8 +152,8 @@ class RecordingMachine:
         self.evidence.at(path).why_not = reason
         return reason
 
-    def list(self, path: str, pattern: str = "*") -> tuple[str, ...]:
-        names = self._machine.list(path, pattern)
+    def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
+        names = self._machine.list(path, pattern, keep=keep)
         seen = self.evidence.at(path)
         if names:
             seen.names = sorted({*(seen.names or ()), *names})

@@ -28,12 +28,12 @@ def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length) -> str:
         return f"{what}\n{_healthy(facts)}\n{_notes(diagnosis)}\n"
     out = f"{what}\n{where}\n\n"
     if length is Length.ALL:
-        out += "\n".join(_in_full(finding) for finding in diagnosis.findings)
+        out += "\n".join(finding_text(finding) for finding in diagnosis.findings)
         return out if diagnosis.findings else f"{out}{_healthy(facts)}\n"
     primary = diagnosis.of(diagnosis.primary)
     assert primary is not None, diagnosis.primary
     rest = [finding for finding in diagnosis.findings if finding.code != diagnosis.primary]
-    return out + _in_full(primary) + _others(rest) + _where_next(rest)
+    return out + finding_text(primary) + _others(rest) + _where_next(rest)
 
 
 def _healthy(facts: Facts) -> str:
@@ -56,7 +56,8 @@ def _notes(diagnosis: Diagnosis) -> str:
     return f"{counted(len(diagnosis.findings), 'note')}: {codes} (firstlight doctor --all)"
 
 
-def _in_full(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
+    """One finding in full: what was seen, what it means, the error it leads to, what to do."""
     head = f"{_HEADS[finding.severity]}: {finding.title}"
     code = f"[{finding.code}]"
     gap = WIDTH - len(head) - len(code)
@@ -107,7 +108,7 @@ def why_not_text(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> str:
     """Why a rule did not fire: its condition beside what this machine has."""
     fired = diagnosis.of(rule.code)
     if fired is not None:
-        return f"{rule.code} did fire:\n{_in_full(fired)}"
+        return f"{rule.code} did fire:\n{finding_text(fired)}"
     lines = list(every_fact(facts, ""))
     out = f"{rule.code} did not fire.\n" + _indented("fires", (rule.fires_when,))
     for place in rule.looks_at:

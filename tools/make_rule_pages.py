@@ -1,0 +1,73 @@
+"""Write docs/rules: one page a rule, from the rule's own words and a machine that shows it.
+
+python -m tools.make_rule_pages
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firstlight.diagnosis.finding import Question, Rule
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES
+from firstlight.report.doctor_text import finding_text
+from firstlight.tables import load
+from tests.diagnosis.all_cases import CASES
+
+PAGES = Path(__file__).parents[1] / "docs" / "rules"
+
+
+def main() -> None:
+    PAGES.mkdir(parents=True, exist_ok=True)
+    wanted = pages()
+    for path in PAGES.glob("*.md"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (PAGES / name).write_text(text)
+    print(f"wrote {len(wanted)} pages")
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page, the list of rules included."""
+    return {"README.md": _list(), **{f"{rule.code}.md": page_of(rule) for rule in RULES}}
+
+
+def page_of(rule: Rule) -> str:
+    """The page of one rule, with the finding it gives on its machine."""
+    case = next(case for case in CASES if case.code == rule.code)
+    diagnosis = judge(Question(case.facts(), load(), case.goal), RULES)
+    finding = diagnosis.of(rule.code)
+    assert finding is not None, rule.code
+    goals = "".join(f"; {severity.value} when the goal is {goal.value}" for goal, severity in rule.for_goals)
+    error = f"```text\n{rule.error}\n```" if rule.error else "There is no error text: nothing fails at once."
+    near = "; ".join(case.near_miss) if isinstance(case.near_miss, tuple) else ""
+    near_line = f"With `--set {near}` it does not fire.\n" if near else ""
+    explains = "".join(f"- [{code}]({code}.md)\n" for code in rule.explains)
+    return (
+        f"# {rule.code}\n\n{rule.title}\n\n"
+        f"Severity: {rule.severity.value}{goals}. Fires when: {rule.fires_when[0].lower()}{rule.fires_when[1:]}\n\n"
+        f"## What it means\n\n{rule.means}\n\n## The error\n\n{error}\n\n"
+        f"## On a machine\n\n`firstlight doctor --facts tests/machines/{case.machine}"
+        f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}`\n\n"
+        f"```text\n{finding_text(finding)}```\n\n{near_line}\n"
+        f"## Behind it\n\nFacts: {', '.join(f'`{place}`' for place in rule.looks_at)}.\n"
+        f"Source: {rule.source}\n"
+        + (f"\nSymptoms folded under it when both are found:\n\n{explains}" if explains else "")
+    )
+
+
+def _list() -> str:
+    rows = "".join(
+        f"| [{rule.code}]({rule.code}.md) | {rule.severity.value} | {rule.title} |\n"
+        for rule in sorted(RULES, key=lambda each: each.depth)
+    )
+    return (
+        "# Rules\n\nWhat `firstlight doctor` can find, the most basic causes first. "
+        "`firstlight doctor --explain-rule CODE` prints the same on the command line.\n\n"
+        f"| code | severity | what is wrong |\n|---|---|---|\n{rows}"
+    )
+
+
+if __name__ == "__main__":
+    main()
