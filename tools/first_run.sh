@@ -1,7 +1,7 @@
 #!/bin/sh
 # The main job, as a newcomer meets it: look at this machine; without a GPU, also at the bundled example machine.
 set -u
-verb=facts
+verb=doctor
 look() {
     echo "\$ firstlight $verb $*"
     "$BIN/firstlight" "$verb" "$@"

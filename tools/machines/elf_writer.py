@@ -21,6 +21,7 @@ class ElfSpec:
     note_section: str = ""
     note: bytes = b""
     defines: tuple[str, ...] = ()  # symbol versions, e.g. GLIBC_2.39
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # versions wanted of a library: ("libc.so.6", ("GLIBC_2.28",))
     text: bytes = b""  # bytes that lie somewhere in the file, e.g. the list of architectures
 
 
@@ -32,13 +33,17 @@ def make_elf(spec: ElfSpec) -> bytes:
         if value:
             tags.append((tag, strings.add(value)))
     verdef = _version_definitions(spec.defines, strings)
+    verneed = _version_needs(spec.needs, strings)
     table = strings.data
     at_strings = _BASE
     at_verdef = _aligned(at_strings + len(table))
-    at_dynamic = _aligned(at_verdef + len(verdef))
+    at_verneed = _aligned(at_verdef + len(verdef))
+    at_dynamic = _aligned(at_verneed + len(verneed))
     tags += [(5, at_strings), (10, len(table))]
     if verdef:
         tags += [(0x6FFFFFFC, at_verdef), (0x6FFFFFFD, len(spec.defines))]
+    if verneed:
+        tags += [(0x6FFFFFFE, at_verneed), (0x6FFFFFFF, len(spec.needs))]
     dynamic = b"".join(struct.pack("<qQ", tag, value) for tag, value in [*tags, (0, 0)])
     at_note = _aligned(at_dynamic + len(dynamic))
     note = _note(spec.note) if spec.note_section else b""
@@ -48,8 +53,8 @@ def make_elf(spec: ElfSpec) -> bytes:
     at_sections = _aligned(at_names + len(names))
     sections = _sections(spec, (at_note, len(note)), (at_names, len(names)))
     body = bytearray(at_sections)
-    for offset, data in ((at_strings, table), (at_verdef, verdef), (at_dynamic, dynamic), (at_note, note),
-                         (at_text, spec.text), (at_names, names)):  # fmt: skip
+    for offset, data in ((at_strings, table), (at_verdef, verdef), (at_verneed, verneed),
+                         (at_dynamic, dynamic), (at_note, note), (at_text, spec.text), (at_names, names)):  # fmt: skip
         body[offset : offset + len(data)] = data
     size = at_sections + len(sections)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
@@ -87,6 +92,17 @@ def _version_definitions(names: tuple[str, ...], strings: _Strings) -> bytes:
         last = index == len(names) - 1
         out += struct.pack("<HHHHIII", 1, 0, index + 1, 1, _hash(name), 20, 0 if last else 28)
         out += struct.pack("<II", strings.add(name), 0)
+    return out
+
+
+def _version_needs(libraries: tuple[tuple[str, tuple[str, ...]], ...], strings: _Strings) -> bytes:
+    out = b""
+    for index, (library, names) in enumerate(libraries):
+        step = 0 if index == len(libraries) - 1 else 16 + 16 * len(names)
+        out += struct.pack("<HHIII", 1, len(names), strings.add(library), 16, step)
+        for place, name in enumerate(names):
+            forward = 0 if place == len(names) - 1 else 16
+            out += struct.pack("<IHHII", _hash(name), 0, 2, strings.add(name), forward)
     return out
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from firstlight.facts.collect import collect
-from firstlight.machine import ChildAnswer, ChildScript, Completed, Host, Outcome, Stat
+from firstlight.machine import ChildAnswer, ChildScript, Completed, Disk, Host, Outcome, Stat
 from firstlight.machine.evidence import to_document
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordingMachine
@@ -46,6 +46,8 @@ class Reconstruction:
     sources: dict[str, str] = field(default_factory=dict)
     commands: dict[str, Completed] = field(default_factory=dict)
     children: dict[str, ChildAnswer] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)  # path -> what stat says, e.g. "socket"
+    disks: dict[str, Disk] = field(default_factory=dict)  # path -> space there; none are known otherwise
 
     def file(self, path: str, content: str | bytes, *, source: str) -> Reconstruction:
         self.files[path] = content.encode() if isinstance(content, str) else content
@@ -75,6 +77,19 @@ class Reconstruction:
     def command(self, line: str, stdout: str, *, status: int = 0, stderr: str = "") -> Reconstruction:
         argv = tuple(line.split(" "))
         self.commands[line] = Completed(argv, Outcome.EXITED, status, stdout, stderr)
+        return self
+
+    def every_call_of(self, program: str, stdout: str, *, status: int = 0, stderr: str = "") -> Reconstruction:
+        """What a program says whatever it is asked, e.g. an nvidia-smi that finds no driver."""
+        return self.command(program, stdout, status=status, stderr=stderr)
+
+    def socket(self, path: str, *, source: str) -> Reconstruction:
+        self.kinds[path] = "socket"
+        return self.file(path, "", source=source)
+
+    def space(self, path: str, *, total_gib: float, free_gib: float) -> Reconstruction:
+        """The size of the file system at a path and what is free of it."""
+        self.disks[path] = Disk(int(total_gib * 2**30), int(free_gib * 2**30))
         return self
 
     def child(self, name: str, answer: Mapping[str, Any]) -> Reconstruction:
@@ -131,17 +146,19 @@ class _Rebuilt(LiveMachine):
         if seen is None:
             return None
         kind = "device" if path.startswith("/dev/") and seen.kind == "file" else seen.kind
+        kind = self._built.kinds.get(path, kind)
         writable = self.host.uid == 0 or kind == "device" or path.startswith(self.host.home)
         size = seen.size if seen.kind == "file" else 4096
         return replace(seen, inode=1, uid=0, gid=0, kind=kind, writable=writable, size=size)
 
-    def disk(self, path: str) -> None:
-        return None
+    def disk(self, path: str) -> Disk | None:
+        return self._built.disks.get(path)
 
     def run(self, argv: tuple[str, ...], **_: Any) -> Completed:
         line = " ".join(argv)
         plain = " ".join((os.path.basename(argv[0]), *argv[1:]))
-        done = self._built.commands.get(line) or self._built.commands.get(plain)
+        said = self._built.commands
+        done = said.get(line) or said.get(plain) or said.get(os.path.basename(argv[0]))
         return replace(done, argv=argv) if done is not None else Completed(argv, Outcome.NOT_FOUND, -1, "", "")
 
     def child(self, script: ChildScript, *_: str, **__: Any) -> ChildAnswer:

@@ -14,10 +14,12 @@ from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
 VERBS = {
+    "doctor": ("doctor", "why not: the one cause that keeps CUDA from working, and what to do"),
+    "explain": ("explain", "an error line or a log: its cause, a proof and the ways out"),
     "facts": ("facts", "look: what this machine is; changes nothing"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
-DEFAULT_VERB = "facts"
+DEFAULT_VERB = "doctor"
 
 
 class Verbs(click.Group):

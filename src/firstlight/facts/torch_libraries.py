@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from firstlight.elf.closure import Closure, closure
-from firstlight.elf.loader import Rule
+import posixpath
+
+from firstlight.elf.closure import Closure, LoadedObject, closure
+from firstlight.elf.loader import LoaderSetup, Rule, loader_setup
 from firstlight.elf.reader import needed_versions
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
-# The first of these that is there is where an import starts; plug-ins beside it have needs of their own.
+# torch/__init__.py opens this before torch._C, and what it brings in is reused later: it alone decides whose
+# libcublasLt is taken where it asks for libcublas (pytorch/pytorch#91067).
+_FIRST = "libtorch_global_deps.so"
+# The first of these that is there is where torch._C starts; plug-ins beside it have needs of their own.
 _ROOTS = ("libtorch_python.so", "libtorch_cuda.so", "libtorch_cpu.so")
 
 
@@ -31,6 +36,18 @@ class MissingLibrary:
 
     name: str
     requested_by: tuple[str, ...]
+    damaged: str  # a file of that name that is no ELF file: there the loader stops; "" where nothing is found at all
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowedLibrary:
+    """A file that LD_LIBRARY_PATH puts in the place of another: /usr/local/cuda/lib64's libcublasLt for the wheel's."""
+
+    name: str
+    path: str
+    entry: str  # the element of LD_LIBRARY_PATH
+    instead_of: str  # what is loaded without LD_LIBRARY_PATH
+    requested_by: str  # the file whose search it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +57,50 @@ class TorchLibraries:
     root: str
     loaded: tuple[LoadedLibrary, ...]
     missing: tuple[MissingLibrary, ...]
+    shadowed: tuple[ShadowedLibrary, ...]
     glibc_needed: Fact[str]  # the newest GLIBC_x.y that torch's files ask for: 2.28
     libstdcxx_needed: Fact[str]  # the newest GLIBCXX_3.4.N: 3.4.24
 
 
 def probe_torch_libraries(machine: Machine, torch: Fact[TorchInstall]) -> Fact[TorchLibraries]:
-    """The libraries that importing torch loads, read from the files; nothing is loaded."""
+    """The libraries that importing torch loads, read from the files; nothing is loaded.
+
+    Left out: what torch preloads from Python, and the search path of the interpreter itself (conda's has one).
+    """
     if isinstance(torch, Unknown):
         return Unknown("torch is not installed")
     folder = f"{torch.value.folder}/lib"
+    setup = loader_setup(machine)
     for name in _ROOTS:
-        found = closure(machine, f"{folder}/{name}")
+        found = _import(machine, setup, folder=folder, name=name)
         if found is not None:
-            return Known(_libraries(machine, found, folder), f"{folder}/{name}")
+            plain = found
+            if any(each.found.rule is Rule.LIBRARY_PATH for each in found.objects):
+                plain = _import(machine, setup._replace(library_path=()), folder=folder, name=name) or found
+            return Known(_libraries(machine, found, plain), f"{folder}/{name}")
     return Unknown(f"no readable library of torch in {folder}")
 
 
-def _libraries(machine: Machine, found: Closure, folder: str) -> TorchLibraries:
-    own = [found.root.path, *(each.file.path for each in found.objects if each.file.path.startswith(folder))]
+def _import(machine: Machine, setup: LoaderSetup, *, folder: str, name: str) -> Closure | None:
+    """Both steps of an import: the global dependencies, then torch._C, which reuses what is loaded."""
+    second = closure(machine, f"{folder}/{name}", setup=setup)
+    first = None if second is None else closure(machine, f"{folder}/{_FIRST}", setup=setup)
+    if second is None or first is None:
+        return second
+    objects = {each.name: each for each in first.objects}
+    for each in second.objects:
+        known = objects.get(each.name)
+        askers = each.requested_by if known is None else (*known.requested_by, *each.requested_by)
+        one = each if known is None else known
+        objects[each.name] = LoadedObject(one.name, one.file, one.found, tuple(dict.fromkeys(askers)))
+    missing = tuple(each for each in (*first.missing, *second.missing) if each.name not in objects)
+    return Closure(second.root, tuple(objects.values()), missing)
+
+
+def _libraries(machine: Machine, found: Closure, plain: Closure) -> TorchLibraries:
+    folder = posixpath.dirname(found.root.path)
+    paths = [found.root.path, *(each.file.path for each in found.objects)]
+    own = [path for path in paths if posixpath.dirname(posixpath.normpath(path)) == posixpath.normpath(folder)]
     names = [name for path in own for needed in needed_versions(machine, path) for name in needed.names]
     return TorchLibraries(
         root=found.root.path,
@@ -66,6 +109,7 @@ def _libraries(machine: Machine, found: Closure, folder: str) -> TorchLibraries:
             for each in found.objects
         ),
         missing=_missing(found),
+        shadowed=_shadowed(machine, found, plain),
         glibc_needed=_newest("GLIBC_", names),
         libstdcxx_needed=_newest("GLIBCXX_", names),
     )
@@ -74,16 +118,30 @@ def _libraries(machine: Machine, found: Closure, folder: str) -> TorchLibraries:
 def _missing(found: Closure) -> tuple[MissingLibrary, ...]:
     """Each missing name once, with everybody who asks for it."""
     askers: dict[str, list[str]] = {}
+    damaged: dict[str, str] = {}
     for each in found.missing:
         askers.setdefault(each.name, []).append(each.requested_by)
-    return tuple(MissingLibrary(name, tuple(dict.fromkeys(files))) for name, files in askers.items())
+        damaged[each.name] = damaged.get(each.name) or each.damaged
+    return tuple(MissingLibrary(name, tuple(dict.fromkeys(files)), damaged[name]) for name, files in askers.items())
+
+
+def _shadowed(machine: Machine, found: Closure, plain: Closure) -> tuple[ShadowedLibrary, ...]:
+    """The files by LD_LIBRARY_PATH for which another file, links resolved, is loaded without it."""
+    otherwise = {each.name: each.file.path for each in plain.objects}
+    return tuple(
+        ShadowedLibrary(each.name, each.file.path, each.found.entry, otherwise[each.name], each.requested_by[0])
+        for each in found.objects
+        if each.found.rule is Rule.LIBRARY_PATH
+        and each.name in otherwise
+        and machine.real_path(otherwise[each.name]) != machine.real_path(each.file.path)
+    )
 
 
 def _newest(prefix: str, names: list[str]) -> Fact[str]:
     versions = []
     for name in names:
         parts = name.removeprefix(prefix).split(".") if name.startswith(prefix) else []
-        if parts and all(part.isdigit() for part in parts):
+        if parts and all(part.isdecimal() and len(part) < 6 for part in parts):
             versions.append(tuple(int(part) for part in parts))
     if not versions:
         return Unknown(f"its files name no {prefix.rstrip('_')} version")

@@ -1,0 +1,176 @@
+"""Forward compatibility on one machine: which library is in use, whom it takes, whether the wheel needs one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question
+from firstlight.elf.loader import Rule as Search
+from firstlight.facts.collect import Facts
+from firstlight.facts.compat import CompatLibrary, is_compat_path
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.libcuda import LibcudaCandidate
+from firstlight.facts.place import Platform
+from firstlight.frozen import dataclass
+from firstlight.tables import CompatVerdict
+from firstlight.versions import CudaVersion, DriverVersion
+
+STARTUP_FILES = "~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d /etc/environment"
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """The compat library that a plain process loads, the kernel driver below it, and what cuInit said."""
+
+    library: LibcudaCandidate
+    version: DriverVersion
+    kernel: DriverVersion
+    seen_in: str  # where the kernel driver's version was seen
+    copied: str  # the compat folder it is a copy of, when a container runtime put it among the system's libraries
+
+    @property
+    def place(self) -> str:
+        """Where it comes from, e.g. /usr/local/cuda/compat (LD_LIBRARY_PATH)."""
+        folder = self.library.path.rpartition("/")[0]
+        if self.copied:
+            return f"{folder} (put there by the container runtime from {self.copied})"
+        return f"{folder} ({wired_by(self.library)})"
+
+
+def compat_in_use(facts: Facts) -> InUse | None:
+    """The compat library that wins the loader's search, where its version and the kernel driver's are known."""
+    found, kernel = facts.libcuda.would_load, facts.driver.kernel_version
+    if isinstance(found, Unknown) or isinstance(kernel, Unknown) or isinstance(found.value.version, Unknown):
+        return None
+    library, version = found.value, found.value.version.value
+    copied = ""
+    if not library.is_compat:
+        # nvidia-container-cli mounts the image's compat libraries over the host's: the path no longer tells.
+        same = [each.folder for each in facts.compat if isinstance(each.version, Known) and each.version.value == version]
+        if not same or version == kernel.value:
+            return None
+        copied = same[0]
+    return InUse(library, version, kernel.value, kernel.seen_in, copied)
+
+
+def wired_by(library: LibcudaCandidate) -> str:
+    """What makes the loader take it: LD_LIBRARY_PATH, LD_PRELOAD, or the ldconfig file that names its folder."""
+    if library.found_by is Search.CACHE:
+        return library.entry
+    return library.found_by.value
+
+
+def init_code(facts: Facts) -> int | None:
+    """What cuInit returned, or None where it was not called."""
+    code = facts.libcuda.init_code
+    return code.value if isinstance(code, Known) else None
+
+
+def init_said(facts: Facts, expected: int) -> str:
+    """The end of a sentence: 'cuInit gives 803', or that it will, where it was not called."""
+    code = init_code(facts)
+    return f"cuInit will give {expected} (it was not called here)" if code is None else f"cuInit gives {code}"
+
+
+def takes_branch(question: Question, library: CompatLibrary, branch: int) -> bool | None:
+    """Whether a library works with a kernel-driver branch: by its own note, else by the table; None: neither tells."""
+    if isinstance(library.note, Known):
+        accepted = library.note.value.driver_branches
+        return branch in accepted if accepted else None  # the Orin form of the note has no list
+    cuda = cuda_of(question, library)
+    if cuda is None:
+        return None
+    verdict = question.tables.accepts_kernel_branch(cuda, branch).verdict
+    if verdict is CompatVerdict.NOT_LISTED:
+        return None
+    return verdict in (CompatVerdict.ACCEPTS, CompatVerdict.SAME_RELEASE)
+
+
+def branches_of(question: Question, library: CompatLibrary) -> tuple[tuple[int, ...], str]:
+    """The kernel-driver branches a library takes and who says so, e.g. ((535, 550), 'its own note')."""
+    if isinstance(library.note, Known):
+        return library.note.value.driver_branches, "its own note"
+    cuda = cuda_of(question, library)
+    rows = () if cuda is None else question.tables.accepts_kernel_branch(cuda, 0).rows
+    return (rows[0].accepts, rows[0].source) if rows else ((), "")
+
+
+def cuda_of(question: Question, library: CompatLibrary) -> CudaVersion | None:
+    """The CUDA release a library belongs to: by its note, else by its driver branch."""
+    if isinstance(library.note, Known):
+        return library.note.value.cuda
+    return question.tables.native_cuda(library.version.value) if isinstance(library.version, Known) else None
+
+
+def ineligible_gpus(question: Question, listed: tuple[int, ...] = ()) -> Iterator[str]:
+    """GPUs that may not use compat, e.g. 'NVIDIA GeForce RTX 4090 (NVML brand 5, GEFORCE)'; `listed`: a note's brands.
+
+    Brand 0 is NVML not knowing, which the images let in; a Jetson is always eligible.
+    """
+    platform = question.facts.place.platform
+    if isinstance(platform, Known) and platform.value is Platform.JETSON:
+        return
+    for gpu in question.facts.gpus.devices:
+        if isinstance(gpu.brand, Unknown) or gpu.brand.value == 0:
+            continue
+        row = question.tables.compat_brand(gpu.brand.value)
+        if (listed and gpu.brand.value not in listed) or (not listed and row is not None and not row.listed):
+            name = gpu.name.value if isinstance(gpu.name, Known) else gpu.id
+            yield f"{name} (NVML brand {gpu.brand.value}{', ' + row.name if row is not None else ''})"
+
+
+def all_eligible(question: Question, library: CompatLibrary) -> bool:
+    """Whether every GPU is known to be of a kind that may use compat."""
+    platform = question.facts.place.platform
+    if isinstance(platform, Known) and platform.value is Platform.JETSON:
+        return True
+    listed = library.note.value.device_brands if isinstance(library.note, Known) else ()
+    gpus = question.facts.gpus.devices
+    known = [gpu for gpu in gpus if isinstance(gpu.brand, Known) and gpu.brand.value != 0]
+    return bool(gpus) and len(known) == len(gpus) and not tuple(ineligible_gpus(question, listed))
+
+
+def wheel_needs_compat(question: Question) -> CudaVersion | None:
+    """The CUDA of a torch wheel that the kernel driver is too old for and no library makes up for; else None."""
+    facts = question.facts
+    kernel, libcuda = facts.driver.kernel_version, facts.libcuda
+    wheel = facts.torch.value.wheel_cuda if isinstance(facts.torch, Known) else Unknown("no torch")
+    if isinstance(kernel, Unknown) or isinstance(wheel, Unknown):
+        return None
+    major = question.tables.cuda_major(wheel.value.major)
+    if major is None or kernel.value >= major.min_driver_same_major:
+        return None
+    works = init_code(facts) == 0 and isinstance(libcuda.driver_cuda, Known)
+    if works and isinstance(libcuda.driver_cuda, Known) and libcuda.driver_cuda.value.major >= wheel.value.major:
+        return None
+    return wheel.value
+
+
+def how_to_unwire(facts: Facts, found: InUse) -> tuple[str, ...]:
+    """Commands that stop the loader from taking a compat library, for the way in which it is wired here."""
+    library = found.library
+    if found.copied:
+        return (
+            f"in the image: RUN rm -r {shlex.quote(found.copied)}",
+            'on the host, in /etc/nvidia-container-runtime/config.toml under [nvidia-container-runtime.modes.legacy]: '
+            'cuda-compat-mode = "disabled"',
+        )
+    if library.found_by is Search.LIBRARY_PATH:
+        kept = [each for each in facts.libcuda.ld_library_path if each and not is_compat_path(each)]
+        now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+        return (now, f"grep -rn {shlex.quote(library.entry)} {STARTUP_FILES}  # and delete the line that sets it")
+    if library.found_by is Search.PRELOAD:
+        return ("unset LD_PRELOAD", f"grep -rn LD_PRELOAD {STARTUP_FILES} /etc/ld.so.preload  # and delete it there")
+    if library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
+        return (f"sudo rm {shlex.quote(library.entry)} && sudo ldconfig",)
+    folder = shlex.quote(library.path.rpartition("/")[0])
+    return (f"grep -rn {folder} /etc/ld.so.conf /etc/ld.so.conf.d  # delete the line found, then: sudo ldconfig",)
+
+
+def how_to_remove_package(facts: Facts) -> Iterator[str]:
+    """apt commands for compat packages that dpkg knows, e.g. sudo apt-get remove cuda-compat-13-0."""
+    names = {each.package.value for each in facts.compat if isinstance(each.package, Known)}
+    for name in sorted(names):
+        if name.startswith("cuda-compat-") and not name.startswith("cuda-compat-impl"):
+            yield f"sudo apt-get remove {name}"

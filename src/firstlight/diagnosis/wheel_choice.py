@@ -1,0 +1,175 @@
+"""Which official torch wheel runs on this machine, by its GPUs, driver, processor and Python; and how to install it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.specifiers import newest
+from firstlight.facts.collect import Facts
+from firstlight.facts.gpus import PciKind
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.python_environments import EnvironmentKind
+from firstlight.frozen import dataclass
+from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_rows import TorchRelease, VariantStatus
+from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
+
+INDEX = "https://download.pytorch.org/whl/"
+# torch comes with these two in one release each; who changes torch changes them with it.
+_COMPANIONS = ("torchvision", "torchaudio")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGpu:
+    """A GPU whose capability is known, e.g. NVIDIA H100 80GB HBM3, 9.0, told by NVML."""
+
+    name: str
+    capability: ComputeCapability
+    seen_in: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """An official wheel, e.g. torch 2.9.0 with CUDA 12.8."""
+
+    torch: TorchVersion
+    cuda: CudaVersion
+
+    @property
+    def index(self) -> str:
+        """Where it is, e.g. https://download.pytorch.org/whl/cu128."""
+        return INDEX + self.cuda.tag
+
+
+def has_nvidia_gpu(facts: Facts) -> bool:
+    """Whether an NVIDIA GPU was seen at all: by NVML, by libcuda, on the bus, or as part of a Jetson's chip."""
+    on_bus = any(device.kind is PciKind.GPU for device in facts.gpus.pci)
+    return bool(facts.gpus.devices or facts.libcuda.devices or on_bus or isinstance(facts.gpus.tegra_chip, Known))
+
+
+def gpus_of(question: Question) -> tuple[SeenGpu, ...]:
+    """The GPUs with their capabilities; a Jetson's NVML tells none, so libcuda and the board's name are asked too."""
+    facts, tables = question.facts, question.tables
+    found = [
+        SeenGpu(gpu.name.value if isinstance(gpu.name, Known) else gpu.id, gpu.capability.value, gpu.capability.seen_in)
+        for gpu in facts.gpus.devices
+        if isinstance(gpu.capability, Known)
+    ]
+    if not found:
+        found = [SeenGpu(device.name, device.capability, "libcuda") for device in facts.libcuda.devices]
+    if not found:
+        names = [gpu.name for gpu in facts.gpus.devices] or [facts.place.board_model]
+        for name in names:
+            row = tables.gpu_named(name.value) if isinstance(name, Known) else None
+            if isinstance(name, Known) and row is not None:
+                found.append(SeenGpu(name.value, row.capability, name.seen_in))
+    return tuple(found)
+
+
+def cuda_major_in_reach(question: Question) -> int | None:
+    """The newest CUDA major that runs as the machine is: that of a libcuda that starts, else by the driver's number."""
+    libcuda, kernel = question.facts.libcuda, question.facts.driver.kernel_version
+    started = isinstance(libcuda.init_code, Known) and libcuda.init_code.value == 0
+    if started and isinstance(libcuda.driver_cuda, Known):
+        return libcuda.driver_cuda.value.major
+    if isinstance(kernel, Unknown):
+        return None
+    fitting = (row.major for row in question.tables.cuda_majors if row.min_driver_same_major <= kernel.value)
+    return max(fitting, default=None)
+
+
+def wheels_that_run(question: Question) -> Iterator[Wheel]:
+    """Official wheels known to run with this processor, Python and driver and on every GPU seen, newest first."""
+    facts, tables = question.facts, question.tables
+    major, gpus, python = cuda_major_in_reach(question), gpus_of(question), _python(facts)
+    releases = (row for row in tables.torch_releases if row.machine == facts.place.arch)
+    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
+        if python and python not in release.cpython:
+            continue
+        for cuda in _variants(question, release):
+            codes = _codes(question, release, cuda)
+            runs = [tables.any_runs_on(codes, gpu.capability, torch_cuda=cuda) for gpu in gpus]
+            if (major is None or cuda.major <= major) and all(answer is Runs.YES for answer in runs):
+                yield Wheel(release.torch, cuda)
+
+
+def best_wheel(question: Question, like: TorchVersion | None = None) -> Wheel | None:
+    """The wheel to install: the same torch release if one runs, else the same minor, else the newest."""
+    found = tuple(wheels_that_run(question))
+    if like is not None:
+        for size in (3, 2):
+            for wheel in found:
+                if wheel.torch.release[:size] == like.release[:size]:
+                    return wheel
+    return found[0] if found else None
+
+
+def runs_here(question: Question, torch: TorchVersion) -> Wheel | None:
+    """The wheel of exactly this release that runs here, or None."""
+    return next((wheel for wheel in wheels_that_run(question) if wheel.torch.release == torch.release), None)
+
+
+def install_wheel(question: Question, wheel: Wheel) -> str:
+    """The command, e.g. /opt/venv/bin/python3 -m pip install torch==2.9.0 --index-url .../cu128; companions follow."""
+    names = {each.name for each in question.facts.companions}
+    packages = [f"torch=={wheel.torch.public}"]
+    for project in _COMPANIONS:
+        rows = question.tables.companions_for(project, wheel.torch) if project in names else ()
+        if fitting := newest(tuple(row.version for row in rows)):
+            packages.append(f"{project}=={fitting}")
+    return install(question.facts, *packages, index=wheel.index)
+
+
+def install(facts: Facts, *packages: str, index: str = "") -> str:
+    """The command that installs into the environment that was judged; uv's environments have no pip."""
+    words = [f'"{package}"' if any(sign in package for sign in "<>*") else package for package in packages]
+    rest = " ".join([*words, *(("--index-url", index) if index else ())])
+    environment = facts.environment
+    if environment is None:
+        return f"uv venv ~/venv && uv pip install --python ~/venv {rest}"
+    if environment.kind is EnvironmentKind.UV_VENV:
+        return f"uv pip install --python {environment.prefix} {rest}"
+    if environment.externally_managed:
+        return f"{python_of(facts)} -m venv ~/venv && ~/venv/bin/python -m pip install {rest}"
+    return f"{python_of(facts)} -m pip install {rest}"
+
+
+def uninstall(facts: Facts, package: str) -> str:
+    """The command that takes a package out of the environment that was judged."""
+    environment = facts.environment
+    if environment is not None and environment.kind is EnvironmentKind.UV_VENV:
+        return f"uv pip uninstall --python {environment.prefix} {package}"
+    return f"{python_of(facts)} -m pip uninstall --yes {package}"
+
+
+def python_of(facts: Facts) -> str:
+    """The interpreter that was judged, e.g. /opt/venv/bin/python3."""
+    environment = facts.environment
+    if environment is None:
+        return "python3"
+    found = environment.interpreter
+    return found.value if isinstance(found, Known) else f"{environment.prefix}/bin/python3"
+
+
+def _python(facts: Facts) -> str:
+    """3.12 of 3.12.3, or "" where it is not known."""
+    environment = facts.environment
+    version = environment.python_version if environment is not None else Unknown("no environment")
+    return ".".join(version.value.split(".")[:2]) if isinstance(version, Known) else ""
+
+
+def _variants(question: Question, release: TorchRelease) -> list[CudaVersion]:
+    """CUDA versions a release can be had with, newest first; what only torch's own table lists may not be published."""
+    rows = question.tables.torch_variants(release.torch)
+    found = {row.wheel_cuda for row in rows if row.status is not VariantStatus.IN_WHEEL_TABLE}
+    if release.wheel_cuda is not None:
+        found.add(release.wheel_cuda)
+    return sorted(found, reverse=True)
+
+
+def _codes(question: Question, release: TorchRelease, cuda: CudaVersion) -> tuple[ComputeCapability, ...]:
+    if release.wheel_cuda == cuda:
+        return release.compiled_for
+    row = question.tables.variant_targets(release.torch, cuda, machine=release.machine)
+    return () if row is None else row.compiled_for
