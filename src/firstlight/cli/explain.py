@@ -39,8 +39,6 @@ def command(ctx: click.Context, *, as_json: bool, list_all: bool, text: tuple[st
         click.echo(signatures_json(signatures()) if as_json else signatures_text(signatures()), nl=False)
         return
     explained = _explained(ctx, text)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a log may hold characters that this terminal cannot show
     width = shutil.get_terminal_size((88, 24)).columns
     click.echo(explained_json(explained) if as_json else explained_text(explained, width=width), nl=False)
     ctx.exit(0 if explained.explanations else 1)
@@ -53,7 +51,7 @@ def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:
         ctx.fail("nothing to explain; accepted: an error text, the name of a log file, or - for standard input")
     for word in text:
         if near := difflib.get_close_matches(word, OPTIONS, n=1, cutoff=0.8):
-            ctx.fail(f"{word} is not an option. Did you mean {near[0]}?")
+            ctx.fail(f"{word} is not an option; did you mean {near[0]}")
     if len(text) == 1:
         return _file_or_text(text[0])
     if all(os.path.exists(word) for word in text):

@@ -60,16 +60,15 @@ def explain_text(text: str) -> Explained:
 
 def explain_stream(stream: BinaryIO) -> Explained:
     """What is known of a log; memory does not grow with its length."""
-    forms = _forms()
     tallies: dict[str, _Tally] = {}
     lines = size = 0
     last_error: tuple[Spot, ...] = ()
-    for item in scan(stream, tuple(forms)):
+    for item in scan(stream, tuple(_forms())):
         if isinstance(item, Passed):
             lines, size = item.line_ends + item.open_line, item.size_bytes
             last_error = item.error or last_error
             continue
-        for hit in _hits(item, forms):
+        for hit in _hits(item):
             tallies.setdefault(hit.signature.code, _Tally(hit.signature)).add(hit)
     found = sorted((tally.explanation() for tally in tallies.values()), key=_most_basic_first)
     errors = () if found else tuple(Sighting(spot.line, _shown(spot.text(), 0, 0), 1, ()) for spot in last_error)
@@ -90,9 +89,9 @@ class _Hit:
     signature: Signature
     regex: str
     line: int
-    text: str
     quoted: bool
     values: tuple[tuple[str, str], ...]
+    match: re.Match[str]
 
 
 @dataclass(slots=True)
@@ -123,7 +122,8 @@ class _Tally:
                 self.sightings[index] = replace(seen, count=seen.count + 1)
                 return
         if len(self.sightings) < DIFFERENT_SIGHTINGS:
-            self.sightings.append(Sighting(hit.line, hit.text, 1, hit.values))
+            text = _shown(hit.match.string, hit.match.start(), hit.match.end())
+            self.sightings.append(Sighting(hit.line, text, 1, hit.values))
 
     def explanation(self) -> Explanation:
         values = {captured.name: captured.otherwise for captured in self.signature.captures}
@@ -132,14 +132,10 @@ class _Tally:
         return Explanation(_filled_in(self.signature, values), self.count, tuple(self.sightings))
 
 
-def _hits(spot: Spot, forms: dict[bytes, tuple[_Form, ...]]) -> Iterator[_Hit]:
+def _hits(spot: Spot) -> Iterator[_Hit]:
     """The signatures on one line; a line that none knows is tried again together with its neighbours."""
-    wanted = sorted(
-        (form for anchor in spot.anchors for form in forms[anchor]),
-        key=lambda form: (form.signature.fallback, form.signature.depth, form.signature.code, form.order),
-    )
+    wanted = _wanted(spot.anchors)
     text = spot.text()
-    quoted = _SOURCE_LINE.match(text) is not None
     found = list(_matches(wanted, text, begin=0, end=len(text)))
     if not found:
         before, after = spot.neighbours()
@@ -149,11 +145,22 @@ def _hits(spot: Spot, forms: dict[bytes, tuple[_Form, ...]]) -> Iterator[_Hit]:
             whole = head + glue.join((line, *after))
             found = list(_matches(wanted, whole, begin=len(head), end=len(head) + len(line)))
             if found:
-                text = whole
                 break
+    quoted = _SOURCE_LINE.match(text) is not None
     for form, match in found:
-        shown = _shown(text, match.start(), match.end())
-        yield _Hit(form.signature, form.regex, spot.line, shown, quoted, _values(form.signature, match))
+        yield _Hit(form.signature, form.regex, spot.line, quoted, _values(form.signature, match), match)
+
+
+@functools.lru_cache(maxsize=512)
+def _wanted(anchors: frozenset[bytes]) -> tuple[_Form, ...]:
+    """The forms to try on a line with these anchors: fallbacks last, each signature's forms in the order of its row."""
+    forms = _forms()
+    return tuple(
+        sorted(
+            (form for anchor in anchors for form in forms[anchor]),
+            key=lambda form: (form.signature.fallback, form.signature.depth, form.signature.code, form.order),
+        )
+    )
 
 
 def _matches(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Iterator[tuple[_Form, re.Match[str]]]:
@@ -213,13 +220,9 @@ def _most_basic_first(explanation: Explanation) -> tuple[int, int]:
 
 
 def _shown(text: str, begin: int, end: int) -> str:
-    """The line on one row, cut to a readable length around the match."""
-    squeezed_head = " ".join(text[:begin].split())
-    rest = " ".join(text[begin:].split())
-    glue = " " if squeezed_head and text[:begin][-1:].isspace() else ""
-    if len(squeezed_head) + len(rest) < SHOWN_CHARACTERS:
-        return squeezed_head + glue + rest
-    room = max(40, SHOWN_CHARACTERS - min(len(rest), end - begin + 60))
-    head = squeezed_head if len(squeezed_head) <= room else "..." + squeezed_head[-room:]
-    tail = rest[: max(SHOWN_CHARACTERS - len(head), 60)]
-    return head + glue + tail + ("..." if len(tail) < len(rest) else "")
+    """The line on one row; a long one is cut to a readable length that holds the end of the match."""
+    head, match = (" ".join(part.split()) for part in (text[:begin], text[:end]))
+    whole = " ".join(text.split())
+    stop = min(len(whole), max(len(match) + 30, SHOWN_CHARACTERS))
+    start = min(max(0, stop - SHOWN_CHARACTERS), len(head))
+    return "..." * (start > 0) + whole[start:stop] + "..." * (stop < len(whole))

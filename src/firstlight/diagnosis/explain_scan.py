@@ -25,7 +25,7 @@ _LINE_ENDS = re.compile(rb"[\r\n]+")
 _PREFIXES = re.compile(
     r"(?:\s+"
     r"|\[?\d{4}[-/]\d\d[-/]\d\d[T ]?(?:\d\d:\d\d:\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?\]?"
-    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?"
+    r"|\[?(?:\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+(?:\[\d+\])?:"  # syslog
     r"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+\]"  # glog
     r"|\[\s*\d+\.\d+\]"  # dmesg
@@ -34,7 +34,8 @@ _PREFIXES = re.compile(
     r"|\([\w-]{1,30} (?:pid|rank)=\d+[^)]{0,40}\)"
     r"|\[[\w,.:-]{1,20}\]<std(?:out|err)>:"  # mpirun
     r"|[\w.-]{1,40} +\| "  # docker compose
-    r"|NVRM: |[|>│•×╰─]+\s|- )*"
+    r"|\[[\w./-]+\.\w+:\d+\]|#\d+ \d+\.\d+ |E(?=\s{2})"  # vLLM, BuildKit, pytest
+    r"|NVRM: |[|>│•×╰─]+\s)*"
 )
 
 

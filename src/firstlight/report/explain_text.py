@@ -14,7 +14,7 @@ SCHEMA = "firstlight.explain/1"
 NARROWEST, WIDEST = 60, 100
 NEXT_STEPS = (
     Commands("Give more of the log: the first error counts, and it is often far above the last.", ()),
-    Commands("Look at the machine itself.", ("firstlight facts",)),
+    Commands("Have the machine itself judged.", ("firstlight doctor",)),
     Commands("Search the message in the issues of the project whose file the traceback names last.", ()),
     Commands(
         "To report it, record the machine (names are replaced) and add the log.", ("firstlight facts --record DIR",)
@@ -88,7 +88,7 @@ def _overview(explained: Explained, width: int) -> list[str]:
 
 def _block(explanation: Explanation, width: int) -> list[str]:
     signature = explanation.signature
-    rows = _fold(f"{signature.code}: {signature.title}{_alarm(signature)}", width, "")
+    rows = _fold(f"{signature.code}: {signature.title}{_alarm(signature)}", width, "", "  ")
     for sighting in explanation.sightings:
         rows += _fold(f"line {sighting.line}{_times(sighting)}: {printable(sighting.text)}", width, "  ", "    ")
     if left := explanation.count - sum(sighting.count for sighting in explanation.sightings):
@@ -96,7 +96,7 @@ def _block(explanation: Explanation, width: int) -> list[str]:
     rows += _fold(f"cause: {signature.cause}", width, "  ", "    ")
     rows += _fold(f"means: {signature.means}", width, "  ", "    ")
     rows += ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
-    rows += _fold(f"shows {signature.prove.say}", width, "    ")
+    rows += _fold(f"it shows: {signature.prove.say}", width, "    ", "      ")
     rows += ["  ways out:"]
     for number, way in enumerate(signature.ways_out, start=1):
         rows += _way(number, way, width)
@@ -109,6 +109,8 @@ def _way(number: int, way: Commands, width: int) -> list[str]:
 
 
 def _not_recognised(explained: Explained, *, width: int, context: tuple[str, ...]) -> str:
+    if not explained.size_bytes:
+        return "Not recognised: the input is empty.\n"
     lines = "this line" if explained.lines <= 1 else f"these {explained.lines:,} lines"
     rows = _fold(f"Not recognised: no signature we know is in {lines}.", width, "")
     for sighting in explained.last_error:

@@ -1,0 +1,203 @@
+"""`firstlight explain` as it is typed: text, files, pipes, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from firstlight.diagnosis.explain import explain_text
+from firstlight.diagnosis.signatures import signatures
+from firstlight.report.explain_text import explained_json, explained_text, printable
+
+SCHEMA = Path(__file__).parents[2] / "src" / "firstlight" / "schemas" / "explain-1.json"
+LOGS = Path(__file__).parent / "logs" / "known"
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver"
+
+
+def explain(*args: str, stdin: bytes | None = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "firstlight", "explain", *args],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "88"},
+        timeout=60,
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def valid(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
+    return document
+
+
+def test_an_error_text_is_explained_with_cause_proof_and_ways_out() -> None:
+    done = explain(TOO_OLD)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("driver-too-old: The driver is too old for this torch\n  line 1: The NVIDIA driver")
+    for part in (
+        "offers CUDA 12.4",
+        "prove it:",
+        "cat /sys/module/nvidia/version",
+        "ways out:",
+        "1. Update the driver",
+    ):
+        assert part in done.stdout
+    assert "source: " in done.stdout
+
+
+@pytest.mark.parametrize("log", sorted(LOGS.glob("*.log")), ids=lambda log: log.stem)
+def test_one_error_fits_on_one_screen_and_no_prose_is_wider_than_asked(log: Path) -> None:
+    text = explained_text(explain_text(log.read_text(errors="replace")), width=88)
+    for block in text.split("\n\n"):
+        assert len(block.splitlines()) <= 30
+    prose = [row for row in text.splitlines() if not row.startswith("       ")]
+    assert all(len(row) <= 88 or " " not in row.strip() for row in prose)
+
+
+def test_words_need_no_quotes_and_may_look_like_options() -> None:
+    done = explain("/usr/bin/ld:", "cannot", "find", "-lcuda")
+    assert done.returncode == 0
+    assert done.stdout.startswith("libcuda-not-found: ")
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "build.log").write_text("one\n" + TOO_OLD + "\n")
+    done = explain("build.log", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "  line 2: The NVIDIA driver" in done.stdout
+
+
+@pytest.mark.parametrize("args", [("-",), ()])
+def test_standard_input_is_read_with_a_dash_and_where_nothing_is_given(args: tuple[str, ...]) -> None:
+    done = explain(*args, stdin=b"\x1b[31mlibcudss.so.0: cannot open shared object file\x1b[0m\r\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith("cudss-missing: ")
+
+
+def test_nothing_given_at_a_terminal_is_a_usage_error() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "firstlight", "explain"], stdin=theirs, capture_output=True, timeout=60, check=False
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+    assert b"nothing to explain; accepted: an error text, the name of a log file, or -" in done.stderr
+
+
+def test_unknown_text_says_so_and_what_to_do_next() -> None:
+    done = explain(stdin=b"start\nValueError: shapes differ\nend\n")
+    assert done.returncode == 1
+    assert done.stdout.startswith("Not recognised: no signature we know is in these 3 lines.\n")
+    assert "line 2: ValueError: shapes differ" in done.stdout
+    assert "firstlight facts --record DIR" in done.stdout
+
+
+def test_binary_garbage_is_not_recognised() -> None:
+    assert explain("-", stdin=bytes(range(256)) * 1000).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("folder",), "folder is a folder; accepted: a log file"),
+        (("missing.log",), "missing.log does not exist; accepted: a log file"),
+        (("a.log", "a.log"), "2 files were given, one is accepted"),
+        (("--jsno", "text"), "--jsno is not an option; did you mean --json"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.log").write_text("x")
+    done = explain(*args, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_an_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("x")
+    (tmp_path / "a.log").chmod(0)
+    assert explain("a.log", cwd=tmp_path).returncode == 2
+
+
+def test_a_file_that_fails_while_it_is_read_is_one_line_and_exit_2() -> None:
+    done = explain("/proc/self/mem")  # opens, and reading its first page fails
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "/proc/self/mem cannot be read: " in done.stderr
+
+
+def test_json_follows_the_shipped_schema() -> None:
+    document = valid(explain("--json", TOO_OLD).stdout)
+    assert next(iter(document)) == "schema"
+    [found] = document["explanations"]
+    assert (found["code"], found["count"], found["sightings"][0]["values"]) == (
+        "driver-too-old",
+        1,
+        {"driver_cuda": "12.4"},
+    )
+
+
+def test_json_of_unknown_text_follows_the_schema_and_exits_1() -> None:
+    done = explain("--json", "KeyError: 'x'")
+    assert done.returncode == 1
+    document = valid(done.stdout)
+    assert (document["recognised"], document["explanations"]) == (False, [])
+    assert document["last_error"] == [{"line": 1, "text": "KeyError: 'x'"}]
+
+
+def test_the_list_has_every_signature_as_text_and_as_json() -> None:
+    done = explain("--list")
+    assert done.returncode == 0
+    rows = done.stdout.splitlines()
+    assert [row.split()[1] for row in rows[: len(signatures())]] == [signature.code for signature in signatures()]
+    assert rows[-1] == f"{len(signatures())} signatures; the number is the depth: lower is more basic."
+    assert len(valid(explain("--list", "--json").stdout)["signatures"]) == len(signatures())
+
+
+def test_sentences_about_the_machine_at_hand_have_a_place_in_text_and_json() -> None:
+    found = explain_text(TOO_OLD)
+    context = ("This machine has driver 550.54.14, which offers CUDA 12.4.",)
+    assert context[0] in explained_text(found, context=context)
+    assert valid(explained_json(found, context=context))["context"] == list(context)
+
+
+def test_a_log_cannot_repaint_the_terminal() -> None:
+    assert printable("a\x1b[2Jb\x07\u202ec\ttext") == "a\\x1b[2Jb\\x07\\u202ec\\ttext"
+    done = explain(stdin=b"\x9b31m\x08\x07 libcudss.so.0: cannot open shared object file \xe2\x80\xae\n")
+    assert all(character.isprintable() or character == "\n" for character in done.stdout)
+
+
+def test_a_terminal_that_knows_only_ascii_still_gets_an_answer() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "firstlight", "explain", "libcudss.so.0: cannot open shared object file caf\u00e9"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"object file caf" in done.stdout
+
+
+def test_the_example_in_the_documentation_is_what_is_printed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    done = explain(f"RuntimeError: {TOO_OLD}")
+    assert "".join(f"    {row}".rstrip() + "\n" for row in done.stdout.splitlines()) in page
+    done = explain("ValueError: operands could not be broadcast together")
+    assert "".join(f"    {row}".rstrip() + "\n" for row in done.stdout.splitlines()) in page
