@@ -56,7 +56,7 @@ def main() -> None:
         "cores": os.cpu_count(),
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "method": f"wall time of the whole process, median of {RUNS} interleaved runs (collect_env: 3), bytecode compiled",
+        "method": f"wall time of the process, median of {RUNS} interleaved runs (collect_env: 3), bytecode compiled",
         "median_ms": {name: round(value * 1e3, 1) for name, value in medians.items()},
         "times_python_pass": {name: round(value / bare, 2) for name, value in medians.items()},
         "samples_ms": {name: [round(value * 1e3, 2) for value in times] for name, times in samples.items()},
@@ -97,7 +97,8 @@ def _interleaved(cases: dict[str, list[str]], runs: int) -> dict[str, list[float
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    argv = ["git", "rev-parse", "--short=12", "HEAD"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
-from tools.machines.field_reports import MACHINES, h100_driver_570
+from tools.machines import (
+    build_machines,
+    compat_machines,
+    driver_machines,
+    field_reports,
+    library_machines,
+    place_machines,
+    torch_machines,
+)
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = (h100_driver_570,)
+MACHINES = (
+    *field_reports.MACHINES,
+    *driver_machines.MACHINES,
+    *place_machines.MACHINES,
+    *compat_machines.MACHINES,
+    *torch_machines.MACHINES,
+    *library_machines.MACHINES,
+    *build_machines.MACHINES,
+)
+EXAMPLES = (field_reports.h100_driver_570,)
 
 
 def main() -> None:
+    wanted = sys.argv[1:]
     for make in MACHINES:
         machine = make()
-        machine.write(ROOT / "tests" / "machines" / machine.name)
-        print(f"wrote {machine.name}")
+        if not wanted or machine.name in wanted:
+            machine.write(ROOT / "tests" / "machines" / machine.name)
+            print(f"wrote {machine.name}")
     for make in EXAMPLES:
         machine = make()
         path = ROOT / "src" / "firstlight" / "examples" / f"{machine.name}.json"

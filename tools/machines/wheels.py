@@ -19,6 +19,7 @@ class TorchWheel:
     requires: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()  # further libraries that libtorch_cuda.so asks for
     tag: str = "cp312-cp312-manylinux_2_28_x86_64"
+    recorded: str = ""  # the version in the record where it differs: PyPI's wheels have no +cu130 there
 
 
 CU128 = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
@@ -51,7 +52,8 @@ def torch(machine: Reconstruction, folder: str, wheel: TorchWheel, *, source: st
         "git_version = '0fabc3ba44823f257e70ce397d989c8de5e362c1'\nhip: Optional[str] = None\n",
         source=source,
     )
-    distribution(machine, folder, "torch", wheel.version, requires=wheel.requires, tag=wheel.tag, source=source)
+    recorded = wheel.recorded or wheel.version
+    distribution(machine, folder, "torch", recorded, requires=wheel.requires, tag=wheel.tag, source=source)
     machine.file(f"{folder}/torch/__init__.py", "", source=source)
     if not wheel.cuda:
         search = ElfSpec(runpath="$ORIGIN", needed=("libc.so.6",))

@@ -6,12 +6,12 @@ import json
 
 import click
 
-from firstlight.cli.looking import look_options
+from firstlight.cli.looking import look_options, look_patiently
 from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES, rule_named
 from firstlight.diagnosis.wanted import with_wanted
-from firstlight.facts.look import Look, look_at
+from firstlight.facts.look import Look
 from firstlight.tables import load
 
 _GOALS = click.Choice([goal.value for goal in Goal])
@@ -49,7 +49,7 @@ def command(
         return
     asked = rule_named(why_not) if why_not else None
     tables = load()
-    facts = with_wanted(look_at(look), tables, wants)
+    facts = with_wanted(look_patiently(look), tables, wants)
     diagnosis = judge(Question(facts, tables, Goal(goal), wants), RULES)
     if asked is not None:
         click.echo(why_not_text(asked, facts, diagnosis), nl=False)

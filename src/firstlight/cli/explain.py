@@ -15,7 +15,7 @@ from firstlight.errors import BadInput
 from firstlight.report.explain_text import explained_json, explained_text, signatures_json, signatures_text
 
 LOG_ENDINGS = (".log", ".txt", ".out", ".err")
-OPTIONS = ("--json", "--list", "--help")
+OPTIONS = ("--json", "--list", "--here", "--help")
 
 
 @click.command(
@@ -28,9 +28,10 @@ OPTIONS = ("--json", "--list", "--help")
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document (schema firstlight.explain/1).")
 @click.option("--list", "list_all", is_flag=True, help="List every signature we know, most basic first.")
+@click.option("--here", is_flag=True, help="Look at this machine too, and say what of it shows here.")
 @click.argument("text", nargs=-1, type=click.UNPROCESSED, metavar="[TEXT...|FILE|-]")
 @click.pass_context
-def command(ctx: click.Context, *, as_json: bool, list_all: bool, text: tuple[str, ...]) -> None:
+def command(ctx: click.Context, *, as_json: bool, list_all: bool, here: bool, text: tuple[str, ...]) -> None:
     """Explain error text: what caused it, a command that proves it, ways out.
 
     TEXT is the error itself; a single argument that names a file is read; - reads standard input.
@@ -39,9 +40,37 @@ def command(ctx: click.Context, *, as_json: bool, list_all: bool, text: tuple[st
         click.echo(signatures_json(signatures()) if as_json else signatures_text(signatures()), nl=False)
         return
     explained = _explained(ctx, text)
+    context = _seen_here(explained) if here else ()
     width = shutil.get_terminal_size((88, 24)).columns
-    click.echo(explained_json(explained) if as_json else explained_text(explained, width=width), nl=False)
+    told = (
+        explained_json(explained, context=context)
+        if as_json
+        else explained_text(explained, width=width, context=context)
+    )
+    click.echo(told, nl=False)
     ctx.exit(0 if explained.explanations else 1)
+
+
+def _seen_here(explained: Explained) -> tuple[str, ...]:
+    """What this machine shows of it: the machine, then each finding that goes with an explanation."""
+    from firstlight.diagnosis.finding import Question
+    from firstlight.diagnosis.judge import judge
+    from firstlight.diagnosis.rules import RULES
+    from firstlight.facts.look import Look, look_at
+    from firstlight.report.summary import machine_summary
+    from firstlight.tables import load
+
+    facts = look_at(Look())
+    diagnosis = judge(Question(facts, load()), RULES)
+    related = {code for each in explained.explanations for code in each.signature.related}
+    seen = [finding for finding in diagnosis.findings if finding.code in related]
+    sentences = [f"here: {finding.code}: {finding.saw[0]}" for finding in seen]
+    if not sentences:
+        sentences = [
+            "here: nothing of it shows on this machine now"
+            + (f"; its primary finding is {diagnosis.primary}" if diagnosis.primary else "")
+        ]
+    return (f"this machine: {machine_summary(facts)[0]}", *sentences)
 
 
 def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import click
 
-from firstlight.cli.looking import look_options
+from firstlight.cli.looking import look_options, look_patiently
 from firstlight.facts.document import to_text
-from firstlight.facts.look import Look, Names, look_at
+from firstlight.facts.look import Look, Names
 
 _ZIPAPP_HELP = "Write one file that prints the same facts on a host with nothing but Python 3.10+, and stop."
 
@@ -41,7 +41,7 @@ def command(
 
         click.echo(write(write_zipapp), err=True)
         return
-    facts = look_at(replace(look, record=record, names=Names.REAL if identify else Names.PSEUDONYMS))
+    facts = look_patiently(replace(look, record=record, names=Names.REAL if identify else Names.PSEUDONYMS))
     if record:
         click.echo(f"kept the evidence in {record}; replay it with: firstlight facts --facts {record}", err=True)
     if as_json:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from firstlight.facts.look import Look
+from firstlight.facts.collect import Facts
+from firstlight.facts.look import Look, look_at
+
+PATIENCE_S = 2.0
 
 
 def look_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,3 +32,19 @@ def look_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         with_look = option(with_look)
     return with_look
+
+
+def look_patiently(look: Look) -> Facts:
+    """The facts asked for; after two seconds a terminal is told what is being waited for."""
+    timer = threading.Timer(PATIENCE_S, _say_what_is_waited_for)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        return look_at(look)
+    finally:
+        timer.cancel()
+
+
+def _say_what_is_waited_for() -> None:
+    click.echo("still looking: the driver has not answered yet; each question ends after 10 seconds at most", err=True)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import as_root, container, cuda_starts, install, platform
 from firstlight.elf.loader import Rule as Search
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary, is_compat_path
@@ -16,6 +17,8 @@ from firstlight.frozen import dataclass
 from firstlight.tables import CompatVerdict
 from firstlight.versions import CudaVersion, DriverVersion
 
+# NVML brands that no compat library lists, but NVIDIA_REQUIRE_CUDA of the CUDA images lets in: unknown and GRID.
+_LET_IN_BY_IMAGES = (0, 4)
 STARTUP_FILES = "~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d /etc/environment"
 
 
@@ -47,10 +50,10 @@ def compat_in_use(facts: Facts) -> InUse | None:
     copied = ""
     if not library.is_compat:
         # nvidia-container-cli mounts the image's compat libraries over the host's: the path no longer tells.
-        same = [each.folder for each in facts.compat if isinstance(each.version, Known) and each.version.value == version]
-        if not same or version == kernel.value:
+        known = {each.version.value: each.folder for each in facts.compat if isinstance(each.version, Known)}
+        if version == kernel.value or version not in known:
             return None
-        copied = same[0]
+        copied = known[version]
     return InUse(library, version, kernel.value, kernel.seen_in, copied)
 
 
@@ -58,7 +61,7 @@ def wired_by(library: LibcudaCandidate) -> str:
     """What makes the loader take it: LD_LIBRARY_PATH, LD_PRELOAD, or the ldconfig file that names its folder."""
     if library.found_by is Search.CACHE:
         return library.entry
-    return library.found_by.value
+    return str(library.found_by.value)
 
 
 def init_code(facts: Facts) -> int | None:
@@ -73,7 +76,7 @@ def init_said(facts: Facts, expected: int) -> str:
     return f"cuInit will give {expected} (it was not called here)" if code is None else f"cuInit gives {code}"
 
 
-def takes_branch(question: Question, library: CompatLibrary, branch: int) -> bool | None:
+def takes_branch(question: Question, library: CompatLibrary, *, branch: int) -> bool | None:
     """Whether a library works with a kernel-driver branch: by its own note, else by the table; None: neither tells."""
     if isinstance(library.note, Known):
         accepted = library.note.value.driver_branches
@@ -106,13 +109,12 @@ def cuda_of(question: Question, library: CompatLibrary) -> CudaVersion | None:
 def ineligible_gpus(question: Question, listed: tuple[int, ...] = ()) -> Iterator[str]:
     """GPUs that may not use compat, e.g. 'NVIDIA GeForce RTX 4090 (NVML brand 5, GEFORCE)'; `listed`: a note's brands.
 
-    Brand 0 is NVML not knowing, which the images let in; a Jetson is always eligible.
+    A Jetson is always eligible.
     """
-    platform = question.facts.place.platform
-    if isinstance(platform, Known) and platform.value is Platform.JETSON:
+    if platform(question.facts) is Platform.JETSON:
         return
     for gpu in question.facts.gpus.devices:
-        if isinstance(gpu.brand, Unknown) or gpu.brand.value == 0:
+        if isinstance(gpu.brand, Unknown) or gpu.brand.value in _LET_IN_BY_IMAGES:
             continue
         row = question.tables.compat_brand(gpu.brand.value)
         if (listed and gpu.brand.value not in listed) or (not listed and row is not None and not row.listed):
@@ -122,12 +124,11 @@ def ineligible_gpus(question: Question, listed: tuple[int, ...] = ()) -> Iterato
 
 def all_eligible(question: Question, library: CompatLibrary) -> bool:
     """Whether every GPU is known to be of a kind that may use compat."""
-    platform = question.facts.place.platform
-    if isinstance(platform, Known) and platform.value is Platform.JETSON:
+    if platform(question.facts) is Platform.JETSON:
         return True
     listed = library.note.value.device_brands if isinstance(library.note, Known) else ()
     gpus = question.facts.gpus.devices
-    known = [gpu for gpu in gpus if isinstance(gpu.brand, Known) and gpu.brand.value != 0]
+    known = [gpu for gpu in gpus if isinstance(gpu.brand, Known) and gpu.brand.value not in _LET_IN_BY_IMAGES]
     return bool(gpus) and len(known) == len(gpus) and not tuple(ineligible_gpus(question, listed))
 
 
@@ -138,13 +139,19 @@ def wheel_needs_compat(question: Question) -> CudaVersion | None:
     wheel = facts.torch.value.wheel_cuda if isinstance(facts.torch, Known) else Unknown("no torch")
     if isinstance(kernel, Unknown) or isinstance(wheel, Unknown):
         return None
-    major = question.tables.cuda_major(wheel.value.major)
-    if major is None or kernel.value >= major.min_driver_same_major:
-        return None
-    works = init_code(facts) == 0 and isinstance(libcuda.driver_cuda, Known)
-    if works and isinstance(libcuda.driver_cuda, Known) and libcuda.driver_cuda.value.major >= wheel.value.major:
-        return None
-    return wheel.value
+    if cuda_starts(facts) and isinstance(libcuda.driver_cuda, Known):
+        return wheel.value if libcuda.driver_cuda.value.major < wheel.value.major else None
+    return None if driver_runs(question, kernel.value, major=wheel.value.major) else wheel.value
+
+
+def driver_runs(question: Question, driver: DriverVersion, *, major: int) -> bool:
+    """Whether a kernel driver runs a CUDA major by itself; of a major that the tables do not know it is supposed."""
+    row = question.tables.cuda_major(major)
+    if row is None:
+        return True
+    floor = row.min_driver_same_major
+    # A Jetson's driver 580.00 has CUDA 13.0; NVIDIA's floor names the branch, its exact number is of other builds.
+    return driver.branch >= floor.branch if platform(question.facts) is Platform.JETSON else driver >= floor
 
 
 def how_to_unwire(facts: Facts, found: InUse) -> tuple[str, ...]:
@@ -153,19 +160,33 @@ def how_to_unwire(facts: Facts, found: InUse) -> tuple[str, ...]:
     if found.copied:
         return (
             f"in the image: RUN rm -r {shlex.quote(found.copied)}",
-            'on the host, in /etc/nvidia-container-runtime/config.toml under [nvidia-container-runtime.modes.legacy]: '
+            "on the host, in /etc/nvidia-container-runtime/config.toml under [nvidia-container-runtime.modes.legacy]: "
             'cuda-compat-mode = "disabled"',
         )
     if library.found_by is Search.LIBRARY_PATH:
         kept = [each for each in facts.libcuda.ld_library_path if each and not is_compat_path(each)]
         now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-        return (now, f"grep -rn {shlex.quote(library.entry)} {STARTUP_FILES}  # and delete the line that sets it")
+        return (now, where_it_is_set(facts, library.entry))
     if library.found_by is Search.PRELOAD:
         return ("unset LD_PRELOAD", f"grep -rn LD_PRELOAD {STARTUP_FILES} /etc/ld.so.preload  # and delete it there")
     if library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
-        return (f"sudo rm {shlex.quote(library.entry)} && sudo ldconfig",)
+        return (as_root(facts, f"rm {shlex.quote(library.entry)}"), as_root(facts, "ldconfig"))
     folder = shlex.quote(library.path.rpartition("/")[0])
-    return (f"grep -rn {folder} /etc/ld.so.conf /etc/ld.so.conf.d  # delete the line found, then: sudo ldconfig",)
+    return (f"grep -rn {folder} /etc/ld.so.conf /etc/ld.so.conf.d  # delete the line, then run ldconfig",)
+
+
+def where_it_is_set(facts: Facts, entry: str) -> str:
+    """How to find who puts a folder into LD_LIBRARY_PATH; in a container it may be the image itself."""
+    image = ", or the ENV line of the image" if container(facts) else ""
+    return f"grep -rn {shlex.quote(entry)} {STARTUP_FILES}  # and delete the line that sets it{image}"
+
+
+def how_to_install_package(question: Question, needed: CudaVersion, *, branch: int) -> Iterator[str]:
+    """The newest compat package of a CUDA major that takes a driver branch, e.g. apt-get install cuda-compat-13-4."""
+    for package in question.tables.compat_packages_for(branch):
+        if package.cuda.major == needed.major:
+            yield as_root(question.facts, install(question.facts, package.package))
+            return
 
 
 def how_to_remove_package(facts: Facts) -> Iterator[str]:
@@ -173,4 +194,4 @@ def how_to_remove_package(facts: Facts) -> Iterator[str]:
     names = {each.package.value for each in facts.compat if isinstance(each.package, Known)}
     for name in sorted(names):
         if name.startswith("cuda-compat-") and not name.startswith("cuda-compat-impl"):
-            yield f"sudo apt-get remove {name}"
+            yield as_root(facts, f"apt-get remove {name}")

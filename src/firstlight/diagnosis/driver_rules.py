@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_choice import driver_runs
 from firstlight.diagnosis.driver_module_rules import MODULE_RULES
 from firstlight.diagnosis.driver_start_rules import START_RULES
-from firstlight.diagnosis.driver_ways import compat_way, driver_way, may_use_compat, wheel_way
+from firstlight.diagnosis.driver_ways import compat_way, driver_way, wheel_way
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, cuda_starts, has_own_kernel_driver, install, platform, shown
+from firstlight.diagnosis.observed import as_root, has_own_kernel_driver, init_code, install, observed_cuda, shown
 from firstlight.facts.known import Known, Unknown
-from firstlight.facts.place import Platform
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.versions import CudaVersion
 
@@ -31,17 +31,16 @@ def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
         return
     needed, offered = floor.min_driver_same_major, _offered_cuda(question)
     driver = facts.driver.kernel_version
-    has = f"driver {shown(driver)}" if isinstance(driver, Known) else "the driver"
-    offers = "" if offered is None else f" offers CUDA {offered}"
-    compat = ", or a compat library" if _takes_compat(question, wheel_cuda) else ""
-    steps = [
-        compat_way(question, wheel_cuda, driver.value) if isinstance(driver, Known) else "",
-        "" if offered is None else wheel_way(question, torch, cuda_major=offered.major),
+    compat = compat_way(question, wheel_cuda, driver=driver.value) if isinstance(driver, Known) else ""
+    steps = (
+        compat,
+        wheel_way(question, torch.version.value),
         driver_way(question, branch=needed.branch, cuda=CudaVersion(wheel_cuda.major, 0)),
-    ]
+    )
     number = "" if offered is None else f" It says: found version {offered.major * 1000 + offered.minor * 10}."
     yield Seen(
-        f"{has}{offers}; torch {torch.version.value} needs {needed} or newer{compat}",
+        f"{_driver_and_offer(question)}; torch {torch.version.value} needs {needed} or newer"
+        + (", or a compat library" if compat else ""),
         do=tuple(step for step in steps if step),
         means=f"torch imports, but torch.cuda.is_available() is False.{number}",
     )
@@ -56,23 +55,24 @@ def driver_too_old_for_toolkit(question: Question) -> Iterator[Seen]:
         floor = question.tables.cuda_major(version.major)
         if floor is None or not _runs_only_older(question, version.major):
             continue
-        offered, driver = _offered_cuda(question), question.facts.driver.kernel_version
-        has = f"driver {shown(driver)}" if isinstance(driver, Known) else "the driver"
-        offers = "" if offered is None else f" runs up to CUDA {offered.major}.x"
-        ways = [
-            _older_toolkit(question, offered),
-            compat_way(question, version, driver.value) if isinstance(driver, Known) else "",
+        driver = question.facts.driver.kernel_version
+        ways = (
+            _older_toolkit(question, _offered_cuda(question)),
+            compat_way(question, version, driver=driver.value, program="./your_program")
+            if isinstance(driver, Known)
+            else "",
             driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(version.major, 0)),
-        ]
+        )
         yield Seen(
-            f"{has}{offers}; the toolkit in use is {version} ({toolkit.path})", do=tuple(way for way in ways if way)
+            f"{_driver_and_offer(question)}; the toolkit in use is {version} ({toolkit.path})",
+            do=tuple(way for way in ways if way),
         )
 
 
 def minor_version_limits(question: Question) -> Iterator[Seen]:
     """cu128 on a 12.4 driver runs, except for PTX that a newer toolkit made."""
     facts, offered = question.facts, _offered_cuda(question)
-    if isinstance(facts.torch, Unknown) or offered is None:
+    if isinstance(facts.torch, Unknown) or offered is None or init_code(facts) > 0:
         return
     torch = facts.torch.value
     if isinstance(torch.wheel_cuda, Unknown) or isinstance(torch.version, Unknown):
@@ -80,12 +80,10 @@ def minor_version_limits(question: Question) -> Iterator[Seen]:
     wheel_cuda = torch.wheel_cuda.value.release
     if wheel_cuda.major != offered.major or wheel_cuda <= offered.release:
         return
-    driver = facts.driver.kernel_version
-    has = f"driver {shown(driver)} offers" if isinstance(driver, Known) else "the driver offers"
     names = {gpu.capability.value.sm for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)}
     target = f" ({', '.join(sorted(names))})" if names else ""
     yield Seen(
-        f"{has} CUDA {offered}; torch {torch.version.value} was built with {wheel_cuda}, the same major",
+        f"{_driver_and_offer(question)}; torch {torch.version.value} was built with {wheel_cuda}, of the same major",
         do=(f"nothing, unless error 222 comes up; then build machine code for this GPU{target} instead of PTX",),
     )
 
@@ -102,13 +100,11 @@ def driver_branch_ended(question: Question) -> Iterator[Seen]:
     lives = (question.tables.branch_life(row.branch) for row in question.tables.driver_branches)
     alive = [each for each in lives if each is not None and facts.collected_at[:7] <= each.supported_until]
     longest = max(alive, key=lambda each: each.supported_until, default=None)
-    step = () if longest is None else (
-        f"at the next service: branch {longest.branch} ({longest.kind.value}) is supported until {longest.supported_until}",
-    )  # fmt: skip
+    next_one = "" if longest is None else f"branch {longest.branch} ({longest.kind.value}) is supported until "
     yield Seen(
         f"driver {shown(driver)}: NVIDIA supported branch {driver.value.branch} ({life.kind.value}) "
         f"until {life.supported_until}",
-        do=step,
+        do=() if longest is None else (f"at the next service: {next_one}{longest.supported_until}",),
     )
 
 
@@ -125,29 +121,25 @@ def _older_toolkit(question: Question, offered: CudaVersion | None) -> str:
 
 def _runs_only_older(question: Question, major: int) -> bool:
     """Whether this driver is known not to run a CUDA major: by what its libcuda says, else by its version."""
-    facts = question.facts
-    if cuda_starts(facts) and isinstance(facts.libcuda.driver_cuda, Known):
-        return facts.libcuda.driver_cuda.value.major < major
-    floor = question.tables.cuda_major(major)
-    if floor is None or isinstance(facts.driver.kernel_version, Unknown):
-        return False
-    driver, needed = facts.driver.kernel_version.value, floor.min_driver_same_major
-    # A Jetson numbers its builds otherwise (580.00 has CUDA 13.0), and NVIDIA's floor names the branch alone.
-    return driver.branch < needed.branch if platform(facts) is Platform.JETSON else driver < needed
+    observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
+    if observed is not None:
+        return observed.major < major
+    return isinstance(driver, Known) and not driver_runs(question, driver.value, major=major)
+
+
+def _driver_and_offer(question: Question) -> str:
+    """'driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8'."""
+    driver, offered = question.facts.driver.kernel_version, _offered_cuda(question)
+    has = f"driver {shown(driver)}" if isinstance(driver, Known) else "the driver"
+    return has if offered is None else f"{has} offers CUDA {offered}"
 
 
 def _offered_cuda(question: Question) -> CudaVersion | None:
     """The CUDA of the libcuda that starts, else what the kernel driver's branch came with."""
-    facts = question.facts
-    if cuda_starts(facts) and isinstance(facts.libcuda.driver_cuda, Known):
-        return facts.libcuda.driver_cuda.value
-    driver = facts.driver.kernel_version
+    observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
+    if observed is not None:
+        return observed
     return question.tables.native_cuda(driver.value) if isinstance(driver, Known) else None
-
-
-def _takes_compat(question: Question, wheel_cuda: CudaVersion) -> bool:
-    driver = question.facts.driver.kernel_version
-    return isinstance(driver, Known) and may_use_compat(question, wheel_cuda, driver.value)
 
 
 def _toolkits_in_use(question: Question) -> Iterator[Toolkit]:
@@ -156,7 +148,7 @@ def _toolkits_in_use(question: Question) -> Iterator[Toolkit]:
     used = {facts.cpp_extension_home.value} if isinstance(facts.cpp_extension_home, Known) else set()
     if isinstance(facts.nvcc_on_path, Known) and isinstance(facts.nvcc_on_path.value.toolkit, Known):
         used.add(facts.nvcc_on_path.value.toolkit.value)
-    return (toolkit for toolkit in facts.toolkits if toolkit.path in used)
+    return (toolkit for toolkit in facts.toolkits if used & {toolkit.path, *toolkit.found_by})
 
 
 _VERSION_RULES: tuple[Rule, ...] = (
@@ -168,7 +160,13 @@ _VERSION_RULES: tuple[Rule, ...] = (
         title="The GPU driver is too old for the installed torch wheel.",
         fires_when="The CUDA major of the torch wheel is above what the driver runs: by the CUDA that libcuda offers "
         "when cuInit works, else by the driver's version against the floor of that major.",
-        looks_at=("torch.wheel_cuda", "torch.version", "driver.kernel_version", "libcuda.driver_cuda", "libcuda.init_code"),
+        looks_at=(
+            "torch.wheel_cuda",
+            "torch.version",
+            "driver.kernel_version",
+            "libcuda.driver_cuda",
+            "libcuda.init_code",
+        ),
         means="torch imports, but torch.cuda.is_available() is False.",
         error="CUDA initialization: The NVIDIA driver on your system is too old (found version ...). "
         "Please update your GPU driver",
@@ -183,8 +181,14 @@ _VERSION_RULES: tuple[Rule, ...] = (
         depth=60,
         title="Programs that this toolkit's nvcc builds do not start on this driver.",
         fires_when="The toolkit in use has nvcc and a CUDA major above what the driver runs.",
-        looks_at=("toolkits.cpp_extension_home", "toolkits.nvcc_on_path", "toolkits.toolkits", "driver.kernel_version",
-                  "libcuda.driver_cuda", "libcuda.init_code"),  # fmt: skip
+        looks_at=(
+            "toolkits.cpp_extension_home",
+            "toolkits.nvcc_on_path",
+            "toolkits.toolkits",
+            "driver.kernel_version",
+            "libcuda.driver_cuda",
+            "libcuda.init_code",
+        ),
         means="nvcc compiles, but the program it makes links a CUDA runtime that this driver refuses with error 35. "
         "Setting LD_LIBRARY_PATH to an older toolkit does not change that: the runtime is linked in.",
         error="CUDA driver version is insufficient for CUDA runtime version",
@@ -219,6 +223,6 @@ _VERSION_RULES: tuple[Rule, ...] = (
         source="docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html",
         remedies=("upgrade-driver",),
     ),
-)  # fmt: skip
+)
 
 DRIVER_RULES: tuple[Rule, ...] = (*MODULE_RULES, *START_RULES, *_VERSION_RULES)

@@ -1,58 +1,45 @@
-"""Ways out of a driver that is too old, as exact commands for this machine: compat library, other wheel, other driver."""
+"""Ways out of a driver that is too old, as commands for this machine: compat library, other wheel, other driver."""
 
 from __future__ import annotations
 
+from firstlight.diagnosis.compat_choice import all_eligible, cuda_of, ineligible_gpus, takes_branch
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import as_root, at, container, install, platform
-from firstlight.facts.compat import CompatLibrary
+from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, python_of
 from firstlight.facts.containers import Provider
-from firstlight.facts.gpus import Gpu
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known
 from firstlight.facts.place import Platform
-from firstlight.facts.torch_install import TorchInstall
-from firstlight.tables.gpu_rows import GpuKind, Runs
-from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
+from firstlight.tables.gpu_rows import GpuKind
+from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
 
 
-def compat_way(question: Question, wheel_cuda: CudaVersion, driver: DriverVersion) -> str:
+def compat_way(question: Question, needed: CudaVersion, *, driver: DriverVersion, program: str = "") -> str:
     """The forward-compat library for the one process that needs it; '' where this machine may not use one."""
-    if not _all_eligible(question):
+    facts = question.facts
+    program = program or f"{python_of(facts)} your_script.py"
+    for library in facts.compat:
+        cuda = cuda_of(question, library)
+        serves = (
+            cuda is not None and cuda.major == needed.major and takes_branch(question, library, branch=driver.branch)
+        )
+        newer = isinstance(library.version, Known) and library.version.value > driver
+        if serves and newer and all_eligible(question, library):
+            return f"LD_LIBRARY_PATH={library.folder} {program} (that compat library is here already)"
+    if platform(facts) is Platform.JETSON or not _may_use_a_package(question):
         return ""
-    for library in question.facts.compat:
-        if _serves(library, wheel_cuda, driver):
-            return f"{_for_one_process(question, library.folder)}: the compat library is here already"
-    accepted = [
-        row.cuda for row in question.tables.compat_packages_for(driver.branch) if row.cuda.major == wheel_cuda.major
-    ]
-    if not accepted:
+    accepted = {row.cuda: row for row in question.tables.compat_packages_for(driver.branch)}
+    fitting = [cuda for cuda in accepted if cuda.major == needed.major]
+    if not fitting:
         return ""
-    cuda = wheel_cuda.release if wheel_cuda.release in accepted else max(accepted)
-    package = question.tables.compat_package(cuda)
-    if package is None:
-        return ""
-    command = as_root(question.facts, install(question.facts, package.package))
-    return f"{command}, then {_for_one_process(question, f'/usr/local/cuda-{cuda}/compat')}"
+    cuda = needed.release if needed.release in fitting else max(fitting)
+    command = as_root(facts, install(facts, accepted[cuda].package))
+    return f"{command}, then LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/compat {program}"
 
 
-def may_use_compat(question: Question, wheel_cuda: CudaVersion, driver: DriverVersion) -> bool:
-    return bool(compat_way(question, wheel_cuda, driver))
-
-
-def wheel_way(question: Question, torch: TorchInstall, *, cuda_major: int) -> str:
-    """The same torch built for a CUDA major that this driver runs; '' where PyTorch has none for these GPUs."""
-    if isinstance(torch.version, Unknown) or question.facts.place.arch != "x86_64":
-        return ""
-    version = TorchVersion.parse(".".join(str(part) for part in torch.version.value.release))
-    variants = [
-        row.wheel_cuda for row in question.tables.torch_variants(version) if row.wheel_cuda.major <= cuda_major
-    ]
-    for cuda in sorted(variants, reverse=True):
-        if _compiled_for_all(question, version, cuda):
-            return (
-                f'{_python(question)} -m pip install "torch=={version}" '
-                f"--index-url https://download.pytorch.org/whl/{cuda.tag}"
-            )
-    return ""
+def wheel_way(question: Question, torch: TorchVersion) -> str:
+    """The same torch, or the nearest, built for a CUDA that this driver runs; '' where PyTorch has none."""
+    wheel = best_wheel(question, torch)
+    return "" if wheel is None else install_wheel(question, wheel)
 
 
 def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:
@@ -63,9 +50,7 @@ def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:
     if platform(facts) is Platform.JETSON:
         return f"update JetPack to a release with CUDA {cuda}"
     if at(facts, Provider.RUNPOD):
-        return (
-            f"rent a pod on a host with driver {branch} or newer: runpodctl pod create --min-cuda-version {cuda.release}"
-        )
+        return f"rent a pod on a host with driver {branch} or newer: runpodctl pod create --min-cuda-version {cuda}"
     if container(facts) is not None:
         return f"ask for a host with driver {branch} or newer; a container cannot change the driver below it"
     if isinstance(facts.place.os_id, Known) and facts.place.os_id.value == "ubuntu":
@@ -73,49 +58,15 @@ def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:
     return f"install driver {branch} or newer (docs.nvidia.com/datacenter/tesla/driver-installation-guide), then reboot"
 
 
-def _python(question: Question) -> str:
-    environment = question.facts.environment
-    if environment is not None and isinstance(environment.interpreter, Known):
-        return environment.interpreter.value
-    return "python3"
-
-
-def _for_one_process(question: Question, folder: str) -> str:
-    return f"LD_LIBRARY_PATH={folder} {_python(question)} your_script.py"
-
-
-def _all_eligible(question: Question) -> bool:
+def _may_use_a_package(question: Question) -> bool:
+    """Whether every GPU is of a kind that NVIDIA's packages list: by NVML brand, else by the name of a product line."""
     gpus = question.facts.gpus.devices
-    return bool(gpus) and all(_eligible(question, gpu) for gpu in gpus)
-
-
-def _eligible(question: Question, gpu: Gpu) -> bool:
-    """By NVML brand, else by the product line its name belongs to."""
-    if isinstance(gpu.brand, Known):
-        row = question.tables.compat_brand(gpu.brand.value)
-        return row is not None and row.listed
-    model = question.tables.gpu_named(gpu.name.value) if isinstance(gpu.name, Known) else None
-    return model is not None and model.kind is GpuKind.DATA_CENTER
-
-
-def _serves(library: CompatLibrary, wheel_cuda: CudaVersion, driver: DriverVersion) -> bool:
-    if isinstance(library.version, Unknown) or isinstance(library.note, Unknown):
+    if not gpus or any(ineligible_gpus(question)):
         return False
-    note = library.note.value
-    return (
-        note.cuda.major == wheel_cuda.major
-        and library.version.value > driver
-        and driver.branch in note.driver_branches
-    )
-
-
-def _compiled_for_all(question: Question, version: TorchVersion, cuda: CudaVersion) -> bool:
-    """Whether no GPU here is known to be left out of that variant."""
-    tables, arch = question.tables, question.facts.place.arch
-    row = tables.variant_targets(version, cuda, machine=arch)
-    release = tables.torch_release(version, arch)
-    codes: tuple[ComputeCapability, ...] = () if row is None else row.compiled_for
-    if not codes and release is not None and release.wheel_cuda == cuda:
-        codes = release.compiled_for
-    capabilities = [gpu.capability.value for gpu in question.facts.gpus.devices if isinstance(gpu.capability, Known)]
-    return all(tables.any_runs_on(codes, each, torch_cuda=cuda) is not Runs.NO for each in capabilities)
+    for gpu in gpus:
+        if isinstance(gpu.brand, Known) and gpu.brand.value != 0:
+            continue  # its brand is listed
+        model = question.tables.gpu_named(gpu.name.value) if isinstance(gpu.name, Known) else None
+        if model is None or model.kind is not GpuKind.DATA_CENTER:
+            return False
+    return True

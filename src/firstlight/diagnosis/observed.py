@@ -10,8 +10,10 @@ from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.gpus import Gpu, PciDevice, PciKind
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.place import Platform
+from firstlight.versions import CudaVersion
 
 T = TypeVar("T")
+_PRETENDED = "--set"  # where firstlight.facts.override says it saw a value
 _RPM = ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol")
 
 
@@ -26,10 +28,31 @@ def listed(items: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
+def counted_gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
 def cuda_starts(facts: Facts) -> bool:
     """Whether cuInit was seen to return 0: proof that outranks every static rule about the driver."""
     code = facts.libcuda.init_code
     return isinstance(code, Known) and code.value == 0
+
+
+def observed_cuda(facts: Facts) -> CudaVersion | None:
+    """The CUDA of a libcuda that was seen to start, a compat library's included.
+
+    None where none started, and where another driver is pretended (--set driver=...): what was seen then tells nothing.
+    """
+    offered, driver = facts.libcuda.driver_cuda, facts.driver.kernel_version
+    if not cuda_starts(facts) or isinstance(offered, Unknown):
+        return None
+    pretended = isinstance(driver, Known) and is_pretended(driver) and not is_pretended(offered)
+    return None if pretended else offered.value
+
+
+def is_pretended(fact: Known[T]) -> bool:
+    """Whether a value comes from --set: a what-if, not something this machine showed."""
+    return fact.seen_in == _PRETENDED
 
 
 def cuda_works(facts: Facts) -> bool:
@@ -58,17 +81,10 @@ def pci_gpus(facts: Facts) -> tuple[PciDevice, ...]:
     return tuple(device for device in facts.gpus.pci if device.kind is PciKind.GPU)
 
 
-def answering_gpus(facts: Facts) -> tuple[Gpu, ...]:
-    """GPUs that NVML or nvidia-smi speaks of, those that are lost included."""
-    return facts.gpus.devices
-
-
 def has_nvidia_gpu(facts: Facts) -> bool:
     """Whether anything on this machine is an NVIDIA GPU: on the bus, in the chip, behind a node or behind Windows."""
     nodes = any(node.kind == "device" and _is_gpu_node(node.path) for node in facts.driver.nodes)
-    return bool(
-        pci_gpus(facts) or facts.gpus.devices or nodes or isinstance(facts.gpus.tegra_chip, Known)
-    )
+    return bool(pci_gpus(facts) or facts.gpus.devices or nodes or isinstance(facts.gpus.tegra_chip, Known))
 
 
 def has_device_nodes(facts: Facts) -> bool:
@@ -119,13 +135,32 @@ def on_the_host(facts: Facts, command: str) -> str:
     return f"on the host, not in this container: sudo {command}" if container(facts) else as_root(facts, command)
 
 
+def uses_rpm(facts: Facts) -> bool:
+    return isinstance(facts.place.os_id, Known) and facts.place.os_id.value in _RPM
+
+
 def install(facts: Facts, package: str) -> str:
     """How the system's package manager installs a package."""
-    name = facts.place.os_id
-    manager = "dnf install --assumeyes" if isinstance(name, Known) and name.value in _RPM else "apt-get install --yes"
-    return f"{manager} {package}"
+    return f"{'dnf install --assumeyes' if uses_rpm(facts) else 'apt-get install --yes'} {package}"
 
 
 def gpu_label(gpu: Gpu) -> str:
     """'gpu-0 NVIDIA H200'."""
     return gpu.id if isinstance(gpu.name, Unknown) else f"{gpu.id} {gpu.name.value}"
+
+
+_WITH_GPUS = {
+    ContainerKind.DOCKER: "start the container again with its GPUs: docker run --gpus all IMAGE",
+    ContainerKind.PODMAN: "start the container again with its GPUs: podman run --device nvidia.com/gpu=all IMAGE",
+    ContainerKind.KUBERNETES: 'ask for a GPU in the pod: resources: {limits: {"nvidia.com/gpu": 1}}',
+    ContainerKind.APPTAINER: "start it again with --nv: apptainer exec --nv IMAGE COMMAND",
+    ContainerKind.ENROOT: "start it again with NVIDIA_VISIBLE_DEVICES=all",
+    ContainerKind.LXC: "on the host: lxc config set NAME nvidia.runtime true, add a gpu device, restart it",
+}
+
+
+def start_with_gpus(facts: Facts) -> str:
+    """How the container around us is started so that it has the host's GPUs."""
+    kind = container(facts)
+    fallback = "start the container again with the host's GPUs"
+    return fallback if kind is None else _WITH_GPUS.get(kind.value, fallback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 
 from firstlight.frozen import dataclass
@@ -100,12 +101,20 @@ def _ordered(have: _Version, operator: str, *, wanted: _Version) -> bool | None:
         return have.public_key >= wanted.public_key
     if operator == "<=":
         return have.public_key <= wanted.public_key
-    if operator == "<":  # <2.9 does not take 2.9.0a0
-        early = have.is_early and not wanted.is_early and have.base == wanted.base
-        return have.public_key < wanted.public_key and not early
-    # >2.9 takes neither 2.9.post1 nor 2.9+cu130
-    late = have.post != _BEFORE and wanted.post == _BEFORE and have.base == wanted.base
-    return have.public_key > wanted.public_key and not late
+    if operator == "<":  # <2.9 does not take 2.9.0a0: the earliest of 2.9 is 2.9.dev0
+        bound = wanted if wanted.is_early else replace(wanted, dev=0)
+        return have.public_key < bound.public_key
+    return _is_later(have, wanted)
+
+
+def _is_later(have: _Version, wanted: _Version) -> bool:
+    """>2.9 takes neither 2.9+cu130 nor 2.9.post1; >2.9.post1 takes 2.9.post2."""
+    if wanted.dev != _AFTER:
+        return have.public_key >= replace(wanted, dev=wanted.dev + 1).public_key
+    if wanted.post != _BEFORE:
+        return have.public_key >= replace(wanted, post=wanted.post + 1, dev=0).public_key
+    is_post = have.post != _BEFORE and have.base == wanted.base and have.stage == wanted.stage
+    return have.public_key > wanted.public_key and not is_post
 
 
 def _equal(have: _Version, wanted: _Version) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_choice import driver_runs
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import cuda_starts, platform
 from firstlight.diagnosis.specifiers import newest
 from firstlight.facts.collect import Facts
-from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known, Unknown
+from firstlight.facts.place import Platform
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.frozen import dataclass
 from firstlight.tables.gpu_rows import Runs
@@ -31,21 +33,11 @@ class SeenGpu:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """An official wheel, e.g. torch 2.9.0 with CUDA 12.8."""
+    """An official wheel, e.g. torch 2.9.0 with CUDA 12.8 on https://download.pytorch.org/whl/cu128; "" is PyPI."""
 
     torch: TorchVersion
     cuda: CudaVersion
-
-    @property
-    def index(self) -> str:
-        """Where it is, e.g. https://download.pytorch.org/whl/cu128."""
-        return INDEX + self.cuda.tag
-
-
-def has_nvidia_gpu(facts: Facts) -> bool:
-    """Whether an NVIDIA GPU was seen at all: by NVML, by libcuda, on the bus, or as part of a Jetson's chip."""
-    on_bus = any(device.kind is PciKind.GPU for device in facts.gpus.pci)
-    return bool(facts.gpus.devices or facts.libcuda.devices or on_bus or isinstance(facts.gpus.tegra_chip, Known))
+    index: str
 
 
 def gpus_of(question: Question) -> tuple[SeenGpu, ...]:
@@ -70,28 +62,27 @@ def gpus_of(question: Question) -> tuple[SeenGpu, ...]:
 def cuda_major_in_reach(question: Question) -> int | None:
     """The newest CUDA major that runs as the machine is: that of a libcuda that starts, else by the driver's number."""
     libcuda, kernel = question.facts.libcuda, question.facts.driver.kernel_version
-    started = isinstance(libcuda.init_code, Known) and libcuda.init_code.value == 0
-    if started and isinstance(libcuda.driver_cuda, Known):
+    if cuda_starts(question.facts) and isinstance(libcuda.driver_cuda, Known):
         return libcuda.driver_cuda.value.major
     if isinstance(kernel, Unknown):
         return None
-    fitting = (row.major for row in question.tables.cuda_majors if row.min_driver_same_major <= kernel.value)
-    return max(fitting, default=None)
+    majors = (row.major for row in question.tables.cuda_majors)
+    return max((major for major in majors if driver_runs(question, kernel.value, major=major)), default=None)
 
 
 def wheels_that_run(question: Question) -> Iterator[Wheel]:
     """Official wheels known to run with this processor, Python and driver and on every GPU seen, newest first."""
     facts, tables = question.facts, question.tables
-    major, gpus, python = cuda_major_in_reach(question), gpus_of(question), _python(facts)
+    gpus, python = gpus_of(question), _python(facts)
     releases = (row for row in tables.torch_releases if row.machine == facts.place.arch)
     for release in sorted(releases, key=lambda row: row.torch, reverse=True):
         if python and python not in release.cpython:
             continue
-        for cuda in _variants(question, release):
-            codes = _codes(question, release, cuda)
-            runs = [tables.any_runs_on(codes, gpu.capability, torch_cuda=cuda) for gpu in gpus]
-            if (major is None or cuda.major <= major) and all(answer is Runs.YES for answer in runs):
-                yield Wheel(release.torch, cuda)
+        for wheel in _variants(question, release):
+            codes = _codes(question, release, wheel.cuda)
+            runs = [tables.any_runs_on(codes, gpu.capability, torch_cuda=wheel.cuda) for gpu in gpus]
+            if _driver_takes(question, wheel.cuda) and all(answer is Runs.YES for answer in runs):
+                yield wheel
 
 
 def best_wheel(question: Question, like: TorchVersion | None = None) -> Wheel | None:
@@ -111,14 +102,27 @@ def runs_here(question: Question, torch: TorchVersion) -> Wheel | None:
 
 
 def install_wheel(question: Question, wheel: Wheel) -> str:
-    """The command, e.g. /opt/venv/bin/python3 -m pip install torch==2.9.0 --index-url .../cu128; companions follow."""
-    names = {each.name for each in question.facts.companions}
-    packages = [f"torch=={wheel.torch.public}"]
+    """The command, e.g. /opt/venv/bin/python3 -m pip install torch==2.9.0+cu128 --index-url .../cu128.
+
+    The local part is needed: pip takes an installed 2.9.0+cu130 for a 2.9.0 and changes nothing.
+    """
+    facts = question.facts
+    names = {each.name for each in facts.companions}
+    if not wheel.index:
+        again = ("--force-reinstall",) if _is_installed(facts, wheel.torch) else ()
+        return install(facts, *again, f"torch=={wheel.torch.public}") + f"  # PyPI's wheel, with CUDA {wheel.cuda}"
+    packages = [f"torch=={wheel.torch.public}+{wheel.cuda.tag}"]
+    local = f"+{wheel.cuda.tag}" if facts.place.arch == "x86_64" else ""
     for project in _COMPANIONS:
         rows = question.tables.companions_for(project, wheel.torch) if project in names else ()
         if fitting := newest(tuple(row.version for row in rows)):
-            packages.append(f"{project}=={fitting}")
-    return install(question.facts, *packages, index=wheel.index)
+            packages.append(f"{project}=={fitting}{local}")
+    return install(facts, *packages, index=wheel.index)
+
+
+def _is_installed(facts: Facts, torch: TorchVersion) -> bool:
+    version = facts.torch.value.version if isinstance(facts.torch, Known) else Unknown("no torch")
+    return isinstance(version, Known) and version.value.release == torch.release
 
 
 def install(facts: Facts, *packages: str, index: str = "") -> str:
@@ -159,13 +163,29 @@ def _python(facts: Facts) -> str:
     return ".".join(version.value.split(".")[:2]) if isinstance(version, Known) else ""
 
 
-def _variants(question: Question, release: TorchRelease) -> list[CudaVersion]:
-    """CUDA versions a release can be had with, newest first; what only torch's own table lists may not be published."""
+def _driver_takes(question: Question, cuda: CudaVersion) -> bool:
+    """Whether the driver runs a CUDA release: one of its major; on a Jetson no later than its own."""
+    offered = question.facts.libcuda.driver_cuda
+    if platform(question.facts) is Platform.JETSON and isinstance(offered, Known):
+        return cuda.release <= offered.value.release
+    major = cuda_major_in_reach(question)
+    return major is None or cuda.major <= major
+
+
+def _variants(question: Question, release: TorchRelease) -> list[Wheel]:
+    """What a release can be had as: CUDA up to the driver's own first, newest first.
+
+    A variant that only torch's own table lists may not be published.
+    """
     rows = question.tables.torch_variants(release.torch)
-    found = {row.wheel_cuda for row in rows if row.status is not VariantStatus.IN_WHEEL_TABLE}
+    listed = [row.wheel_cuda for row in rows if row.status is not VariantStatus.IN_WHEEL_TABLE]
+    found = {cuda: INDEX + cuda.tag for cuda in listed}
     if release.wheel_cuda is not None:
-        found.add(release.wheel_cuda)
-    return sorted(found, reverse=True)
+        found.setdefault(release.wheel_cuda, "")
+    offered = question.facts.libcuda.driver_cuda
+    native = offered.value.release if isinstance(offered, Known) else max(found, default=CudaVersion(0, 0))
+    order = sorted(found, key=lambda cuda: (cuda <= native, cuda), reverse=True)
+    return [Wheel(release.torch, cuda, found[cuda]) for cuda in order]
 
 
 def _codes(question: Question, release: TorchRelease, cuda: CudaVersion) -> tuple[ComputeCapability, ...]:

@@ -7,7 +7,8 @@ from firstlight.machine import Machine
 
 NAMES = (
     "TORCH_CUDA_ARCH_LIST", "TORCH_NVCC_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CUDAARCHS",
-    "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "TRITON_PTXAS_PATH", "FORCE_CUDA", "USE_CUDA",
+    "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NVCC_THREADS", "FLASH_ATTENTION_FORCE_BUILD", "FLASH_ATTN_CUDA_ARCHS",
+    "TORCH_DONT_CHECK_COMPILER_ABI", "TRITON_PTXAS_PATH", "FORCE_CUDA", "USE_CUDA",
 )  # fmt: skip
 
 
@@ -20,5 +21,5 @@ class BuildVariable:
 
 
 def probe_build_variables(machine: Machine) -> tuple[BuildVariable, ...]:
-    """Those of the known variables that are set and not empty."""
-    return tuple(BuildVariable(name, value) for name in NAMES if (value := machine.env(name)))
+    """Those of the known variables that are set to more than blanks."""
+    return tuple(BuildVariable(name, value) for name in NAMES if (value := (machine.env(name) or "").strip()))

@@ -6,7 +6,7 @@ import posixpath
 
 from firstlight.elf.closure import Closure, LoadedObject, closure
 from firstlight.elf.loader import LoaderSetup, Rule, loader_setup
-from firstlight.elf.reader import needed_versions
+from firstlight.elf.reader import defined_versions, needed_versions
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.frozen import dataclass
@@ -17,6 +17,7 @@ from firstlight.machine import Machine
 _FIRST = "libtorch_global_deps.so"
 # The first of these that is there is where torch._C starts; plug-ins beside it have needs of their own.
 _ROOTS = ("libtorch_python.so", "libtorch_cuda.so", "libtorch_cpu.so")
+_SYSTEM = (Rule.CACHE, Rule.DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +59,41 @@ class TorchLibraries:
     loaded: tuple[LoadedLibrary, ...]
     missing: tuple[MissingLibrary, ...]
     shadowed: tuple[ShadowedLibrary, ...]
-    glibc_needed: Fact[str]  # the newest GLIBC_x.y that torch's files ask for: 2.28
-    libstdcxx_needed: Fact[str]  # the newest GLIBCXX_3.4.N: 3.4.24
+    glibc_needed: Fact[str]  # the newest GLIBC_x.y that torch and its CUDA libraries ask for: 2.28, with the file
+    libstdcxx_needed: Fact[str]  # the newest GLIBCXX_3.4.N: 3.4.22
+    libstdcxx_offered: Fact[str]  # what the libstdc++ they get has: 3.4.30
 
 
 def probe_torch_libraries(machine: Machine, torch: Fact[TorchInstall]) -> Fact[TorchLibraries]:
     """The libraries that importing torch loads, read from the files; nothing is loaded.
 
-    Left out: what torch preloads from Python, and the search path of the interpreter itself (conda's has one).
+    Left out: what torch preloads from Python. Of conda, whose interpreter brings a search path, see _conda_folder.
     """
     if isinstance(torch, Unknown):
         return Unknown("torch is not installed")
     folder = f"{torch.value.folder}/lib"
+    conda = _conda_folder(machine, torch.value.folder)
     setup = loader_setup(machine)
+    if conda:
+        setup = setup._replace(default_folders=(*setup.default_folders, conda))
     for name in _ROOTS:
         found = _import(machine, setup, folder=folder, name=name)
         if found is not None:
             plain = found
             if any(each.found.rule is Rule.LIBRARY_PATH for each in found.objects):
                 plain = _import(machine, setup._replace(library_path=()), folder=folder, name=name) or found
-            return Known(_libraries(machine, found, plain), f"{folder}/{name}")
+            return Known(_libraries(machine, found, plain=plain, conda=conda), f"{folder}/{name}")
     return Unknown(f"no readable library of torch in {folder}")
+
+
+def _conda_folder(machine: Machine, torch: str) -> str:
+    """PREFIX/lib of a conda environment, else "".
+
+    conda's interpreter has an RPATH to it, which counts for every library without a RUNPATH. Here the folder comes
+    last instead of first: enough to tell what is missing, and libstdc++ is looked for there by itself.
+    """
+    folder = posixpath.dirname(posixpath.dirname(posixpath.dirname(torch)))  # lib/python3.12/site-packages/torch
+    return folder if machine.stat(f"{posixpath.dirname(folder)}/conda-meta") is not None else ""
 
 
 def _import(machine: Machine, setup: LoaderSetup, *, folder: str, name: str) -> Closure | None:
@@ -97,11 +112,10 @@ def _import(machine: Machine, setup: LoaderSetup, *, folder: str, name: str) -> 
     return Closure(second.root, tuple(objects.values()), missing)
 
 
-def _libraries(machine: Machine, found: Closure, plain: Closure) -> TorchLibraries:
-    folder = posixpath.dirname(found.root.path)
-    paths = [found.root.path, *(each.file.path for each in found.objects)]
-    own = [path for path in paths if posixpath.dirname(posixpath.normpath(path)) == posixpath.normpath(folder)]
-    names = [name for path in own for needed in needed_versions(machine, path) for name in needed.names]
+def _libraries(machine: Machine, found: Closure, *, plain: Closure, conda: str) -> TorchLibraries:
+    # Not those of the system: they fit their own C library.
+    paths = [found.root.path, *(each.file.path for each in found.objects if each.found.rule not in _SYSTEM)]
+    wanted = [(name, path) for path in paths for needed in needed_versions(machine, path) for name in needed.names]
     return TorchLibraries(
         root=found.root.path,
         loaded=tuple(
@@ -110,9 +124,20 @@ def _libraries(machine: Machine, found: Closure, plain: Closure) -> TorchLibrari
         ),
         missing=_missing(found),
         shadowed=_shadowed(machine, found, plain),
-        glibc_needed=_newest("GLIBC_", names),
-        libstdcxx_needed=_newest("GLIBCXX_", names),
+        glibc_needed=_newest("GLIBC_", wanted),
+        libstdcxx_needed=_newest("GLIBCXX_", wanted),
+        libstdcxx_offered=_libstdcxx(machine, found, conda=conda),
     )
+
+
+def _libstdcxx(machine: Machine, found: Closure, *, conda: str) -> Fact[str]:
+    name = "libstdc++.so.6"
+    path = next((each.file.path for each in found.objects if each.name == name), "")
+    if conda and machine.stat(f"{conda}/{name}") is not None:
+        path = f"{conda}/{name}"
+    if not path:
+        return Unknown(f"nothing that torch loads asks for {name}")
+    return _newest("GLIBCXX_", [(version, path) for version in defined_versions(machine, path)])
 
 
 def _missing(found: Closure) -> tuple[MissingLibrary, ...]:
@@ -137,12 +162,14 @@ def _shadowed(machine: Machine, found: Closure, plain: Closure) -> tuple[Shadowe
     )
 
 
-def _newest(prefix: str, names: list[str]) -> Fact[str]:
-    versions = []
-    for name in names:
+def _newest(prefix: str, versions: list[tuple[str, str]]) -> Fact[str]:
+    """The highest of (version, file) with a prefix, seen in that file; GLIBC_PRIVATE and the like are none."""
+    found = []
+    for name, path in versions:
         parts = name.removeprefix(prefix).split(".") if name.startswith(prefix) else []
         if parts and all(part.isdecimal() and len(part) < 6 for part in parts):
-            versions.append(tuple(int(part) for part in parts))
-    if not versions:
-        return Unknown(f"its files name no {prefix.rstrip('_')} version")
-    return Known(".".join(str(part) for part in max(versions)), "symbol versions of torch's files")
+            found.append((tuple(int(part) for part in parts), path))
+    if not found:
+        return Unknown(f"no {prefix.rstrip('_')} version is named")
+    numbers, path = max(found, key=lambda pair: pair[0])
+    return Known(".".join(str(part) for part in numbers), posixpath.normpath(path))

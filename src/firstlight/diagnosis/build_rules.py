@@ -1,0 +1,298 @@
+"""Rules about the CUDA toolkit an extension would be built with: which one, what it lacks, what it does not accept."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from firstlight.diagnosis.build_flags_rules import (
+    BLOCKS_BUILDS,
+    BUILD_FLAGS_RULES,
+    BUILDING,
+    has_compiler,
+    toolkit_in_use,
+)
+from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.host_compiler_rules import HOST_COMPILER_RULES
+from firstlight.diagnosis.library_providers import installed_wheel
+from firstlight.diagnosis.observed import as_root, listed, shown
+from firstlight.diagnosis.specifiers import satisfies
+from firstlight.diagnosis.wheel_choice import install, install_wheel, wheels_that_run
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.toolkits import Part, Toolkit
+from firstlight.facts.torch_install import TorchBuild, TorchInstall
+from firstlight.versions import CudaVersion
+
+_NEEDED = (
+    Part.NVCC, Part.PTXAS, Part.CICC, Part.LIBDEVICE, Part.CRT_HEADERS, Part.RUNTIME_HEADER, Part.CUDART_LINK,
+    Part.CUDART_STATIC, Part.CUDADEVRT,
+)  # fmt: skip
+_LINKS = (Part.LIB64, Part.CUDART_LINK)  # what the wheels leave out and a link replaces
+_TUPLE_SINCE = (2, 8)  # from here on cpp_extension prints its message unformatted, as a tuple
+_FIRST_MAJOR_WITH_NVCC_WHEEL = 13
+
+
+def nvcc_major_differs(question: Question) -> Iterator[Seen]:
+    """cpp_extension refuses an nvcc of another major than torch's CUDA."""
+    facts, toolkit = question.facts, toolkit_in_use(question.facts)
+    if toolkit is None or isinstance(toolkit.nvcc_version, Unknown) or isinstance(facts.torch, Unknown):
+        return
+    torch, nvcc = facts.torch.value, toolkit.nvcc_version.value
+    if isinstance(torch.wheel_cuda, Unknown) or torch.wheel_cuda.value.major == nvcc.major:
+        return
+    yield Seen(
+        saw=f"nvcc {shown(toolkit.nvcc_version)}; torch {_version(torch)} is built for CUDA {shown(torch.wheel_cuda)}",
+        do=tuple(_same_major(question, torch.wheel_cuda.value, nvcc=nvcc)),
+        means=f"torch.utils.cpp_extension stops with: {_refusal(torch, nvcc, torch.wheel_cuda.value)}",
+    )
+
+
+def _refusal(torch: TorchInstall, nvcc: CudaVersion, cuda: CudaVersion) -> str:
+    """The message as this torch prints it."""
+    if isinstance(torch.version, Known) and torch.version.value.release[:2] >= _TUPLE_SINCE:
+        return (
+            "RuntimeError: ('The detected CUDA version (%s) mismatches the version that was used to compilePyTorch "
+            f"(%s). Please make sure to use the same CUDA versions.', '{nvcc.release}', '{cuda.release}')"
+        )
+    return (
+        f"RuntimeError: The detected CUDA version ({nvcc.release}) mismatches the version that was used to compile "
+        f"PyTorch ({cuda.release}). Please make sure to use the same CUDA versions."
+    )
+
+
+def _same_major(question: Question, cuda: CudaVersion, *, nvcc: CudaVersion) -> Iterator[str]:
+    facts = question.facts
+    for other in facts.toolkits.toolkits:
+        known = other.nvcc_version
+        if isinstance(known, Known) and known.value.major == cuda.major:
+            yield f"export CUDA_HOME={other.path}  # nvcc {known.value}"
+    yield from get_toolkit(question, cuda)
+    wheels = [wheel for wheel in wheels_that_run(question) if wheel.cuda.major == nvcc.major]
+    if wheels:
+        yield f"or a torch for the CUDA of this nvcc: {install_wheel(question, wheels[0])}"
+
+
+def get_toolkit(question: Question, cuda: CudaVersion) -> Iterator[str]:
+    """How to come by an nvcc of a CUDA release: wheels from 13 on, before that NVIDIA's packages or conda."""
+    facts = question.facts
+    dashed = f"{cuda.major}-{cuda.minor}"
+    if cuda.major >= _FIRST_MAJOR_WITH_NVCC_WHEEL:
+        yield install(facts, f'"cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={_toolkit_release(question, cuda)}"')
+        if facts.environment is not None and facts.environment.site_packages:
+            root = f"{facts.environment.site_packages[0]}/nvidia/cu{cuda.major}"
+            yield f"ln -s lib {root}/lib64 && ln -s libcudart.so.{cuda.major} {root}/lib/libcudart.so"
+            yield f"export CUDA_HOME={root}"
+        return
+    if "apt-get" in facts.ability.package_managers:
+        yield as_root(facts, f"apt-get install --yes cuda-toolkit-{dashed}") + "  # from NVIDIA's repository"
+        yield f"export CUDA_HOME=/usr/local/cuda-{cuda.release}"
+    else:
+        yield f"conda create --prefix ~/cuda-{cuda.release} --channel conda-forge cuda-toolkit={cuda.release}"
+        yield f"export CUDA_HOME=~/cuda-{cuda.release}"
+
+
+def _toolkit_release(question: Question, cuda: CudaVersion) -> str:
+    """The cuda-toolkit release on PyPI that leaves the installed CUDA runtime alone, else the newest of its minor."""
+    facts = question.facts
+    pins = facts.torch.value.requires if isinstance(facts.torch, Known) else facts.torch
+    for pin in pins.value if isinstance(pins, Known) else ():
+        if pin.name == "cuda-toolkit" and pin.specifier.startswith("=="):
+            return pin.specifier.removeprefix("==").strip()
+    runtime = installed_wheel(facts, "nvidia-cuda-runtime")
+    rows = sorted(
+        (row for row in question.tables.toolkit_wheels if row.toolkit.release == cuda.release),
+        key=lambda row: row.toolkit,
+    )
+    for row in reversed(rows):
+        specs = [part.spec for part in row.parts if part.project == "nvidia-cuda-runtime"]
+        if runtime is None or any(satisfies(runtime.version, spec) for spec in specs):
+            return row.release
+    return rows[-1].release if rows else f"{cuda.release}.*"
+
+
+def nvcc_minor_differs(question: Question) -> Iterator[Seen]:
+    """Another minor of the same major: cpp_extension only remarks on it."""
+    facts, toolkit = question.facts, toolkit_in_use(question.facts)
+    if toolkit is None or isinstance(toolkit.nvcc_version, Unknown) or isinstance(facts.torch, Unknown):
+        return
+    torch, nvcc = facts.torch.value, toolkit.nvcc_version.value
+    if isinstance(torch.wheel_cuda, Unknown) or torch.wheel_cuda.value.major != nvcc.major:
+        return
+    if torch.wheel_cuda.value.minor != nvcc.minor:
+        built = f"torch {_version(torch)} is built for CUDA {shown(torch.wheel_cuda)}"
+        yield Seen(saw=f"nvcc {shown(toolkit.nvcc_version)}; {built}")
+
+
+def toolkit_incomplete(question: Question) -> Iterator[Seen]:
+    """A toolkit without the parts that a build touches; the wheels lack two links that nvcc and -lcudart want."""
+    facts = question.facts
+    toolkit = toolkit_in_use(facts)
+    if toolkit is None:
+        toolkit = next((each for each in facts.toolkits.toolkits if _is_wheel(each) and has_compiler(each)), None)
+    if toolkit is None or (question.goal not in BUILDING and not has_compiler(toolkit)):
+        return
+    wanted = (*_NEEDED, Part.LIB64) if _is_wheel(toolkit) else _NEEDED
+    lacks = [part for part in wanted if part in toolkit.missing]
+    if lacks:
+        yield Seen(
+            saw=f"the toolkit at {toolkit.path} lacks {listed(part.value for part in lacks)}",
+            do=tuple(_complete(question, toolkit, lacks)),
+        )
+
+
+def _complete(question: Question, toolkit: Toolkit, lacks: list[Part]) -> Iterator[str]:
+    cuda = toolkit.version.value if isinstance(toolkit.version, Known) else None
+    if any(part not in _LINKS for part in lacks):
+        if _is_wheel(toolkit) and cuda is not None:
+            yield next(get_toolkit(question, cuda))
+        elif cuda is not None:
+            yield as_root(question.facts, f"apt-get install --yes cuda-toolkit-{cuda.major}-{cuda.minor}")
+        else:
+            yield f"install the whole toolkit that {toolkit.path} belongs to, not its run-time part alone"
+    if _is_wheel(toolkit) and Part.LIB64 in lacks:
+        yield f"ln -s lib {toolkit.path}/lib64"
+    if Part.CUDART_LINK in lacks and _is_wheel(toolkit):
+        major = cuda.major if cuda is not None else _FIRST_MAJOR_WITH_NVCC_WHEEL
+        yield f"ln -s libcudart.so.{major} {toolkit.path}/lib/libcudart.so"
+
+
+def _is_wheel(toolkit: Toolkit) -> bool:
+    return "site-packages" in toolkit.found_by or posixpath.basename(posixpath.dirname(toolkit.path)) == "nvidia"
+
+
+def cuda_home_unset(question: Question) -> Iterator[Seen]:
+    """cpp_extension looks at CUDA_HOME, CUDA_PATH, nvcc on PATH and /usr/local/cuda; not into site-packages."""
+    facts, home = question.facts, question.facts.toolkits.cpp_extension_home
+    if toolkit_in_use(facts) is not None or not _is_for_cuda(facts):
+        return
+    if isinstance(home, Known) and home.seen_in == "nvcc on PATH":
+        return  # nvcc-is-wrapper speaks for it
+    there = [each for each in facts.toolkits.toolkits if has_compiler(each)]
+    is_set = isinstance(home, Known) and home.seen_in != home.value  # /usr/local/cuda is only torch's guess
+    if question.goal not in BUILDING and not there and not is_set:
+        return
+    found = home.reason if isinstance(home, Unknown) else f"no toolkit is at {shown(home)}"
+    others = listed(f"{each.path} ({_nvcc(each)})" for each in there)
+    steps = [f"export CUDA_HOME={each.path}" for each in there]
+    cuda = _torch_cuda(facts)
+    yield Seen(
+        saw=f"{found}; " + (f"nvcc is in {others}" if there else "no nvcc was found anywhere"),
+        do=tuple(steps) if steps else tuple(get_toolkit(question, cuda) if cuda is not None else ()),
+    )
+
+
+def nvcc_is_wrapper(question: Question) -> Iterator[Seen]:
+    """cpp_extension takes the folder above nvcc's for the toolkit, which is wrong for a script elsewhere."""
+    on_path, home = question.facts.toolkits.nvcc_on_path, question.facts.toolkits.cpp_extension_home
+    if isinstance(on_path, Unknown) or isinstance(home, Unknown) or home.seen_in != "nvcc on PATH":
+        return
+    if on_path.value.is_wrapper and (question.goal in BUILDING or isinstance(question.facts.torch, Known)):
+        real = on_path.value.toolkit
+        starts = f"starts {real.value}/bin/nvcc" if isinstance(real, Known) else "does not say which nvcc it starts"
+        yield Seen(
+            saw=f"{on_path.value.path} is a wrapper that {starts}; cpp_extension takes {home.value} for CUDA_HOME",
+            do=(f"export CUDA_HOME={real.value}",) if isinstance(real, Known) else (),
+        )
+
+
+def _version(torch: TorchInstall) -> str:
+    return str(torch.version.value) if isinstance(torch.version, Known) else "of unknown version"
+
+
+def _nvcc(toolkit: Toolkit) -> str:
+    return str(toolkit.nvcc_version.value) if isinstance(toolkit.nvcc_version, Known) else "version not known"
+
+
+def _torch_cuda(facts: Facts) -> CudaVersion | None:
+    torch = facts.torch
+    return (
+        torch.value.wheel_cuda.value if isinstance(torch, Known) and isinstance(torch.value.wheel_cuda, Known) else None
+    )
+
+
+def _is_for_cuda(facts: Facts) -> bool:
+    """Whether torch is one that takes CUDA extensions; one that is not installed yet may become one."""
+    if isinstance(facts.torch, Unknown) or isinstance(facts.torch.value.build, Unknown):
+        return True
+    return facts.torch.value.build.value is TorchBuild.CUDA
+
+
+BUILD_RULES = (
+    Rule(
+        code="cuda-home-unset",
+        check=cuda_home_unset,
+        severity=Severity.NOTE,
+        depth=60,
+        title="The extension builder of torch would find no CUDA toolkit.",
+        fires_when="None of CUDA_HOME, CUDA_PATH, nvcc on PATH and /usr/local/cuda leads to a toolkit; without any "
+        "nvcc on the machine only where something is to be built.",
+        looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.build"),
+        means="Building a CUDA extension stops before its first file. torch does not look for nvcc among the wheels.",
+        error="OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+        source="github.com/pytorch/pytorch/pull/197483",
+        remedies=("set-cuda-home", "install-toolkit-wheels"),
+        for_goals=BLOCKS_BUILDS,
+    ),
+    Rule(
+        code="nvcc-is-wrapper",
+        check=nvcc_is_wrapper,
+        severity=Severity.NOTE,
+        depth=60,
+        title="nvcc on PATH is a wrapper outside the toolkit, and CUDA_HOME is not set.",
+        fires_when="nvcc on PATH is a script or a compiler cache outside any toolkit, and cpp_extension derives its "
+        "folder from it.",
+        looks_at=("toolkits.nvcc_on_path", "toolkits.cpp_extension_home"),
+        means="nvcc itself works, but headers and libraries are looked for in the wrong folder.",
+        error="fatal error: cuda_runtime.h: No such file or directory",
+        source="docs.pytorch.org/docs/stable/cpp_extension.html",
+        remedies=("set-cuda-home",),
+        for_goals=BLOCKS_BUILDS,
+    ),
+    Rule(
+        code="nvcc-major-differs",
+        check=nvcc_major_differs,
+        severity=Severity.NOTE,
+        depth=60,
+        title="The CUDA compiler is of another major version than torch's CUDA.",
+        fires_when="The nvcc that torch.utils.cpp_extension would start has another major than torch.version.cuda.",
+        looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.wheel_cuda"),
+        means="The extension builder of torch refuses to build. Only the major counts: another minor is accepted.",
+        error="RuntimeError: The detected CUDA version (13.0) mismatches the version that was used to compile PyTorch "
+        "(12.8). Please make sure to use the same CUDA versions.",
+        source="github.com/SarahWeiii/diso/issues/25",
+        remedies=("set-cuda-home", "install-toolkit-wheels", "install-other-wheel"),
+        for_goals=BLOCKS_BUILDS,
+    ),
+    Rule(
+        code="nvcc-minor-differs",
+        check=nvcc_minor_differs,
+        severity=Severity.NOTE,
+        depth=60,
+        title="The CUDA compiler is of another minor version than torch's CUDA: that is fine.",
+        fires_when="The nvcc that torch.utils.cpp_extension would start has torch's major and another minor.",
+        looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.wheel_cuda"),
+        means="Extensions build; torch prints a remark and goes on.",
+        error="The detected CUDA version (12.9) has a minor version mismatch with the version that was used to compile "
+        "PyTorch (12.8). Most likely this shouldn't be a problem.",
+        source="docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+        remedies=(),
+    ),
+    Rule(
+        code="toolkit-incomplete",
+        check=toolkit_incomplete,
+        severity=Severity.NOTE,
+        depth=60,
+        title="The CUDA toolkit lacks parts that a build needs.",
+        fires_when="The toolkit that would be used lacks a compiler part, a header or a library of the CUDA runtime, "
+        "or it comes from wheels and lacks lib64 or libcudart.so.",
+        looks_at=("toolkits.toolkits", "toolkits.cpp_extension_home"),
+        means="Compiling or linking an extension fails.",
+        error="/usr/bin/ld: cannot find -lcudadevrt: No such file or directory",
+        source="pypi.org/project/cuda-toolkit",
+        remedies=("install-toolkit-wheels", "link-toolkit-parts"),
+        for_goals=BLOCKS_BUILDS,
+    ),
+    *HOST_COMPILER_RULES,
+    *BUILD_FLAGS_RULES,
+)

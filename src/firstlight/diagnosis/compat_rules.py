@@ -1,0 +1,269 @@
+"""Rules about forward compatibility (cuda-compat-X-Y): forgotten, forbidden, stale, refused, or baked in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.compat_choice import (
+    all_eligible,
+    branches_of,
+    compat_in_use,
+    cuda_of,
+    how_to_install_package,
+    how_to_remove_package,
+    how_to_unwire,
+    ineligible_gpus,
+    init_code,
+    init_said,
+    takes_branch,
+    wheel_needs_compat,
+)
+from firstlight.diagnosis.driver_ways import driver_way
+from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.libcuda_rules import LIBCUDA_RULES
+from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, python_of
+from firstlight.elf.loader import Rule as Search
+from firstlight.facts.compat import CompatLibrary
+from firstlight.facts.known import Known, Unknown
+from firstlight.versions import CudaVersion
+
+_FORWARD = "docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+_MISMATCH, _NOT_ELIGIBLE = 803, 804
+_TORCH_PREFIX = (
+    "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+    "before calling NumCudaDevices() that might have already set an error? Error "
+)
+
+
+def compat_stale(question: Question) -> Iterator[Seen]:
+    """A compat library older than the kernel driver answers every cuInit with 803, even within one branch."""
+    facts = question.facts
+    found, code = compat_in_use(facts), init_code(facts)
+    if found is None or found.version >= found.kernel or code not in (None, _MISMATCH):
+        return
+    yield Seen(
+        saw=f"libcuda {found.version} from {found.place} is older than the kernel driver {found.kernel} "
+        f"({found.seen_in}); {init_said(facts, _MISMATCH)}",
+        do=(*how_to_unwire(facts, found), *how_to_remove_package(facts)),
+    )
+
+
+def compat_not_eligible(question: Question) -> Iterator[Seen]:
+    """GeForce and Titan cards may not use forward compatibility: cuInit gives 804."""
+    facts = question.facts
+    found, code = compat_in_use(facts), init_code(facts)
+    if code not in (None, _NOT_ELIGIBLE) or (found is None and code is None):
+        return
+    refused = tuple(ineligible_gpus(question))
+    if found is None:
+        kernel, loads = facts.driver.kernel_version, facts.libcuda.would_load
+        which = (
+            f"libcuda {loads.value.path} ({loads.seen_in})" if isinstance(loads, Known) else "the libcuda that loads"
+        )
+        below = f"the kernel driver {kernel.value}" if isinstance(kernel, Known) else "the kernel driver"
+        yield Seen(
+            saw=f"{which} is newer than {below}, and cuInit gives {code}: the GPU may not use compatibility mode"
+        )
+    elif code == _NOT_ELIGIBLE or (refused and found.version > found.kernel):
+        gpus = " and ".join(refused) or "the GPU"
+        yield Seen(
+            saw=f"libcuda {found.version} from {found.place} is a compat library for the kernel driver {found.kernel} "
+            f"({found.seen_in}), which {gpus} may not use; {init_said(facts, _NOT_ELIGIBLE)}",
+            do=(*how_to_unwire(facts, found), *_without_compat(question)),
+        )
+
+
+def compat_unused(question: Question) -> Iterator[Seen]:
+    """The library that would let this wheel run lies on the disk, and nothing loads it."""
+    facts, kernel = question.facts, question.facts.driver.kernel_version
+    needed, library = wheel_needs_compat(question), _usable_library(question)
+    if isinstance(kernel, Unknown) or isinstance(facts.torch, Unknown) or needed is None or library is None:
+        return
+    if compat_in_use(facts) is not None or isinstance(library.version, Unknown):
+        return  # one is in use and fails: the rule for that failure speaks
+    python, folder = python_of(facts), library.folder
+    branches, says = branches_of(question, library)
+    built = f"{facts.torch.value.folder}/version.py"
+    takes = f"takes branches {', '.join(str(each) for each in branches)} ({says})" if branches else "takes this branch"
+    yield Seen(
+        saw=f"libcuda {library.version.value} in {folder} is not loaded; it {takes}, the kernel driver is "
+        f"{kernel.value} ({kernel.seen_in}) and torch was built with CUDA {needed} ({built})",
+        do=(
+            f"firstlight run -- {python} YOUR_SCRIPT.py",
+            f"LD_LIBRARY_PATH={folder} {python} YOUR_SCRIPT.py  # for this one program; do not export it",
+            *_newer_driver(question, needed),
+        ),
+    )
+
+
+def compat_branch_not_accepted(question: Question) -> Iterator[Seen]:
+    """A compat library works only with the kernel-driver branches in its own list."""
+    facts, kernel = question.facts, question.facts.driver.kernel_version
+    if isinstance(kernel, Unknown) or _usable_library(question) is not None:
+        return
+    found, code = compat_in_use(facts), init_code(facts)
+    needed = wheel_needs_compat(question)
+    for library in facts.compat:
+        if isinstance(library.version, Unknown) or library.version.value <= kernel.value:
+            continue
+        if takes_branch(question, library, branch=kernel.value.branch) is not False:
+            continue
+        in_use = found is not None and found.version == library.version.value and code in (None, _MISMATCH)
+        cuda = cuda_of(question, library)
+        wanted = found is None and needed is not None and cuda is not None and cuda.major >= needed.major
+        if in_use or wanted:
+            branches, says = branches_of(question, library)
+            how = "is loaded" if in_use else "is not loaded"
+            yield Seen(
+                saw=f"libcuda {library.version.value} in {library.folder} {how}; it takes kernel driver branches "
+                f"{', '.join(str(each) for each in branches) or 'of no kind'} ({says}), and the kernel driver is "
+                f"{kernel.value} ({kernel.seen_in})" + (f"; {init_said(facts, _MISMATCH)}" if in_use else ""),
+                do=(
+                    *(how_to_unwire(facts, found) if in_use and found is not None else ()),
+                    *(
+                        how_to_install_package(question, needed, branch=kernel.value.branch)
+                        if needed is not None
+                        else ()
+                    ),
+                    *_without_compat(question),
+                ),
+            )
+
+
+def compat_baked_in(question: Question) -> Iterator[Seen]:
+    """A compat library that works today, wired for good: the next driver upgrade turns it into error 803."""
+    facts = question.facts
+    found = compat_in_use(facts)
+    if found is None or found.copied or init_code(facts) != 0:
+        return
+    # Decided at each start, not for good: NVIDIA's container hook writes 00-compat-*.conf, NGC's entry point links lib.
+    by_hook = found.library.entry.rpartition("/")[2].startswith("00-compat-")
+    by_entry_point = found.library.path.endswith("/compat/lib/libcuda.so.1")
+    if by_hook or by_entry_point or found.library.found_by not in (Search.LIBRARY_PATH, Search.CACHE):
+        return
+    yield Seen(
+        saw=f"libcuda {found.version} from {found.place} works on the kernel driver {found.kernel} ({found.seen_in}); "
+        "with a newer driver than the library it will not",
+        do=(*how_to_unwire(facts, found), f"firstlight run -- {python_of(facts)} YOUR_SCRIPT.py"),
+    )
+
+
+def _usable_library(question: Question) -> CompatLibrary | None:
+    """The newest compat library here that takes the kernel driver and these GPUs and is of the wheel's CUDA major."""
+    facts, kernel, needed = question.facts, question.facts.driver.kernel_version, wheel_needs_compat(question)
+    if isinstance(kernel, Unknown) or needed is None:
+        return None
+    fitting = [
+        (library.version.value, library)
+        for library in facts.compat
+        if isinstance(library.version, Known)
+        and library.version.value > kernel.value
+        and (cuda := cuda_of(question, library)) is not None
+        and cuda.major >= needed.major
+        and takes_branch(question, library, branch=kernel.value.branch)
+        and all_eligible(question, library)
+    ]
+    return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
+
+
+def _without_compat(question: Question) -> Iterator[str]:
+    """What is left without compat where the wheel's CUDA needs a newer driver: another wheel, or that driver."""
+    needed, facts = wheel_needs_compat(question), question.facts
+    if needed is None or isinstance(facts.torch, Unknown):
+        return
+    version = facts.torch.value.version
+    wheel = best_wheel(question, version.value if isinstance(version, Known) else None)
+    if wheel is not None:
+        yield install_wheel(question, wheel)
+    yield from _newer_driver(question, needed)
+
+
+def _newer_driver(question: Question, needed: CudaVersion) -> Iterator[str]:
+    floor = question.tables.cuda_major(needed.major)
+    if floor is not None:
+        yield driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(needed.major, 0))
+
+
+_WIRING = ("libcuda.would_load", "libcuda.ld_library_path", "driver.kernel_version", "libcuda.init_code", "compat")
+
+COMPAT_RULES = (
+    Rule(
+        code="compat-stale",
+        check=compat_stale,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="An old compat library is loaded in place of the driver's own libcuda.",
+        fires_when="The libcuda that loads is a compat library older than the kernel driver, and cuInit does not work.",
+        looks_at=_WIRING,
+        means="torch sees no GPU, although nvidia-smi works and the driver is new enough.",
+        error=f"{_TORCH_PREFIX}803: system has unsupported display driver / cuda driver combination",
+        source=_FORWARD,
+        remedies=("remove-from-library-path", "remove-compat"),
+        explains=("cuinit-fails", "driver-library-mismatch"),
+    ),
+    Rule(
+        code="compat-not-eligible",
+        check=compat_not_eligible,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="A compat library is loaded on a GPU that may not use one.",
+        fires_when="The libcuda that loads is a compat library and cuInit gives 804, or the GPU is a GeForce or Titan.",
+        looks_at=(*_WIRING, "gpus.devices.brand"),
+        means="torch sees no GPU, although nvidia-smi works; forward compatibility is for data-center GPUs, some "
+        "workstation ones and Jetson.",
+        error=f"{_TORCH_PREFIX}804: forward compatibility was attempted on non supported HW",
+        source=_FORWARD,
+        remedies=("remove-from-library-path", "remove-compat", "upgrade-driver", "install-other-wheel"),
+        explains=("cuinit-fails", "driver-library-mismatch"),
+    ),
+    Rule(
+        code="compat-unused",
+        check=compat_unused,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="The compat library that would make this torch run is installed, but nothing loads it.",
+        fires_when="The wheel needs a newer driver, and a compat library here takes this kernel driver and these GPUs.",
+        looks_at=(
+            "compat.note",
+            "compat.version",
+            "driver.kernel_version",
+            "gpus.devices.brand",
+            "torch.wheel_cuda",
+            "libcuda.driver_cuda",
+        ),
+        means="torch imports and sees no GPU; the cuda-compat package only copies files, it configures nothing.",
+        error="UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version ...).",
+        source=_FORWARD,
+        remedies=("wire-forward-compat", "upgrade-driver", "install-other-wheel"),
+        explains=("driver-too-old-for-wheel",),
+    ),
+    Rule(
+        code="compat-branch-not-accepted",
+        check=compat_branch_not_accepted,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="The compat library here was not made for this kernel driver.",
+        fires_when="A compat library is loaded or needed, and its list of driver branches lacks the one running here.",
+        looks_at=("compat.note.driver_branches", *_WIRING, "torch.wheel_cuda"),
+        means="This library cannot make the wheel run; NVIDIA's container hook leaves it out for the same reason.",
+        error="ERROR: This container was built for NVIDIA Driver Release 590.44 or later, but version 560.28.03 was "
+        "detected and compatibility mode is UNAVAILABLE.",
+        source=_FORWARD,
+        remedies=("install-forward-compat", "install-other-wheel", "upgrade-driver", "remove-from-library-path"),
+        explains=("cuinit-fails", "driver-library-mismatch"),
+    ),
+    Rule(
+        code="compat-baked-in",
+        check=compat_baked_in,
+        severity=Severity.DEGRADES,
+        depth=30,
+        title="A compat library is wired in for good and will break with the next driver upgrade.",
+        fires_when="LD_LIBRARY_PATH or an ldconfig file makes every process load a compat library, and cuInit works.",
+        looks_at=_WIRING,
+        means="It works today; once the driver is newer than the library, every CUDA program fails with error 803.",
+        error=f"{_TORCH_PREFIX}803: system has unsupported display driver / cuda driver combination",
+        source=_FORWARD,
+        remedies=("wire-forward-compat", "remove-from-library-path"),
+    ),
+    *LIBCUDA_RULES,
+)

@@ -1,0 +1,148 @@
+"""Rules about the host's compiler and C library against the CUDA toolkit's headers."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from firstlight.diagnosis.build_flags_rules import BLOCKS_BUILDS, has_compiler, toolkit_in_use, variable
+from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import as_root, shown
+from firstlight.facts.collect import Facts
+from firstlight.facts.compilers import CompilerFacts
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.toolkits import Toolkit
+from firstlight.frozen import dataclass
+
+_GLIBC_WITH_SINPI = (2, 41)
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """A host compiler that a build would start, e.g. g++ 15.2.1 at /usr/bin/g++, found on PATH."""
+
+    path: str
+    version: str
+    found: str  # CXX, PATH
+
+
+def host_compiler_out_of_range(question: Question) -> Iterator[Seen]:
+    """nvcc's headers refuse a host compiler newer than they know."""
+    facts, toolkit = question.facts, toolkit_in_use(question.facts)
+    if toolkit is None or "-allow-unsupported-compiler" in _all_flags(facts):
+        return
+    for used in _used_compilers(facts.compilers):
+        is_clang = "clang" in posixpath.basename(used.path)
+        newest, where = _newest_accepted(question, toolkit, "clang" if is_clang else "gcc")
+        if newest and int(used.version.partition(".")[0]) > newest:
+            name = "clang" if is_clang else "gcc"
+            yield Seen(
+                saw=f"{used.path} is {name} {used.version} ({used.found}); the toolkit at {toolkit.path} takes {name} "
+                f"up to {newest} ({where})",
+                do=tuple(_older_compiler(facts, newest)),
+            )
+
+
+def _used_compilers(compilers: CompilerFacts) -> Iterator[_Used]:
+    """CC, else gcc, which nvcc starts; CXX, else c++, which torch starts and checks; what CMake and nvcc are told."""
+    chosen = {each.variable: each for each in compilers.chosen}
+    seen = set()
+    for variable_name, names in (("CC", ("gcc",)), ("CXX", ("c++", "g++")), ("CUDAHOSTCXX", ()), ("NVCC_CCBIN", ())):
+        each = chosen.get(variable_name)
+        tool = next((tool for name in names for tool in compilers.compilers if tool.name == name), None)
+        if each is not None:
+            path, version, found = each.path, each.version, variable_name
+        elif tool is not None:
+            path, version, found = Known(tool.path, "PATH"), tool.version, "PATH"
+        else:
+            continue
+        if isinstance(path, Known) and isinstance(version, Known) and version.value not in seen:
+            seen.add(version.value)
+            yield _Used(path.value, version.value, found)
+
+
+def _newest_accepted(question: Question, toolkit: Toolkit, name: str) -> tuple[int, str]:
+    """The newest major and where that is said; (0, "") where it is not known."""
+    own = toolkit.gcc_max if name == "gcc" else toolkit.clang_below
+    if isinstance(own, Known):
+        return (own.value if name == "gcc" else own.value - 1), own.seen_in
+    if isinstance(toolkit.nvcc_version, Unknown):
+        return 0, ""
+    tables, nvcc = question.tables, toolkit.nvcc_version.value
+    row = tables.gcc_limit(nvcc) if name == "gcc" else tables.clang_limit(nvcc)
+    return (0, "") if row is None else (row.newest_major, row.source)
+
+
+def _older_compiler(facts: Facts, newest: int) -> Iterator[str]:
+    pairs = [each for each in facts.compilers.numbered if each.number <= newest]
+    for pair in reversed(pairs):
+        if isinstance(pair.gcc, Known) and isinstance(pair.gxx, Known):
+            yield f"export CC={pair.gcc.value} CXX={pair.gxx.value} CUDAHOSTCXX={pair.gxx.value}"
+            return
+    if "apt-get" in facts.ability.package_managers:
+        yield as_root(facts, f"apt-get install --yes gcc-{newest} g++-{newest}")
+        yield f"export CC=gcc-{newest} CXX=g++-{newest} CUDAHOSTCXX=g++-{newest}"
+    else:
+        prefix = f"~/gcc-{newest}"
+        name = f"{facts.place.arch}-conda-linux-gnu"
+        package = "gxx_linux-aarch64" if facts.place.arch == "aarch64" else "gxx_linux-64"
+        yield f"conda create --prefix {prefix} --channel conda-forge {package}={newest}"
+        yield f"export CC={prefix}/bin/{name}-gcc CXX={prefix}/bin/{name}-g++ CUDAHOSTCXX={prefix}/bin/{name}-g++"
+    yield "last resort, at your own risk: export NVCC_APPEND_FLAGS=-allow-unsupported-compiler"
+
+
+def glibc_breaks_cuda_headers(question: Question) -> Iterator[Seen]:
+    """glibc 2.41 declares sinpi and cospi in another way than the headers of CUDA 12 do."""
+    facts, toolkit = question.facts, toolkit_in_use(question.facts)
+    glibc = facts.runtime.glibc
+    if toolkit is None or isinstance(glibc, Unknown) or isinstance(toolkit.version, Unknown):
+        return
+    numbers = tuple(int(part) for part in glibc.value.split(".") if part.isdecimal())
+    if numbers >= _GLIBC_WITH_SINPI and toolkit.version.value.major < 13 and has_compiler(toolkit):
+        header = f"{toolkit.include_folders[0] if toolkit.include_folders else toolkit.path}/crt/math_functions.h"
+        yield Seen(
+            saw=f"glibc {shown(glibc)}; the toolkit at {toolkit.path} is CUDA {toolkit.version.value}",
+            do=(
+                "build in a container with glibc below 2.41, e.g. Ubuntu 24.04 (2.39)",
+                f"or add `noexcept (true)` to sinpi, sinpif, cospi and cospif (2.42: rsqrt, rsqrtf too) in {header}",
+                "or move to torch and toolkit of CUDA 13, whose headers fit",
+            ),
+        )
+
+
+def _all_flags(facts: Facts) -> str:
+    return " ".join(variable(facts, name) for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "TORCH_NVCC_FLAGS"))
+
+
+HOST_COMPILER_RULES = (
+    Rule(
+        code="host-compiler-out-of-range",
+        check=host_compiler_out_of_range,
+        severity=Severity.NOTE,
+        depth=60,
+        title="The C++ compiler is newer than this CUDA toolkit accepts.",
+        fires_when="gcc or clang of CC, CXX, CUDAHOSTCXX, NVCC_CCBIN or PATH is above the limit in the toolkit's "
+        "headers, or in our table where the headers are not there.",
+        looks_at=("compilers.compilers", "compilers.chosen", "toolkits.toolkits"),
+        means="nvcc stops in its own header, and torch refuses the compiler as well.",
+        error="#error -- unsupported GNU version! gcc versions later than 14 are not supported!",
+        source="github.com/pytorch/pytorch/issues/185698",
+        remedies=("use-older-compiler", "install-toolkit-wheels"),
+        for_goals=BLOCKS_BUILDS,
+    ),
+    Rule(
+        code="glibc-breaks-cuda-headers",
+        check=glibc_breaks_cuda_headers,
+        severity=Severity.NOTE,
+        depth=60,
+        title="This machine's C library is too new for the headers of CUDA 12.",
+        fires_when="Glibc is 2.41 or newer and the toolkit that would be used is older than CUDA 13.",
+        looks_at=("runtime.glibc", "toolkits.cpp_extension_home", "toolkits.toolkits"),
+        means="Every .cu file that includes <cmath> fails to compile, with any host compiler.",
+        error="/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous "
+        'function "cospi"',
+        source="github.com/opencv/opencv/issues/27111",
+        remedies=("use-container", "install-toolkit-wheels", "install-other-wheel"),
+        for_goals=BLOCKS_BUILDS,
+    ),
+)

@@ -1,0 +1,117 @@
+"""Rules about the C and C++ runtime libraries under torch: older than its files were built with."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import as_root, shown
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.python_environments import EnvironmentKind
+
+
+def glibc_too_old(question: Question) -> Iterator[Seen]:
+    """A wheel built on a newer distribution asks for symbols that this C library does not have."""
+    facts = question.facts
+    have, needed = facts.runtime.glibc, _glibc_needed(facts)
+    if isinstance(have, Unknown) or isinstance(needed, Unknown) or _numbers(have.value) >= _numbers(needed.value):
+        return
+    asker = posixpath.basename(needed.seen_in) if needed.seen_in.startswith("/") else "torch, by its tag,"
+    yield Seen(
+        saw=f"glibc {shown(have)}; {asker} needs {needed.value} ({needed.seen_in})",
+        do=(
+            "run it in a container of a newer distribution: RHEL 8 has glibc 2.28, Ubuntu 22.04 2.35, Debian 12 2.36",
+            f"or move to a host with glibc {needed.value} or newer; do not replace this one's libc.so.6, "
+            "every program here depends on it",
+        ),
+        means="import torch ends with: ImportError: "
+        f"{posixpath.dirname(have.seen_in)}/libm.so.6: version `GLIBC_{needed.value}' not found",
+    )
+
+
+def _glibc_needed(facts: Facts) -> Fact[str]:
+    """What the files ask for, else what the wheel's tag promises: 2.28 of manylinux_2_28."""
+    if isinstance(facts.torch_libraries, Known) and isinstance(facts.torch_libraries.value.glibc_needed, Known):
+        return facts.torch_libraries.value.glibc_needed
+    tags = facts.torch.value.wheel_tags if isinstance(facts.torch, Known) else facts.torch
+    for tag in tags.value if isinstance(tags, Known) else ():
+        if match := re.search(r"-manylinux_(\d+)_(\d+)_", tag):
+            return Known(f"{match.group(1)}.{match.group(2)}", tag)
+    return Unknown("neither torch's files nor its tag name a version")
+
+
+def libstdcxx_too_old(question: Question) -> Iterator[Seen]:
+    """The libstdc++ that torch gets lacks versions its files were built with."""
+    facts = question.facts
+    if isinstance(facts.torch_libraries, Unknown):
+        return
+    needed, have = facts.torch_libraries.value.libstdcxx_needed, facts.torch_libraries.value.libstdcxx_offered
+    if isinstance(needed, Unknown) or isinstance(have, Unknown) or _numbers(have.value) >= _numbers(needed.value):
+        return
+    yield Seen(
+        saw=f"{have.seen_in} offers GLIBCXX_{have.value} at most; {posixpath.basename(needed.seen_in)} needs "
+        f"GLIBCXX_{needed.value} ({needed.seen_in})",
+        do=tuple(_newer_libstdcxx(facts, have.seen_in)),
+        means=f"import torch ends with: ImportError: {have.seen_in}: version `GLIBCXX_{needed.value}' not found "
+        f"(required by {needed.seen_in})",
+    )
+
+
+def _newer_libstdcxx(facts: Facts, path: str) -> Iterator[str]:
+    environment, folder = facts.environment, posixpath.dirname(path)
+    if folder in (posixpath.normpath(each) for each in facts.libcuda.ld_library_path if each):
+        yield without_entry(facts, folder)
+    if environment is not None and environment.kind in (EnvironmentKind.CONDA, EnvironmentKind.PIXI):
+        lib = f"{environment.prefix}/lib"
+        yield f"conda install --prefix {environment.prefix} --channel conda-forge --force-reinstall libstdcxx-ng"
+        yield f"ls -l {lib}/libstdc++.so.6*  # without the link libstdc++.so.6 the system's library is taken"
+    elif "apt-get" in facts.ability.package_managers:
+        yield as_root(facts, "apt-get install --yes libstdc++6") + "  # a newer one may take a newer release"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def without_entry(facts: Facts, folder: str) -> str:
+    """The command that takes one folder out of LD_LIBRARY_PATH and leaves the others."""
+    entries = [each for each in facts.libcuda.ld_library_path if each]
+    rest = [each for each in entries if posixpath.normpath(each) != posixpath.normpath(folder)]
+    if len(rest) == len(entries):
+        return f"take the entry that leads to {folder} out of LD_LIBRARY_PATH"
+    return f"export LD_LIBRARY_PATH={':'.join(rest)}" if rest else "unset LD_LIBRARY_PATH"
+
+
+RUNTIME_LIBRARY_RULES = (
+    Rule(
+        code="glibc-too-old",
+        check=glibc_too_old,
+        severity=Severity.BLOCKS,
+        depth=50,
+        title="This machine's C library is older than torch needs.",
+        fires_when="A file that importing torch loads asks for a newer GLIBC version than libc.so.6 here has.",
+        looks_at=("runtime.glibc", "torch_libraries.glibc_needed", "torch.wheel_tags"),
+        means="torch cannot be imported here, and no setting helps: the distribution is too old for this build.",
+        error="ImportError: /lib64/libm.so.6: version `GLIBC_2.27' not found (required by .../libcurand.so.10)",
+        source="github.com/pytorch/pytorch/issues/150724",
+        remedies=("use-container", "other-machine", "install-other-wheel"),
+        explains=("libstdcxx-too-old",),
+    ),
+    Rule(
+        code="libstdcxx-too-old",
+        check=libstdcxx_too_old,
+        severity=Severity.BLOCKS,
+        depth=50,
+        title="The C++ library that torch gets is older than it needs.",
+        fires_when="A file that importing torch loads asks for a newer GLIBCXX version than its libstdc++.so.6 has.",
+        looks_at=("torch_libraries.libstdcxx_needed", "torch_libraries.libstdcxx_offered"),
+        means="torch cannot be imported with this libstdc++.",
+        error="ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found "
+        "(required by .../libtorch_python.so)",
+        source="github.com/pytorch/pytorch/issues/157709",
+        remedies=("update-libstdcxx", "remove-from-library-path"),
+    ),
+)

@@ -1,0 +1,175 @@
+"""Rules about the torch that Python finds: none, another one, its Triton, and the NVIDIA wheels below it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import has_nvidia_gpu
+from firstlight.diagnosis.specifiers import satisfies
+from firstlight.diagnosis.torch_build_rules import BUILD_OF_TORCH_RULES
+from firstlight.diagnosis.wheel_choice import SeenGpu, best_wheel, gpus_of, install, install_wheel, wheels_that_run
+from firstlight.facts.collect import Facts
+from firstlight.facts.distributions import find_distribution
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.toolkits import Part
+from firstlight.facts.torch_install import TorchBuild
+
+_TRITON = ("triton", "pytorch-triton")
+
+
+def torch_not_installed(question: Question) -> Iterator[Seen]:
+    """A machine with a GPU and no torch in the environment that was judged."""
+    facts = question.facts
+    if isinstance(facts.torch, Known) or not has_nvidia_gpu(facts):
+        return
+    wheel = best_wheel(question)
+    yield Seen(saw=facts.torch.reason, do=() if wheel is None else (install_wheel(question, wheel),))
+
+
+def torch_shadowed(question: Question) -> Iterator[Seen]:
+    """Another torch is imported than the installed one: a folder or file of that name, or PYTHONPATH."""
+    facts = question.facts
+    if isinstance(facts.torch, Unknown):
+        return
+    torch = facts.torch.value
+    for path in torch.shadowed_by:
+        away = (
+            "run Python from another folder, e.g. cd ~",
+            "or leave the current folder out of the search: python3 -P (Python 3.11 and later)",
+        )
+        rename = (f"mv {shlex.quote(path)} {shlex.quote(path.removesuffix('torch.py') + 'my_torch.py')}",)
+        yield Seen(
+            saw=f"{path} is in the current folder; `python -c` and `python -m` import it before {torch.folder}",
+            do=rename if path.endswith("/torch.py") else away,
+        )
+    installed = find_distribution(facts.environment.distributions, "torch") if facts.environment else None
+    if torch.found_via == "PYTHONPATH" and installed is not None:
+        own = f"{torch.version.value} " if isinstance(torch.version, Known) else ""
+        yield Seen(
+            saw=f"PYTHONPATH ({':'.join(facts.python.python_path)}) makes Python import torch {own}from {torch.folder} "
+            f"before the installed torch {installed.version} ({installed.record_path})",
+            do=("unset PYTHONPATH",),
+        )
+
+
+def triton_too_old_for_gpu(question: Question) -> Iterator[Seen]:
+    """torch.compile hands its code to the ptxas inside Triton, which must know the GPU."""
+    facts = question.facts
+    own = next((each for each in facts.build_variables if each.name == "TRITON_PTXAS_PATH"), None)
+    triton = next((each for each in facts.companions if each.name in _TRITON), None)
+    if own is not None or triton is None or not _is_for_cuda(facts):
+        return
+    programs = question.tables.triton_programs(triton.version)
+    newest = max((row.ptxas for row in programs), default=None)
+    for gpu in {each.capability: each for each in gpus_of(question)}.values():
+        if newest is not None and question.tables.triton_knows(triton.version, gpu.capability) is False:
+            yield Seen(
+                saw=f"{triton.name} {triton.version} ({triton.folder}) has ptxas {newest}, which does not know "
+                f"{gpu.capability.sm}; {gpu.name} has compute capability {gpu.capability} ({gpu.seen_in})",
+                do=tuple(_newer_ptxas(question, gpu)),
+            )
+
+
+def nvidia_wheel_off_pin(question: Question) -> Iterator[Seen]:
+    """torch pins the NVIDIA wheels it was tested with; another installation moved one."""
+    facts = question.facts
+    if isinstance(facts.torch, Unknown) or isinstance(facts.torch.value.requires, Unknown):
+        return
+    installed = {each.name: each for each in reversed(facts.nvidia_wheels)}
+    for pin in facts.torch.value.requires.value:
+        wheel = installed.get(pin.name)
+        if wheel is None or pin.open_marker or satisfies(wheel.version, pin.specifier) is not False:
+            continue
+        version = facts.torch.value.version
+        asking = f"torch {version.value.public}" if isinstance(version, Known) else "torch"
+        through = "" if pin.asked_by == "torch" else f" by way of {pin.asked_by}"
+        yield Seen(
+            saw=f"{asking} requires {pin.name}{pin.specifier}{through} ({facts.torch.value.requires.seen_in}); "
+            f"installed is {wheel.version} ({wheel.folder})",
+            do=(install(facts, f"{pin.name}{pin.specifier}"),),
+        )
+
+
+def _is_for_cuda(facts: Facts) -> bool:
+    """Whether torch is of a kind that hands code to Triton for NVIDIA GPUs."""
+    build = facts.torch.value.build if isinstance(facts.torch, Known) else Unknown("no torch")
+    return isinstance(build, Known) and build.value is TorchBuild.CUDA
+
+
+def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[str]:
+    """A ptxas of a toolkit that is here and knows the GPU; else a torch whose Triton does."""
+    facts, tables = question.facts, question.tables
+    for toolkit in facts.toolkits.toolkits:
+        row = tables.targets(toolkit.version.value) if isinstance(toolkit.version, Known) else None
+        if row is not None and gpu.capability.sm in row.targets and Part.PTXAS in toolkit.has:
+            yield f"export TRITON_PTXAS_PATH={toolkit.path}/bin/ptxas"
+            break
+    for wheel in wheels_that_run(question):
+        release = tables.torch_release(wheel.torch, facts.place.arch)
+        pin = None if release is None else release.pin("triton")
+        version = "" if pin is None else pin.version or pin.spec.removeprefix("~=")
+        if version and tables.triton_knows(version, gpu.capability):
+            yield f"{install_wheel(question, wheel)}  # its Triton knows {gpu.capability.sm}"
+            return
+
+
+TORCH_RULES = (
+    Rule(
+        code="torch-not-installed",
+        check=torch_not_installed,
+        severity=Severity.BLOCKS,
+        depth=40,
+        title="torch is not installed in this Python environment.",
+        fires_when="There is an NVIDIA GPU, and the environment that was judged holds no torch that can be imported.",
+        looks_at=("torch", "python.selected", "gpus.devices"),
+        means="There is nothing to judge above the driver yet.",
+        error="ModuleNotFoundError: No module named 'torch'",
+        source="pytorch.org/get-started/locally",
+        remedies=("install-torch",),
+    ),
+    *BUILD_OF_TORCH_RULES,
+    Rule(
+        code="triton-too-old-for-gpu",
+        check=triton_too_old_for_gpu,
+        severity=Severity.DEGRADES,
+        depth=40,
+        title="The installed Triton cannot compile for this GPU.",
+        fires_when="torch has CUDA, no ptxas in the installed Triton knows the GPU, and TRITON_PTXAS_PATH is not set.",
+        looks_at=("companions.version", "gpus.devices.capability", "build_variables", "toolkits.toolkits"),
+        means="Plain torch works; torch.compile and every Triton kernel fail.",
+        error="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
+        source="triton-lang/triton#8539",
+        remedies=("set-triton-ptxas", "install-other-wheel"),
+        for_goals=((Goal.KERNELS, Severity.BLOCKS),),
+    ),
+    Rule(
+        code="torch-shadowed",
+        check=torch_shadowed,
+        severity=Severity.DEGRADES,
+        depth=40,
+        title="Python imports another torch than the installed one.",
+        fires_when="The current folder or PYTHONPATH holds something called torch that comes before the installed one.",
+        looks_at=("torch.shadowed_by", "torch.found_via", "python.python_path"),
+        means="From here `import torch` fails or gives another version than pip shows.",
+        error="ModuleNotFoundError: No module named 'torch._C'",
+        source="pytorch/pytorch#574",
+        remedies=("leave-folder", "unset-python-path"),
+    ),
+    Rule(
+        code="nvidia-wheel-off-pin",
+        check=nvidia_wheel_off_pin,
+        severity=Severity.DEGRADES,
+        depth=40,
+        title="An NVIDIA library wheel is not of the version that torch requires.",
+        fires_when="A wheel that torch's metadata pins is installed in a version outside the pin.",
+        looks_at=("torch.requires", "nvidia_wheels"),
+        means="It often goes well; where it does not, cuDNN, NCCL or cuBLAS fail at the first call that meets the "
+        "difference.",
+        error="RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 13, 0) but found runtime "
+        "version (9, 10, 2).",
+        source="pytorch/pytorch#169092",
+        remedies=("reinstall-pinned-wheel",),
+    ),
+)
