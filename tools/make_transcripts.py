@@ -14,12 +14,28 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "transcripts"
 DOCTOR = (
-    "h100-driver-570",
+    "h100-driver-570", "h100-driver-550-cu130", "h100-driver-570-compat", "h200", "h200-compat-first", "gpu-less",
+    "thor-missing-libraries", "rtx5090-source-build", "l40s-driver-570-compat-12-9", "rtx4090-compat-image",
+    "h100-driver-595-compat-580", "v100-torch-cu130", "gb10-torch-cu130", "wsl2-healthy", "b200-driver-610",
+    "h100-mig-slice", "l4-vgpu", "gpu-box-cpu-wheel", "ubuntu-half-upgraded", "h100-no-fabric-manager",
+    "cuda-lib64-first", "mixed-gpus",
 )  # fmt: skip
 TRANSCRIPTS = {
     **{f"doctor-{name}": f"firstlight doctor --facts tests/machines/{name}" for name in DOCTOR},
     "facts-h100-driver-570": "firstlight facts --facts example:h100-driver-570",
     "help": "firstlight --help",
+    "doctor-help": "firstlight doctor --help",
+    "doctor-build": "firstlight doctor --facts tests/machines/h100-driver-550-cu128 --goal build-extensions",
+    "doctor-want": 'firstlight doctor --facts tests/machines/h200 --want "torch==2.9.0+cu130"',
+    "doctor-want-nothing-here": 'firstlight doctor --facts tests/machines/gpu-less --want "torch==2.9.0+cu130"',
+    "doctor-why-not": "firstlight doctor --facts tests/machines/h200 --why-not compat-stale",
+    "doctor-explain-rule": "firstlight doctor --explain-rule compat-stale",
+    "explain-803": 'firstlight explain "Error 803: system has unsupported display driver / cuda driver combination"',
+    "explain-unknown": 'firstlight explain "something else went wrong"',
+    "tables-compat": "firstlight tables compat_accepts",
+    "bad-rule": "firstlight doctor --explain-rule compat-stail",
+    "bad-want": "firstlight doctor --facts tests/machines/h200 --want numpy",
+    "bad-goal": "firstlight doctor --goal win",
     "facts-help": "firstlight facts --help",
     "bad-verb": "firstlight docter",
     "bad-option": "firstlight facts --jsn",

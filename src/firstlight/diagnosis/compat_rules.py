@@ -89,7 +89,6 @@ def compat_unused(question: Question) -> Iterator[Seen]:
         saw=f"libcuda {library.version.value} in {folder} is not loaded; it {takes}, the kernel driver is "
         f"{kernel.value} ({kernel.seen_in}) and torch was built with CUDA {needed} ({built})",
         do=(
-            f"firstlight run -- {python} YOUR_SCRIPT.py",
             f"LD_LIBRARY_PATH={folder} {python} YOUR_SCRIPT.py  # for this one program; do not export it",
             *_newer_driver(question, needed),
         ),
@@ -144,7 +143,11 @@ def compat_baked_in(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"libcuda {found.version} from {found.place} works on the kernel driver {found.kernel} ({found.seen_in}); "
         "with a newer driver than the library it will not",
-        do=(*how_to_unwire(facts, found), f"firstlight run -- {python_of(facts)} YOUR_SCRIPT.py"),
+        do=(
+            *how_to_unwire(facts, found),
+            f"LD_LIBRARY_PATH={found.library.path.rpartition('/')[0]} {python_of(facts)} YOUR_SCRIPT.py"
+            "  # for this one program; do not export it",
+        ),
     )
 
 

@@ -134,7 +134,7 @@ class RecordingMachine:
         seen = self.evidence.at(path)
         if data is None:
             seen.why_not = self._machine.why_not(path)
-        elif len(data) > len(seen.pieces.get(offset, b"")):
+        elif offset not in seen.pieces or len(data) > len(seen.pieces[offset]):
             seen.pieces[offset] = data
         return data
 

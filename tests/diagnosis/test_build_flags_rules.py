@@ -1,0 +1,203 @@
+"""What is said of the way a build would be run: architectures, flags, jobs, rights and tools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from firstlight.diagnosis.build_flags_rules import (
+    arch_flag_drops_features,
+    arch_unknown_to_toolkit,
+    build_tools_missing,
+    externally_managed_python,
+    prefix_not_writable,
+    too_little_memory_per_job,
+)
+from firstlight.diagnosis.build_rules import BUILD_RULES
+from firstlight.diagnosis.finding import Goal, Question
+from firstlight.diagnosis.judge import judge
+from firstlight.facts.build_variables import BuildVariable
+from firstlight.facts.known import Known
+from tests.diagnosis.building import BUILD, TABLES, changed, chosen, seen, with_compilers, with_variables
+from tests.diagnosis.rule_case import facts_of
+
+# flags and architectures
+
+
+@pytest.mark.parametrize(
+    ("flags", "wrong"),
+    [
+        ("-gencode arch=compute_90,code=sm_90a", True),
+        ("-gencode=arch=compute_100,code=[sm_100a,compute_100]", True),
+        ("-gencode arch=compute_120,code=sm_120f -O3", True),
+        ("-gencode arch=compute_90a,code=sm_90a", False),
+        ("-gencode arch=compute_100f,code=sm_103", False),
+        ("-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90a,code=sm_90a", False),
+        ("-arch=sm_90a", False),
+        ("", False),
+    ],
+)
+def test_a_flag_drops_features_when_only_the_code_carries_the_letter(flags: str, wrong: bool) -> None:  # noqa: FBT001
+    facts = with_variables(facts_of("nvcc-wrapper"), NVCC_PREPEND_FLAGS=flags)
+    assert bool(seen(arch_flag_drops_features, facts)) is wrong
+
+
+def test_the_corrected_flag_is_given() -> None:
+    [found] = seen(arch_flag_drops_features, facts_of("h100-nvcc-13-torch-cu128"))
+    assert found.do == ('export NVCC_APPEND_FLAGS="-gencode arch=compute_90a,code=sm_90a"',)
+
+
+@pytest.mark.parametrize(
+    ("given", "bad"),
+    [
+        ("7.0;8.0;9.0", "7.0"),
+        ("6.1 7.0 9.0", "6.1 and 7.0"),
+        ("9.0a;10.1", "10.1"),
+        ("Volta;Hopper", "Volta"),
+        ("8.6+PTX", ""),
+        ("9.0a 10.0a 12.0+PTX", ""),
+        ("Blackwell", ""),
+        ("native", ""),
+    ],
+)
+def test_architectures_are_held_against_what_nvcc_13_knows(given: str, bad: str) -> None:
+    facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST=given)
+    found = seen(arch_unknown_to_toolkit, facts)
+    assert [each.saw.split(" names ")[1].split(";")[0] for each in found] == ([bad] if bad else [])
+
+
+def test_a_renamed_architecture_is_replaced_by_its_new_name() -> None:
+    facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="9.0;10.1")
+    [found] = seen(arch_unknown_to_toolkit, facts)
+    assert found.do == ('export TORCH_CUDA_ARCH_LIST="9.0;11.0"',)
+
+
+def test_a_dropped_architecture_names_the_last_toolkit_that_knows_it() -> None:
+    [found] = seen(arch_unknown_to_toolkit, facts_of("nvcc-wrapper"))
+    assert found.do == (
+        'export TORCH_CUDA_ARCH_LIST="8.0;9.0;12.0"',
+        "or, if code for 7.0 is needed, build with CUDA 12.9, the newest toolkit that knows it",
+    )
+
+
+def test_a_list_with_nothing_left_falls_back_to_the_gpu_here() -> None:
+    facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="7.0")
+    [found] = seen(arch_unknown_to_toolkit, facts)
+    assert found.do[0] == 'export TORCH_CUDA_ARCH_LIST="12.0"'
+
+
+def test_cmakes_variable_is_read_in_its_own_spelling() -> None:
+    facts = with_variables(facts_of("nvcc-wrapper"), CUDAARCHS="70-real;90a;all-major")
+    [found] = seen(arch_unknown_to_toolkit, facts)
+    assert found.saw.startswith("CUDAARCHS=70-real;90a;all-major names 70-real; nvcc 13.0.88")
+    assert found.do[0] == 'export CUDAARCHS="90a;all-major"'
+
+
+def test_torch_takes_no_family_name() -> None:
+    facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="10.0f;12.0")
+    [found] = seen(arch_unknown_to_toolkit, facts)
+    assert found.do == ('export TORCH_CUDA_ARCH_LIST="10.0;12.0"',)
+    assert "Unknown CUDA arch (10.0f) or GPU not supported" in found.means
+
+
+# memory and jobs
+
+
+def test_flash_attention_with_all_processors_of_an_orin_does_not_fit() -> None:
+    [found] = seen(too_little_memory_per_job, facts_of("orin-flash-attention"), Goal.INFER)
+    assert found.saw == (
+        "12 jobs (one for each processor: MAX_JOBS is not set) share 61.4 GiB (/proc/meminfo), 5.1 GiB each; "
+        "flash-attention (FLASH_ATTENTION_FORCE_BUILD) takes about 20"
+    )
+    assert found.do == ("export MAX_JOBS=3", 'export TORCH_CUDA_ARCH_LIST="8.7"')
+
+
+def test_the_same_board_is_large_enough_for_other_builds() -> None:
+    facts = with_variables(facts_of("orin-flash-attention"))
+    assert seen(too_little_memory_per_job, facts) == []
+
+
+def test_an_orin_nano_with_8_gb_is_not() -> None:  # pytorch/pytorch#143861: cc1plus was killed
+    facts = with_variables(
+        changed("orin-flash-attention", f"resources.memory_bytes={7 << 30}", "resources.processors=6")
+    )
+    [found] = seen(too_little_memory_per_job, facts)
+    assert found.do[0] == "export MAX_JOBS=1"
+    assert seen(too_little_memory_per_job, facts, Goal.INFER) == []
+
+
+def test_the_containers_limit_counts_and_not_the_hosts_memory() -> None:
+    facts = changed("h100-nvcc-13-torch-cu128", f"resources.memory_limit_bytes={64 << 30}")
+    limited = replace(facts.resources, memory_bytes=Known(64 << 30, "/sys/fs/cgroup/memory.max"))
+    [found] = seen(too_little_memory_per_job, replace(facts, resources=limited))
+    assert "share 64.0 GiB (/sys/fs/cgroup/memory.max)" in found.saw
+    assert found.do[0] == "export MAX_JOBS=16"
+    assert seen(too_little_memory_per_job, facts_of("h100-nvcc-13-torch-cu128")) == []
+
+
+@pytest.mark.parametrize(("jobs", "fires"), [("15", False), ("16", True), ("many", False), ("0", False)])
+def test_max_jobs_decides_where_it_is_a_number(jobs: str, fires: bool) -> None:  # noqa: FBT001
+    facts = with_variables(
+        changed("no-toolkit", f"resources.memory_bytes={60 << 30}", "resources.processors=4"), MAX_JOBS=jobs
+    )
+    assert bool(seen(too_little_memory_per_job, facts)) is fires
+
+
+def test_fewer_threads_of_nvcc_leave_room_for_more_jobs() -> None:
+    facts = facts_of("orin-flash-attention")
+    one = (*facts.build_variables, BuildVariable("NVCC_THREADS", "1"))
+    assert seen(too_little_memory_per_job, replace(facts, build_variables=one)) == []
+
+
+# rights and tools
+
+
+def test_a_source_build_for_the_systems_python_ends_at_its_last_step() -> None:
+    facts = facts_of("thor-source-build")
+    [found] = seen(prefix_not_writable, facts)
+    assert found.saw == "/usr/local/lib/python3.12/dist-packages cannot be written to by user 1000"
+    assert found.do[0] == "/usr/bin/python3 -m venv ~/venv && . ~/venv/bin/activate"
+    assert not any("cmake" in step or "--break-system-packages" in step for step in found.do)
+    [managed] = seen(externally_managed_python, facts)
+    assert managed.saw.startswith("/usr is marked EXTERNALLY-MANAGED")
+
+
+def test_the_mark_explains_the_closed_folder() -> None:
+    diagnosis = judge(Question(facts_of("thor-source-build"), TABLES, BUILD), BUILD_RULES)
+    assert diagnosis.primary == "externally-managed-python"
+    closed = diagnosis.of("prefix-not-writable")
+    assert closed is not None
+    assert closed.caused_by == "externally-managed-python"
+
+
+def test_an_installed_torch_that_nobody_wants_to_change_needs_no_rights() -> None:
+    facts = replace(facts_of("thor-source-build"), torch=facts_of("thor-missing-libraries").torch)
+    assert seen(prefix_not_writable, facts, Goal.INFER) == seen(externally_managed_python, facts, Goal.INFER) == []
+    assert seen(prefix_not_writable, facts) != []
+    wanted = Question(facts, TABLES, Goal.INFER, ("torch==2.11.0",))
+    assert list(prefix_not_writable(wanted)) != []
+
+
+def test_the_users_own_folder_of_pip_does_not_hide_a_closed_one() -> None:
+    facts = facts_of("thor-source-build")
+    own = "/home/user/.local/lib/python3.12/site-packages"
+    environment = facts.python.environments[0]
+    with_own = replace(environment, site_packages=(own, *environment.site_packages))
+    python = replace(facts.python, environments=(with_own,))
+    assert seen(prefix_not_writable, replace(facts, python=python)) == seen(prefix_not_writable, facts)
+
+
+def test_a_bare_machine_lacks_compiler_and_ninja() -> None:
+    found = seen(build_tools_missing, facts_of("no-toolkit"))
+    assert [each.saw for each in found] == ["no c++, g++ or clang++ on PATH, and CXX names none", "no ninja on PATH"]
+    assert [each.do for each in found] == [
+        ("apt-get install --yes build-essential",),
+        ("/root/venv/bin/python3 -m pip install ninja",),
+    ]
+    assert seen(build_tools_missing, facts_of("no-toolkit"), Goal.INFER) == []
+
+
+def test_a_compiler_named_by_cxx_is_one() -> None:
+    facts = with_compilers(facts_of("no-toolkit"), chosen("CXX", "/opt/gcc/bin/g++", "14.2.0"))
+    assert [each.saw for each in seen(build_tools_missing, facts)] == ["no ninja on PATH"]

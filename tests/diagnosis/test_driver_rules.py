@@ -1,0 +1,339 @@
+"""What the driver's rules say of real machines, and where they must keep quiet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from firstlight.diagnosis.driver_rules import DRIVER_RULES
+from firstlight.diagnosis.finding import Finding, Goal, Question, Severity
+from firstlight.diagnosis.health_rules import HEALTH_RULES
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.place_rules import PLACE_RULES
+from firstlight.facts.collect import Facts
+from firstlight.facts.gpus import PciKind
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.override import override
+from firstlight.facts.place import Platform
+from firstlight.tables import load
+from tests.diagnosis import cases_place
+from tests.diagnosis.cases_driver import CASES
+from tests.diagnosis.forgetful import forgotten
+from tests.diagnosis.rule_case import MACHINES, facts_of
+from tests.diagnosis.unknown_facts import nothing_known, one_less_known
+
+TABLES = load()
+RULES = (*PLACE_RULES, *DRIVER_RULES, *HEALTH_RULES)
+ALL_MACHINES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
+
+
+def _found(facts: Facts, code: str, goal: Goal = Goal.INFER) -> Finding:
+    finding = judge(Question(facts, TABLES, goal), RULES).of(code)
+    assert finding is not None, f"{code} did not fire"
+    return finding
+
+
+def _codes(facts: Facts) -> list[str]:
+    return [finding.code for finding in judge(Question(facts, TABLES), RULES).findings]
+
+
+def test_a_cu130_wheel_on_driver_570_is_blocked_and_compat_is_the_first_way_out() -> None:
+    finding = _found(facts_of("h100-driver-570"), "driver-too-old-for-wheel")
+    assert finding.severity is Severity.BLOCKS
+    assert finding.saw == (
+        "driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8; "
+        "torch 2.9.0+cu130 needs 580.65.06 or newer, or a compat library",
+    )
+    assert finding.means == "torch imports, but torch.cuda.is_available() is False. It says: found version 12080."
+    assert finding.do[0] == (
+        "apt-get install --yes cuda-compat-13-0, then "
+        "LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat /usr/bin/python3 your_script.py"
+    )
+    assert "download.pytorch.org/whl/cu128" in finding.do[1]
+    assert finding.do[2].endswith("runpodctl pod create --min-cuda-version 13.0")
+
+
+def test_driver_550_is_served_by_compat_13_0_and_not_told_to_take_580_95_05() -> None:
+    finding = _found(facts_of("h100-driver-550-cu130"), "driver-too-old-for-wheel")
+    assert finding.do[0].startswith("apt-get install --yes cuda-compat-13-0")
+    assert not any("580.95.05" in line for line in (*finding.saw, *finding.do))
+    assert "found version 12040" in finding.means
+
+
+def test_a_13_2_wheel_on_driver_550_gets_the_newest_package_that_lists_550() -> None:
+    facts = override(facts_of("h100-driver-550-cu130"), ("torch.wheel_cuda=13.2",))
+    assert _found(facts, "driver-too-old-for-wheel").do[0].startswith("apt-get install --yes cuda-compat-13-1")
+
+
+def test_a_geforce_card_is_never_told_to_use_compat() -> None:
+    finding = _found(facts_of("runpod-gate-12-8"), "driver-too-old-for-wheel")
+    assert not any("compat" in line for line in (*finding.saw, *finding.do))
+
+
+def test_a_compat_library_that_works_silences_the_driver_rule() -> None:
+    assert "driver-too-old-for-wheel" not in _codes(facts_of("h100-driver-570-compat"))
+
+
+def test_without_a_look_at_libcuda_the_version_decides() -> None:
+    facts = override(facts_of("h100-driver-570"), ("cuinit=unknown", "driver_cuda=unknown"))
+    finding = _found(facts, "driver-too-old-for-wheel")
+    assert finding.saw[0].startswith("driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8;")
+    assert "driver-too-old-for-wheel" not in _codes(override(facts, ("driver=580.65.06",)))
+
+
+def test_the_first_580_driver_is_new_enough_for_cuda_13() -> None:
+    facts = override(facts_of("h100-driver-570"), ("driver=580.65.06",))
+    assert "driver-too-old-for-wheel" not in _codes(facts)
+
+
+def test_a_jetsons_driver_580_00_counts_as_branch_580() -> None:
+    facts = override(facts_of("h100-driver-570"), ("cuinit=unknown", "driver=580.00"))
+    assert "driver-too-old-for-wheel" in _codes(facts)
+    jetson = replace(facts, place=replace(facts.place, platform=Known(Platform.JETSON, "test")))
+    assert "driver-too-old-for-wheel" not in _codes(jetson)
+
+
+def test_cu128_on_driver_550_is_a_note_and_nothing_else() -> None:
+    diagnosis = judge(Question(facts_of("h100-driver-550-cu128"), TABLES), RULES)
+    assert {finding.severity for finding in diagnosis.findings} == {Severity.NOTE}
+    note = diagnosis.of("minor-version-limits")
+    assert note is not None
+    assert note.saw == (
+        "driver 550.163.01 (/sys/module/nvidia/version) offers CUDA 12.4; "
+        "torch 2.8.0+cu128 was built with 12.8, of the same major",
+    )
+
+
+@pytest.mark.parametrize(
+    ("goal", "severity"),
+    [(Goal.INFER, Severity.NOTE), (Goal.BUILD_EXTENSIONS, Severity.DEGRADES), (Goal.KERNELS, Severity.BLOCKS)],
+)
+def test_nvcc_13_on_driver_550_is_as_bad_as_the_goal_makes_it(goal: Goal, severity: Severity) -> None:
+    finding = _found(facts_of("h100-driver-550-cu128"), "driver-too-old-for-toolkit", goal)
+    assert finding.severity is severity
+    assert finding.do[0].endswith("export CUDA_HOME=/usr/local/cuda-12.8")
+    assert not any("pip install" in step for step in finding.do), "there is no nvcc 12 among the wheels"
+
+
+@pytest.mark.parametrize("name", ["h200-healthy", "l4-vgpu", "wsl2-healthy"])
+def test_a_healthy_machine_is_left_alone(name: str) -> None:
+    assert _codes(facts_of(name)) == []
+
+
+def test_a_driver_whose_nvidia_smi_banner_changed_gives_a_note_at_most() -> None:
+    facts = facts_of("b200-driver-610")
+    assert facts.gpus.count == Known(2, "nvidia-smi")
+    diagnosis = judge(Question(facts, TABLES), RULES)
+    assert [finding.code for finding in diagnosis.findings] == ["driver-branch-ended"]
+    assert diagnosis.primary == ""
+    assert diagnosis.findings[0].saw == (
+        "driver 610.43.02 (/sys/module/nvidia/version): NVIDIA supported branch 610 (new feature) until 2026-08",
+    )
+
+
+def test_a_branch_is_over_only_after_its_last_month() -> None:
+    facts = replace(facts_of("b200-driver-610"), collected_at="2026-08-31T23:00:00Z")
+    assert "driver-branch-ended" not in _codes(facts)
+
+
+def test_a_branch_of_unknown_life_says_nothing() -> None:
+    assert "driver-branch-ended" not in _codes(override(facts_of("b200-driver-610"), ("driver=615.71.09",)))
+
+
+def test_a_preloaded_shim_is_found_by_its_own_lie() -> None:
+    facts = facts_of("h100-spoofed-version")
+    finding = _found(facts, "version-spoofed")
+    assert finding.saw == (
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.570.133.20 is of driver 570.133.20, which has CUDA 12.8, but answers "
+        "13.0 (cuDriverGetVersion); LD_PRELOAD has /workspace/libfake_driver.so",
+    )
+    assert finding.do[0] == "unset LD_PRELOAD"
+    without = override(facts, ("driver_cuda=12.8",))
+    assert "driver-too-old-for-wheel" in _codes(without)
+
+
+def test_the_half_upgraded_driver_is_told_to_reboot_and_a_container_to_be_recreated() -> None:
+    facts = facts_of("ubuntu-half-upgraded")
+    finding = _found(facts, "driver-library-mismatch")
+    assert finding.saw == (
+        "kernel module 550.90.07 (/sys/module/nvidia/version), NVML library 550.107.02 "
+        "(/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.107.02); nvmlInit gives 18",
+    )
+    assert finding.do[0] == "sudo reboot"
+    assert finding.do[-1].endswith("apt-mark hold nvidia-driver-550")
+    inside = override(facts, ("container.kind=docker",))
+    assert _found(inside, "driver-library-mismatch").do[0].startswith("recreate the container")
+
+
+def test_versions_that_differ_are_no_fault_while_nvml_works() -> None:
+    facts = override(facts_of("ubuntu-half-upgraded"), ("driver.nvml_code=0", "cuinit=0"))
+    assert "driver-library-mismatch" not in _codes(facts)
+    silent = override(facts_of("ubuntu-half-upgraded"), ("driver.nvml_code=unknown",))
+    assert "driver-library-mismatch" in _codes(silent), "cuInit gave 803 and the versions differ"
+
+
+def test_an_a100_without_a_module_for_its_kernel_gets_headers_and_dkms() -> None:
+    finding = _found(facts_of("a100-no-driver"), "driver-not-loaded")
+    assert finding.saw == (
+        "NVIDIA GPU at 0000:00:04.0 (device 0x20b0) in /sys/bus/pci/devices; no nvidia module in /sys/module; "
+        "no nvidia.ko in the usual folders of /lib/modules/6.8.0-1030-gcp",
+    )
+    assert finding.do == (
+        "sudo apt-get install --yes linux-headers-6.8.0-1030-gcp, then sudo dkms autoinstall and sudo modprobe nvidia",
+    )
+
+
+def test_a_gpu_set_aside_for_a_virtual_machine_is_told_apart() -> None:
+    facts = override(facts_of("a100-no-driver"), ("gpus.pci.0.driver=vfio-pci",))
+    assert "bound to vfio-pci" in _found(facts, "driver-not-loaded").do[0]
+
+
+def test_nouveau_is_the_cause_and_the_missing_driver_its_symptom() -> None:
+    diagnosis = judge(Question(facts_of("nouveau-holds-gpu"), TABLES), RULES)
+    assert diagnosis.primary == "nouveau-loaded"
+    assert {finding.caused_by for finding in diagnosis.findings[1:]} == {"nouveau-loaded"}
+
+
+def test_the_successor_of_nouveau_is_known_too() -> None:
+    facts = override(facts_of("nouveau-holds-gpu"), ("gpus.pci.0.driver=NovaCore",))
+    assert "blacklist nova_core" in _found(facts, "nouveau-loaded").do[0]
+
+
+def test_secure_boot_is_not_blamed_once_the_module_has_spoken() -> None:
+    facts = facts_of("secure-boot")
+    spoken = replace(facts, health=replace(facts.health, driver_messages=Known(("RmInitAdapter failed!",), "dmesg")))
+    assert "secure-boot-blocks-module" not in _codes(spoken)
+    assert "driver-not-loaded" in _codes(spoken)
+
+
+def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id() -> None:
+    facts = facts_of("blackwell-proprietary")
+    finding = _found(facts, "blackwell-needs-open-module")
+    assert finding.saw == (
+        "the proprietary module 570.144 is loaded (/proc/driver/nvidia/version); 0000:01:00.0 is a Blackwell GPU "
+        "(device 0x2b85, /sys/bus/pci/devices); GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)",
+    )
+    assert finding.do[0] == "sudo apt-get install --yes nvidia-driver-570-open, then reboot"
+    hopper = override(facts, ("gpus.pci.0.device_id=0x2330",))
+    assert "blackwell-needs-open-module" not in _codes(hopper)
+
+
+def test_the_drivers_own_word_is_enough_for_the_open_module() -> None:
+    facts = override(facts_of("blackwell-proprietary"), ("gpus.pci.0.device_id=0x3182",))
+    message = "installed in this system requires use of the NVIDIA open kernel modules."
+    told = replace(facts, health=replace(facts.health, driver_messages=Known((message,), "dmesg")))
+    assert message in _found(told, "blackwell-needs-open-module").saw[0]
+
+
+def test_a_pascal_card_under_the_open_module_is_sent_to_the_proprietary_one() -> None:
+    facts = override(facts_of("after-suspend"), ("cuinit=100",))
+    message = "installed in this system is not supported by open"
+    told = replace(facts, health=replace(facts.health, driver_messages=Known((message,), "dmesg")))
+    assert "without -open" in _found(told, "cuinit-fails").do[0]
+
+
+def test_nodes_that_may_not_be_opened_are_told_apart_from_absent_ones() -> None:
+    facts = facts_of("nodes-missing")
+    assert _found(facts, "device-nodes-missing").saw == (
+        "driver 570.133.20 (/sys/module/nvidia/version) is loaded; "
+        "there is no /dev/nvidiactl, /dev/nvidia0 and /dev/nvidia-uvm",
+    )
+    other = facts_of("after-suspend")
+    nodes = tuple(replace(node, openable=False) for node in other.driver.nodes)
+    closed = replace(other, driver=replace(other.driver, nodes=nodes))
+    assert "user 1000 may not open /dev/nvidiactl" in _found(closed, "device-nodes-missing").saw[0]
+
+
+def test_error_802_without_a_fabric_manager_names_the_package_of_the_drivers_version() -> None:
+    finding = _found(facts_of("h100-no-fabric-manager"), "fabric-manager-missing")
+    assert finding.saw == (
+        "cuInit gives 802 CUDA_ERROR_SYSTEM_NOT_READY (system not yet initialized); "
+        "fabric state of 8 GPUs: not started (NVML); no /usr/bin/nv-fabricmanager",
+    )
+    assert finding.do[0] == 'apt-get install --yes "nvidia-fabricmanager-570=570.133.20*"'
+    inside = override(facts_of("h100-no-fabric-manager"), ("container.kind=docker",))
+    assert "report error 802" in _found(inside, "fabric-manager-missing").do[0]
+
+
+def test_another_fabric_manager_is_no_fault_where_there_is_no_nvswitch() -> None:
+    facts = override(facts_of("h200-healthy"), ("health.fabric_manager_version=590.48.01", "cuinit=999"))
+    assert "fabric-manager-differs" not in _codes(facts)
+    assert not any(device.kind is PciKind.NVSWITCH for device in facts.gpus.pci)
+
+
+def test_error_3_is_laid_at_hmm_only_while_nvml_works() -> None:
+    facts = facts_of("l20-hmm")
+    assert (
+        _found(facts, "hmm-breaks-cuinit")
+        .saw[0]
+        .startswith(
+            "cuInit gives 3 CUDA_ERROR_NOT_INITIALIZED (initialization error) under driver 580.95.05 and kernel "
+            "6.12.0-55.37.1.el10_0.x86_64, while NVML sees 1 GPU; HMM is on"
+        )
+    )
+    assert "hmm-breaks-cuinit" not in _codes(override(facts, ("driver.nvml_code=9",)))
+
+
+def test_a_hung_cuinit_is_told_from_one_that_was_never_called() -> None:
+    assert _found(facts_of("h100-cuinit-hangs"), "cuinit-hangs").saw == ("cuInit gave no answer within 8 s",)
+    facts = override(facts_of("h100-cuinit-hangs"), ("cuinit=unknown",))
+    assert "cuinit-hangs" not in _codes(facts)
+
+
+def test_every_error_of_cuinit_is_named_with_its_meaning() -> None:
+    for row in TABLES.error_codes:
+        if row.api.value == "cuda" and row.code > 0:
+            facts = override(facts_of("after-suspend"), (f"cuinit={row.code}",))
+            finding = _found(facts, "cuinit-fails")
+            assert f"gives {row.code} " in finding.saw[0]
+            assert finding.do
+
+
+def test_no_gpu_is_a_note_until_something_is_wanted() -> None:
+    facts = facts_of("gpu-less")
+    assert _found(facts, "no-nvidia-device").severity is Severity.NOTE
+    wanted = judge(Question(facts, TABLES, wants=("torch==2.9.0+cu130",)), RULES)
+    assert wanted.primary == "no-nvidia-device"
+
+
+def test_wsl_1_is_told_to_become_wsl_2() -> None:
+    facts = override(facts_of("wsl2-healthy"), ("place.platform=wsl1", "place.kernel_release=4.4.0-19041-Microsoft"))
+    finding = _found(facts, "no-nvidia-device")
+    assert finding.saw == ("this is WSL 1 (kernel 4.4.0-19041-Microsoft), which reaches no GPU",)
+
+
+def test_no_command_is_a_bare_install_of_torch_or_a_line_for_bashrc() -> None:
+    for name in ALL_MACHINES:
+        for goal in Goal:
+            for finding in judge(Question(facts_of(name), TABLES, goal), RULES).findings:
+                for step in finding.do:
+                    assert "bashrc" not in step, step
+                    assert not re.search(r"pip install .*\btorch\b(?!.*--index-url)", step), step
+                assert len(finding.do) <= 5, (name, finding.code)
+
+
+@pytest.mark.parametrize("name", sorted({case.machine for case in (*CASES, *cases_place.CASES)}))
+def test_no_rule_raises_where_one_fact_is_not_known(name: str) -> None:
+    for path, facts in one_less_known(facts_of(name)):
+        for rule in RULES:
+            seen = tuple(rule.check(Question(facts, TABLES)))
+            assert all(each.saw for each in seen), (rule.code, path)
+
+
+def test_what_nobody_saw_blocks_nothing() -> None:
+    for name in ALL_MACHINES:
+        diagnosis = judge(Question(forgotten(facts_of(name)), TABLES), RULES)
+        assert diagnosis.primary in ("", "disk-nearly-full"), name  # what is free of a disk is a number, not a fact
+        assert _codes(nothing_known(facts_of(name))) == ["no-nvidia-device"], name
+
+
+def test_every_case_names_its_own_code_in_one_finding() -> None:
+    for case in CASES:
+        diagnosis = judge(Question(case.facts(), TABLES, case.goal), RULES)
+        finding = diagnosis.of(case.code)
+        assert finding is not None
+        assert finding.saw
+        assert all(saw.isprintable() for saw in finding.saw)
+        assert isinstance(case.facts().libcuda.init_code, (Known, Unknown))

@@ -1,0 +1,271 @@
+"""What the rules about place and health say of real machines, and where they must keep quiet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from firstlight.diagnosis.driver_rules import DRIVER_RULES
+from firstlight.diagnosis.finding import Finding, Goal, Question, Severity
+from firstlight.diagnosis.health_rules import HEALTH_RULES
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.place_rules import PLACE_RULES
+from firstlight.facts.collect import Facts
+from firstlight.facts.health import XidEvent
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.override import override
+from firstlight.facts.resources import DiskSpace, Mount
+from firstlight.tables import load
+from tests.diagnosis.rule_case import facts_of
+
+TABLES = load()
+RULES = (*PLACE_RULES, *DRIVER_RULES, *HEALTH_RULES)
+
+
+def _found(facts: Facts, code: str, goal: Goal = Goal.INFER) -> Finding:
+    finding = judge(Question(facts, TABLES, goal), RULES).of(code)
+    assert finding is not None, f"{code} did not fire"
+    return finding
+
+
+def _codes(facts: Facts) -> list[str]:
+    return [finding.code for finding in judge(Question(facts, TABLES), RULES).findings]
+
+
+def test_a_container_without_gpus_is_told_how_to_get_them() -> None:
+    finding = _found(facts_of("docker-no-gpus"), "no-gpu-in-container")
+    assert finding.saw == (
+        "docker container (/.dockerenv); the host's driver is 570.133.20 (/sys/module/nvidia/version), its GPU at "
+        "0000:18:00.0 (/sys/bus/pci/devices), but there is no /dev/nvidiactl and no /dev/nvidia0",
+    )
+    assert finding.do[0] == "start the container again with its GPUs: docker run --gpus all IMAGE"
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        ("podman", "podman run --device nvidia.com/gpu=all"),
+        ("kubernetes", '"nvidia.com/gpu": 1'),
+        ("apptainer", "--nv"),
+        ("enroot", "NVIDIA_VISIBLE_DEVICES=all"),
+        ("lxc", "nvidia.runtime true"),
+        ("other", "start the container again"),
+    ],
+)
+def test_each_kind_of_container_has_its_own_way_to_gpus(kind: str, way: str) -> None:
+    facts = override(facts_of("docker-no-gpus"), (f"container.kind={kind}",))
+    finding = _found(facts, "no-gpu-in-container")
+    assert way in finding.do[0]
+    assert not any("docker" in step for step in finding.do)
+
+
+def test_a_container_whose_host_has_no_gpu_is_no_fault() -> None:
+    facts = override(facts_of("gpu-less"), ("container.kind=docker",))
+    assert _codes(facts)[0] == "no-nvidia-device"
+    assert "no-gpu-in-container" not in _codes(facts)
+
+
+def test_an_old_driver_below_a_container_without_gpus_is_not_the_first_cause() -> None:
+    facts = override(facts_of("docker-no-gpus"), ("torch.wheel_cuda=13.0",))
+    diagnosis = judge(Question(facts, TABLES), RULES)
+    assert diagnosis.primary == "no-gpu-in-container"
+    assert diagnosis.of("driver-too-old-for-wheel") is not None
+
+
+def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() -> None:
+    facts = facts_of("runpod-gate-12-8")
+    diagnosis = judge(Question(facts, TABLES), RULES)
+    assert diagnosis.primary == "driver-too-old-for-wheel"
+    finding = _found(facts, "container-gate-differs")
+    assert finding.saw == (
+        "the image's gate is cuda>=12.8 (NVIDIA_REQUIRE_CUDA); torch 2.9.1+cu130 inside it is built with CUDA 13.0",
+    )
+    assert finding.do[0] == 'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"'
+
+
+def test_a_gate_of_the_wheels_major_is_right_whatever_the_minor() -> None:
+    facts = override(facts_of("runpod-gate-12-8"), ("torch.wheel_cuda=12.9",))
+    assert "container-gate-differs" not in _codes(facts)
+
+
+def test_a_lucky_host_does_not_make_the_gate_right() -> None:
+    facts = override(facts_of("runpod-gate-12-8"), ("driver_cuda=13.0", "driver=580.95.05"))
+    assert judge(Question(facts, TABLES), RULES).primary == "container-gate-differs"
+
+
+def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() -> None:
+    facts = facts_of("docker-host-no-toolkit")
+    assert _found(facts, "container-runtime-missing").saw == (
+        "Docker listens at /var/run/docker.sock; no nvidia-ctk on PATH, no CDI file",
+    )
+    assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.nvidia_runtime=true",)))
+    assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.cdi_specs=/etc/cdi/n.yaml",)))
+
+
+def test_an_ssh_shell_names_what_it_lacks_without_its_values() -> None:
+    finding = _found(facts_of("runpod-ssh"), "shell-lacks-container-env")
+    assert finding.saw == ("LD_LIBRARY_PATH and HF_HOME: set for the container (/proc/1/environ), not in this shell",)
+    assert finding.do[:2] == (
+        ". /etc/rp_environment",
+        r"export $(tr '\0' '\n' < /proc/1/environ | grep -E '^(LD_LIBRARY_PATH|HF_HOME)=' | xargs)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mask", "hides"),
+    [
+        ("", True),
+        ("-1", True),
+        ("2", True),
+        ("7,0", True),
+        ("none", True),
+        ("0", False),
+        ("1,9", False),
+        ("0,-1", False),
+    ],
+)
+def test_the_first_entry_of_a_mask_decides(mask: str, hides: bool) -> None:  # noqa: FBT001 a table of cases
+    facts = override(facts_of("devices-masked"), (f"gpus.cuda_visible_devices={mask}",))
+    assert ("devices-masked" in _codes(facts)) is hides
+    not_called = override(facts, ("cuinit=unknown",))
+    assert ("devices-masked" in _codes(not_called)) is hides
+
+
+def test_a_mask_by_name_is_believed_until_cuinit_finds_no_device() -> None:
+    facts = override(facts_of("devices-masked"), ("gpus.cuda_visible_devices=GPU-0000",))
+    assert "devices-masked" in _codes(facts)
+    assert "devices-masked" not in _codes(override(facts, ("cuinit=802",)))
+
+
+def test_a_mask_that_leaves_a_gpu_is_nobodys_business() -> None:
+    facts = override(facts_of("h200-healthy"), ("gpus.cuda_visible_devices=9",))
+    assert _codes(facts) == [], "CUDA was seen to list a device"
+
+
+def test_mig_without_slices_is_cut_or_turned_off() -> None:
+    finding = _found(facts_of("a100-mig-empty"), "mig-without-slices")
+    assert finding.saw == ("gpu-0 NVIDIA A100-SXM4-40GB: MIG is on, no slice is to be seen (NVML)",)
+    assert finding.do[1] == "or turn MIG off: nvidia-smi -i 0 -mig 0"
+
+
+def test_a_slice_is_a_note_with_its_size() -> None:
+    diagnosis = judge(Question(facts_of("h100-mig-slice"), TABLES), RULES)
+    assert [finding.code for finding in diagnosis.findings] == ["mig-slice"]
+    assert diagnosis.findings[0].saw == ("gpu-0 NVIDIA H100 PCIe is cut into 1g.10gb with 9.8 GiB (NVML)",)
+    assert diagnosis.primary == ""
+
+
+def test_a_prohibited_gpu_blocks_although_cuinit_works() -> None:
+    facts = facts_of("gpu-prohibited")
+    assert facts.libcuda.init_code == Known(0, "cuInit")
+    assert judge(Question(facts, TABLES), RULES).primary == "gpu-prohibited"
+    assert _found(facts, "gpu-prohibited").do == ("sudo nvidia-smi -i 0 -c DEFAULT",)
+
+
+def test_mixed_gpus_name_the_order_and_every_architecture() -> None:
+    finding = _found(facts_of("mixed-gpus"), "mixed-gpus")
+    assert finding.severity is Severity.NOTE
+    assert finding.do == (
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        'build extensions for all of them: export TORCH_CUDA_ARCH_LIST="8.6;8.9;12.0"',
+    )
+    ordered = override(facts_of("mixed-gpus"), ("gpus.cuda_device_order=PCI_BUS_ID",))
+    assert len(_found(ordered, "mixed-gpus").do) == 1
+
+
+def test_a_linux_libcuda_in_wsl_is_purged_by_its_packages() -> None:
+    finding = _found(facts_of("wsl2-linux-libcuda"), "wsl-libcuda-shadowed")
+    assert finding.saw == (
+        "the loader takes /usr/lib/x86_64-linux-gnu/libcuda.so.535.309.01 (ld.so.cache: /etc/ld.so.cache), not "
+        "/usr/lib/wsl/lib/libcuda.so.1; cuInit gives 100 CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)",
+    )
+    assert "apt-get purge libnvidia-compute-535 nvidia-driver-535" in finding.do[0]
+
+
+def test_the_kernel_drivers_rules_leave_wsl_alone() -> None:
+    codes = _codes(facts_of("wsl2-linux-libcuda"))
+    assert not {"driver-not-loaded", "device-nodes-missing", "uvm-not-loaded", "driver-branch-ended"} & set(codes)
+
+
+def test_a_lost_gpu_is_matched_with_its_xid() -> None:
+    diagnosis = judge(Question(facts_of("gpu-fell-off"), TABLES), RULES)
+    assert diagnosis.primary == "gpu-lost"
+    finding = _found(facts_of("gpu-fell-off"), "gpu-lost")
+    assert finding.saw == (
+        "gpu-2: NVML says 15, the GPU is lost; the kernel log has Xid 79 at 0000:1a:00 (GPU has fallen off the bus.)",
+    )
+    log = diagnosis.of("xid-seen")
+    assert log is not None
+    assert log.caused_by == "gpu-lost"
+
+
+def test_an_old_xid_79_of_a_gpu_that_answers_is_only_a_logged_fault() -> None:
+    facts = override(facts_of("gpu-fell-off"), ("gpus.devices.2.nvml_code=0", "cuinit=0"))
+    assert judge(Question(facts, TABLES), RULES).primary == "xid-seen"
+
+
+def test_pending_rows_are_reset_and_failed_ones_replaced() -> None:
+    facts = facts_of("a100-faulty-memory")
+    finding = _found(facts, "gpu-memory-faulty")
+    assert finding.saw == ("gpu-2: a row remapping is pending after 12 rows with uncorrectable errors (NVML)",)
+    assert finding.do[0] == "with every program off the GPU: nvidia-smi --gpu-reset -i 2"
+    failed = override(facts, ("health.gpus.2.row_remap_failure=true",))
+    assert _found(failed, "gpu-memory-faulty").do[0].startswith("take it out of use")
+
+
+def test_rows_that_were_remapped_long_ago_are_no_fault() -> None:
+    facts = override(facts_of("h200-healthy"), ("health.gpus.0.rows_remapped_uncorrectable=3",))
+    assert _codes(override(facts, ("health.gpus.0.ecc_uncorrected_aggregate=7",))) == []
+    now = override(facts, ("health.gpus.0.ecc_uncorrected_volatile=1",))
+    assert _codes(now) == ["gpu-memory-faulty"]
+
+
+def test_repeated_xids_are_told_once_with_their_number() -> None:
+    finding = _found(facts_of("a100-faulty-memory"), "xid-seen")
+    assert finding.saw[0] == (
+        "Xid 48 at 0000:1a:00, once, at 2026-09-05T15:17:00: DBE (double bit error) in FBPA 9 (dmesg)"
+    )
+    assert finding.saw[2].startswith("Xid 94 at 0000:1a:00, 2 times, last at 2026-09-05T15:37:00:")
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45])
+def test_the_faults_of_a_program_are_not_laid_at_the_gpu(code: int) -> None:
+    facts = facts_of("h200-healthy")
+    event = XidEvent("Xid", code, "0000:18:00", "text", Unknown("no date"))
+    logged = replace(facts, health=replace(facts.health, xids=Known((event,), "dmesg")))
+    assert _codes(logged) == []
+    switch = replace(event, family="SXid")
+    assert _codes(replace(facts, health=replace(facts.health, xids=Known((switch,), "dmesg")))) == ["xid-seen"]
+
+
+def test_heat_is_a_fault_and_a_power_cap_is_not() -> None:
+    assert _found(facts_of("h100-overheated"), "gpu-throttled").saw == (
+        "gpu-0 is held back by hardware-slowdown and hardware-thermal at 91 C, 975 of 1980 MHz (NVML)",
+    )
+    for reason in ("idle", "software-power-cap", "application-clocks", "idle,software-power-cap"):
+        facts = override(facts_of("h100-overheated"), (f"health.gpus.0.throttle={reason}",))
+        assert "gpu-throttled" not in _codes(facts)
+
+
+def test_a_nearly_full_disk_is_told_once_for_each_mount() -> None:
+    finding = _found(facts_of("small-pod"), "disk-nearly-full")
+    assert finding.saw == ("1.2 GiB of 20 GiB are free at /",)
+    assert "HF_HOME=/workspace/huggingface" in finding.do[1]
+
+
+def test_full_places_that_store_nothing_do_not_count() -> None:
+    facts = facts_of("h200-healthy")
+    full = [
+        DiskSpace("/dev/shm", 1 << 26, 0, Known(Mount("/dev/shm", "tmpfs", "not local", read_only=False), "test")),
+        DiskSpace("/usr", 1 << 30, 0, Known(Mount("/usr", "ext4", "/dev/sda1", read_only=True), "test")),
+    ]
+    assert _codes(replace(facts, resources=replace(facts.resources, disks=tuple(full)))) == []
+
+
+@pytest.mark.parametrize(("goal", "severity"), [(Goal.INFER, Severity.NOTE), (Goal.TRAIN, Severity.DEGRADES)])
+def test_small_shared_memory_matters_for_training(goal: Goal, severity: Severity) -> None:
+    finding = _found(facts_of("small-pod"), "shm-too-small", goal)
+    assert finding.severity is severity
+    assert finding.saw == ("64 MiB of shared memory at /dev/shm",)
+    assert finding.do[0] == "start the container again with --shm-size=8g (or --ipc=host)"

@@ -1,0 +1,293 @@
+"""What is said of the installed torch on machines that were reported, and the warnings that are no findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
+from firstlight.diagnosis.torch_build_rules import (
+    aarch64_wheel_without_cuda,
+    arch_not_in_wheel,
+    jetson_needs_own_wheel,
+    torch_cpu_only,
+    torch_for_other_vendor,
+)
+from firstlight.diagnosis.torch_rules import (
+    TORCH_RULES,
+    nvidia_wheel_off_pin,
+    torch_not_installed,
+    torch_shadowed,
+    triton_too_old_for_gpu,
+)
+from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, wheels_that_run
+from firstlight.facts.build_variables import BuildVariable
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.override import override
+from firstlight.tables import load
+from firstlight.versions import CudaVersion, TorchVersion
+from tests.diagnosis.rule_case import facts_of
+from tests.diagnosis.unknown_facts import nothing_known, one_less_known
+
+TABLES = load()
+Check = Callable[[Question], Iterator[Seen]]
+HEALTHY = ("gb10-torch-cu130", "rtx5090-source-build", "l40s-driver-570-compat-12-9")
+
+
+def seen(check: Check, facts: Facts) -> list[Seen]:
+    return list(check(Question(facts, TABLES)))
+
+
+def changed(machine: str, *settings: str) -> Facts:
+    return override(facts_of(machine), settings)
+
+
+def codes(facts: Facts) -> list[str]:
+    return [rule.code for rule in TORCH_RULES if seen(rule.check, facts)]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_machine_that_works_has_no_finding_about_torch(name: str) -> None:
+    assert codes(facts_of(name)) == []
+
+
+def test_gb10_runs_code_for_12_0_whatever_torch_2_10_warns() -> None:
+    facts = facts_of("gb10-torch-cu130")
+    assert isinstance(facts.gpus.devices[0].capability, Known)
+    assert str(facts.gpus.devices[0].capability.value) == "12.1"
+    assert not seen(arch_not_in_wheel, facts)
+    assert seen(arch_not_in_wheel, override(facts, ("torch.compiled_for=sm_80, sm_90, sm_100, sm_110",)))
+
+
+def test_volta_is_not_in_a_cu130_wheel_and_the_same_torch_with_cuda_12_8_is_offered() -> None:
+    [left_out] = seen(arch_not_in_wheel, facts_of("v100-torch-cu130"))
+    assert left_out.saw == (
+        "Tesla V100-PCIE-16GB has compute capability 7.0 (NVML); torch 2.9.0+cu130 has code for sm_75, sm_80, sm_86, "
+        "sm_90, sm_100, sm_120 (/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_python.so), none of which "
+        "runs on it"
+    )
+    assert left_out.do == (
+        "/opt/venv/bin/python3 -m pip install torch==2.9.0+cu128 --index-url https://download.pytorch.org/whl/cu128",
+    )
+
+
+def test_volta_is_never_sent_to_2_15_of_which_no_cuda_12_wheel_is_known_to_be_published() -> None:
+    facts = changed("v100-torch-cu130", "torch.version=2.15.0+cu132", "torch.wheel_cuda=13.2")
+    wheel = best_wheel(Question(facts, TABLES), TorchVersion.parse("2.15.0+cu132"))
+    assert wheel is not None
+    assert (str(wheel.torch), wheel.cuda) == ("2.14.1", CudaVersion(12, 6))
+
+
+@pytest.mark.parametrize(
+    ("capability", "compiled_for", "wheel_cuda", "fires"),
+    [
+        ("9.0", "sm_90a", "13.0", False),  # a: that capability alone
+        ("10.0", "sm_90a", "13.0", True),
+        ("10.3", "sm_100", "13.0", False),  # B300 runs code for B200
+        ("8.9", "sm_86", "13.0", False),
+        ("8.7", "sm_80, sm_86", "13.0", True),  # server code does not run on an Orin ...
+        ("8.7", "sm_80, sm_86", "13.2", False),  # ... before CUDA 13.2
+        ("11.0", "sm_100, sm_120", "12.8", True),
+        ("11.0", "sm_101", "12.8", False),  # Thor's name before CUDA 13
+        ("12.0", "sm_90, compute_90", "12.6", False),  # PTX is compiled by the driver
+        ("12.0", "sm_90, compute_90a", "12.6", True),
+        ("10.3", "compute_100f", "13.0", False),
+        ("12.0", "compute_100f", "13.0", True),
+        ("7.0", "sm_999x", "13.0", False),  # what cannot be read is no proof
+    ],
+)
+def test_code_runs_where_nvidias_rules_say(capability: str, compiled_for: str, wheel_cuda: str, *, fires: bool) -> None:
+    settings = (f"capability={capability}", f"torch.compiled_for={compiled_for}", f"torch.wheel_cuda={wheel_cuda}")
+    assert bool(seen(arch_not_in_wheel, changed("v100-torch-cu130", *settings))) is fires
+
+
+def test_without_its_own_list_a_release_is_judged_by_the_tables() -> None:
+    facts = changed("v100-torch-cu130", "torch.compiled_for=unknown", "torch.version=2.11.0+cu130")
+    [left_out] = seen(arch_not_in_wheel, facts)
+    assert "of this PyPI wheel" in left_out.saw
+    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.9.0+cu130",)))  # no row: not known
+
+
+def test_thor_is_sent_to_a_cu130_wheel_and_not_to_an_index_of_its_own() -> None:
+    facts = facts_of("thor-torch-cu128")
+    [left_out] = seen(arch_not_in_wheel, facts)
+    assert "NVIDIA Thor has compute capability 11.0" in left_out.saw
+    assert left_out.do[0].endswith("torch==2.14.1+cu130 --index-url https://download.pytorch.org/whl/cu130")
+    assert not seen(jetson_needs_own_wheel, facts)
+
+
+def test_thor_with_pypis_cpu_wheel_is_a_matter_of_the_wheel_not_of_the_board() -> None:
+    settings = (
+        "torch.build=cpu",
+        "torch.version=2.9.0+cpu",
+        "torch.recorded_version=2.9.0",
+        "torch.wheel_cuda=unknown",
+    )
+    facts = changed("thor-torch-cu128", *settings)
+    assert codes(facts) == ["aarch64-wheel-without-cuda"]
+
+
+def test_orin_needs_a_wheel_of_its_own_and_the_index_follows_the_jetpack() -> None:
+    [own] = seen(jetson_needs_own_wheel, facts_of("orin-torch-pypi"))
+    assert own.saw == (
+        "torch 2.9.0+cpu (/home/user/venv/lib/python3.10/site-packages/torch/version.py) was built without CUDA; this "
+        "is Orin, compute capability 8.7 (libcuda), Jetson Linux 36.4.3, for which PyTorch publishes no wheel"
+    )
+    assert own.do[0].endswith("pip install torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126")
+    assert codes(facts_of("orin-torch-pypi")) == ["jetson-needs-own-wheel"]
+
+
+def test_orin_under_cuda_13_2_takes_the_official_wheel() -> None:
+    facts = changed("orin-torch-pypi", "driver_cuda=13.2", "python.environments.0.python_version=3.12.3")
+    assert "jetson-needs-own-wheel" not in codes(facts)
+    wheel = next(wheels_that_run(Question(facts, TABLES)))
+    assert (str(wheel.torch), wheel.cuda, wheel.index) == ("2.15.0", CudaVersion(13, 2), "")
+
+
+def test_an_arm_server_with_pypis_2_9_is_sent_to_pytorchs_index() -> None:
+    [plain] = seen(aarch64_wheel_without_cuda, facts_of("gh200-torch-pypi"))
+    assert "is PyPI's wheel for aarch64, which had no CUDA at this release" in plain.saw
+    assert plain.do[0].endswith("torch==2.9.0+cu128 --index-url https://download.pytorch.org/whl/cu128")
+    assert not seen(torch_cpu_only, facts_of("gh200-torch-pypi"))
+
+
+def test_a_cpu_wheel_without_a_gpu_is_no_fault() -> None:
+    facts = facts_of("gpu-box-cpu-wheel")
+    assert seen(torch_cpu_only, facts)
+    driver = replace(facts.driver, nodes=())
+    assert not seen(torch_cpu_only, replace(facts, gpus=replace(facts.gpus, devices=(), pci=()), driver=driver))
+
+
+def test_a_rocm_build_on_nvidia_is_named() -> None:
+    [other] = seen(torch_for_other_vendor, facts_of("rocm-torch-on-nvidia"))
+    assert other.saw == (
+        "torch 2.9.0+rocm6.4 (/opt/venv/lib/python3.12/site-packages/torch/version.py) was built for AMD (ROCm); "
+        "NVIDIA H100 80GB HBM3 is here (NVML)"
+    )
+
+
+def test_a_machine_without_torch_is_told_what_to_install_and_one_without_a_gpu_nothing() -> None:
+    [missing] = seen(torch_not_installed, facts_of("h200-no-torch"))
+    assert missing.saw == "torch is not installed in /opt/venv"
+    assert missing.do == ("/opt/venv/bin/python3 -m pip install torch==2.15.0  # PyPI's wheel, with CUDA 13.2",)
+    assert not seen(torch_not_installed, facts_of("gpu-less"))
+
+
+def test_on_driver_550_the_newest_torch_with_cuda_12_is_offered() -> None:
+    facts = changed("h200-no-torch", "driver=550.54.15", "driver_cuda=12.4")
+    [missing] = seen(torch_not_installed, facts)
+    assert missing.do[0].endswith("torch==2.14.1+cu126 --index-url https://download.pytorch.org/whl/cu126")
+
+
+def test_the_command_follows_the_kind_of_environment() -> None:
+    def command(*settings: str) -> str:
+        question = Question(changed("h200-no-torch", *settings), TABLES)
+        wheel = best_wheel(question)
+        assert wheel is not None
+        return install_wheel(question, wheel)
+
+    assert command("python.environments.0.kind=uv venv").startswith("uv pip install --python /opt/venv torch==2.15.0")
+    managed = command("python.environments.0.externally_managed=true")
+    assert managed.startswith("/opt/venv/bin/python3 -m venv ~/venv && ~/venv/bin/python -m pip install torch==")
+    assert command("python.environments.0.python_version=3.10.12").startswith(
+        "/opt/venv/bin/python3 -m pip install torch==2.14.1"
+    )
+
+
+def test_torchvision_follows_torch_and_both_name_the_build_since_pip_takes_any_local_part() -> None:
+    question = Question(changed("h100-driver-570", "driver_cuda=12.8"), TABLES)
+    wheel = best_wheel(question, TorchVersion.parse("2.9.0+cu130"))
+    assert wheel is not None
+    assert install_wheel(question, wheel) == (
+        "/usr/bin/python3 -m pip install torch==2.9.0+cu128 torchvision==0.24.0+cu128 torchaudio==2.9.0+cu128 "
+        "--index-url https://download.pytorch.org/whl/cu128"
+    )
+
+
+def test_triton_3_5_on_gb10_takes_the_toolkits_ptxas() -> None:
+    [old] = seen(triton_too_old_for_gpu, facts_of("gb10-triton-3-5"))
+    assert "has ptxas 12.8.93, which does not know sm_121" in old.saw
+    assert old.do[0] == "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas"
+
+
+def test_triton_is_let_be_where_its_ptxas_is_replaced_or_the_gpu_is_known_to_it() -> None:
+    facts = facts_of("gb10-triton-3-5")
+    own = BuildVariable("TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas")
+    assert not seen(triton_too_old_for_gpu, replace(facts, build_variables=(own,)))
+    assert not seen(triton_too_old_for_gpu, override(facts, ("capability=12.0",)))
+    assert not seen(triton_too_old_for_gpu, override(facts, ("companions.0.version=99.0",)))  # not in the tables
+    assert seen(triton_too_old_for_gpu, override(facts, ("companions.0.version=3.6.0", "capability=11.0")))
+
+
+def test_an_old_triton_degrades_inference_and_blocks_kernels() -> None:
+    [rule] = [rule for rule in TORCH_RULES if rule.code == "triton-too-old-for-gpu"]
+    facts = facts_of("gb10-triton-3-5")
+    assert rule.severity_for(Question(facts, TABLES, Goal.INFER)) is Severity.DEGRADES
+    assert rule.severity_for(Question(facts, TABLES, Goal.KERNELS)) is Severity.BLOCKS
+
+
+def test_a_file_called_torch_py_is_renamed_and_a_checkout_is_left() -> None:
+    [folder] = seen(torch_shadowed, facts_of("pytorch-checkout-shadows"))
+    assert folder.do[0] == "run Python from another folder, e.g. cd ~"
+    [file] = seen(torch_shadowed, changed("pytorch-checkout-shadows", "torch.shadowed_by=/root/app/torch.py"))
+    assert file.do == ("mv /root/app/torch.py /root/app/my_torch.py",)
+
+
+def test_a_torch_on_pythonpath_hides_the_installed_one() -> None:
+    facts = changed(
+        "pytorch-checkout-shadows", "torch.shadowed_by=", "torch.found_via=PYTHONPATH", "python.python_path=/opt/lib"
+    )
+    [hidden] = seen(torch_shadowed, facts)
+    assert "PYTHONPATH (/opt/lib) makes Python import torch 2.9.0+cu130" in hidden.saw
+    assert hidden.do == ("unset PYTHONPATH",)
+
+
+def test_a_moved_cudnn_is_named_with_torchs_pin() -> None:
+    [moved] = seen(nvidia_wheel_off_pin, facts_of("h100-cudnn-off-pin"))
+    assert moved.saw == (
+        "torch 2.6.0 requires nvidia-cudnn-cu12==9.1.0.70 "
+        "(/opt/venv/lib/python3.12/site-packages/torch-2.6.0.dist-info/METADATA); installed is 9.8.0.87 "
+        "(/opt/venv/lib/python3.12/site-packages)"
+    )
+
+
+def test_a_pinned_wheel_that_is_not_there_is_left_to_the_rule_about_missing_libraries() -> None:
+    facts = facts_of("h100-cudnn-off-pin")
+    assert not seen(nvidia_wheel_off_pin, replace(facts, nvidia_wheels=()))
+
+
+@pytest.mark.parametrize("rule", TORCH_RULES, ids=lambda rule: rule.code)
+def test_a_rule_says_nothing_of_a_machine_of_which_nothing_is_known(rule: Rule) -> None:
+    assert not seen(rule.check, nothing_known(facts_of("h200-no-torch")))
+
+
+@pytest.mark.parametrize("name", ["orin-torch-pypi", "v100-torch-cu130", "gb10-triton-3-5", "h100-cudnn-off-pin"])
+def test_no_rule_fails_whatever_single_fact_is_missing(name: str) -> None:
+    for path, facts in one_less_known(facts_of(name)):
+        for rule in TORCH_RULES:
+            for each in seen(rule.check, facts):
+                assert "Unknown(" not in each.saw, path
+                assert all(step and "Unknown(" not in step for step in each.do), path
+
+
+def test_the_install_command_of_every_machine_names_a_version_and_never_a_bare_torch() -> None:
+    for name in ("v100-torch-cu130", "gh200-torch-pypi", "gpu-box-cpu-wheel", "rocm-torch-on-nvidia", "h200-no-torch"):
+        for rule in TORCH_RULES:
+            for each in seen(rule.check, facts_of(name)):
+                for step in each.do:
+                    assert "install torch " not in step + " ", (name, step)
+
+
+def test_no_wheel_is_offered_where_none_is_known_to_run() -> None:
+    facts = changed("v100-torch-cu130", "capability=3.5")
+    assert list(wheels_that_run(Question(facts, TABLES))) == []
+    [left_out] = seen(arch_not_in_wheel, facts)
+    assert left_out.do == ()
+
+
+def test_unknown_reasons_are_shown_as_they_are() -> None:
+    facts = replace(facts_of("h200-no-torch"), torch=Unknown("torch-2.9.0.dist-info is there, but no torch package"))
+    assert seen(torch_not_installed, facts)[0].saw == "torch-2.9.0.dist-info is there, but no torch package"
