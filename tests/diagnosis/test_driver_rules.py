@@ -208,15 +208,18 @@ def test_secure_boot_is_not_blamed_once_the_module_has_spoken() -> None:
     assert "driver-not-loaded" in _codes(spoken)
 
 
-def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id() -> None:
+def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id_and_the_driver_s_word() -> None:
     facts = facts_of("blackwell-proprietary")
     finding = _found(facts, "blackwell-needs-open-module")
     assert finding.saw == (
         "the proprietary module 570.144 is loaded (/proc/driver/nvidia/version); 0000:01:00.0 is a Blackwell GPU "
-        "(device 0x2b85, /sys/bus/pci/devices); GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)",
+        "(device 0x2b85, /sys/bus/pci/devices); it said: installed in this system requires use of the NVIDIA open "
+        "kernel modules; GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)",
     )
     assert finding.do[0] == "sudo apt-get install --yes nvidia-driver-570-open, then reboot"
-    hopper = override(facts, ("gpus.pci.0.device_id=0x2330",))
+    silent = replace(facts, health=replace(facts.health, driver_messages=Unknown("not permitted")))
+    assert "blackwell-needs-open-module" in _codes(silent)
+    hopper = override(silent, ("gpus.pci.0.device_id=0x2330",))
     assert "blackwell-needs-open-module" not in _codes(hopper)
 
 
@@ -224,7 +227,7 @@ def test_the_drivers_own_word_is_enough_for_the_open_module() -> None:
     facts = override(facts_of("blackwell-proprietary"), ("gpus.pci.0.device_id=0x3182",))
     message = "installed in this system requires use of the NVIDIA open kernel modules."
     told = replace(facts, health=replace(facts.health, driver_messages=Known((message,), "dmesg")))
-    assert message in _found(told, "blackwell-needs-open-module").saw[0]
+    assert message.rstrip(".") in _found(told, "blackwell-needs-open-module").saw[0]
 
 
 def test_a_pascal_card_under_the_open_module_is_sent_to_the_proprietary_one() -> None:

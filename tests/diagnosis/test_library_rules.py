@@ -161,6 +161,15 @@ def test_a_damaged_file_is_installed_again_instead_of_searched_for() -> None:
     assert found.do == (again,)
 
 
+def test_a_file_that_went_with_the_removal_of_another_package_is_installed_again() -> None:
+    # what is left of the machine of pytorch/pytorch#186591 after `pip uninstall nvidia-nccl-cu12` alone
+    facts = facts_of("nccl-of-two-majors")
+    facts = replace(facts, nvidia_wheels=tuple(each for each in facts.nvidia_wheels if "cu12" not in each.name))
+    [found] = seen(missing_library, lacking(facts, "libnccl.so.2"))
+    assert "nvidia-nccl-cu13 2.29.7 is installed, but its file is gone" in found.saw
+    assert found.do == ("/root/venv/bin/python3 -m pip install --force-reinstall --no-deps nvidia-nccl-cu13==2.29.7",)
+
+
 def test_what_torch_opens_itself_from_another_site_packages_folder_is_not_missing() -> None:
     elsewhere = wheel("nvidia-cublas", "13.1.0.3", site="/usr/lib/python3/dist-packages", folder="nvidia/cu13/lib")
     facts = replace(facts_of("no-toolkit"), nvidia_wheels=(elsewhere,))
@@ -201,10 +210,20 @@ def test_with_rpath_in_every_library_the_same_library_path_does_no_harm() -> Non
     assert seen(library_path_shadows, facts) == []
 
 
-def test_torch_2_11_opens_its_own_libraries_first() -> None:
+def test_newer_torch_opens_its_own_libraries_first() -> None:
     facts = facts_of("cuda-lib64-first")
     assert seen(library_path_shadows, override(facts, ("torch.version=2.10.0+cu126",))) != []
     assert seen(library_path_shadows, override(facts, ("torch.version=2.11.0+cu126",))) == []
+    cusparse = replace(libraries_of(facts).shadowed[0], name="libcusparse.so.12")
+    other = with_libraries(facts, shadowed=(cusparse,), loaded=())
+    assert seen(library_path_shadows, override(other, ("torch.version=2.12.0+cu126",))) != []
+    assert seen(library_path_shadows, override(other, ("torch.version=2.13.0+cu126",))) == []
+
+
+def test_a_torch_from_conda_or_source_opens_no_wheels_first() -> None:
+    facts = override(facts_of("cuda-lib64-first"), ("torch.version=2.15.0",))
+    shadow = replace(libraries_of(facts).shadowed[0], instead_of="/opt/conda/lib/libnvJitLink.so.12")
+    assert seen(library_path_shadows, with_libraries(facts, shadowed=(shadow,), loaded=())) != []
 
 
 def test_other_entries_of_the_library_path_are_kept() -> None:

@@ -182,7 +182,7 @@ def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:
     version = f" {driver.value}" if isinstance(driver, Known) else ""
     branch = driver.value.branch if isinstance(driver, Known) else _LTS_BRANCH
     failed = [line for line in value_or(facts.health.driver_messages, ()) if "RmInitAdapter failed" in line]
-    seen = "; ".join((*which, *told[:1], *failed[:1]))
+    seen = "; ".join((*which, *(f"it said: {line.rstrip('.')}" for line in told[:1]), *failed[:1]))
     yield Seen(
         f"the proprietary module{version} is loaded ({kind.seen_in}); {seen}",
         do=(

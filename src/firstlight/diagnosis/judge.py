@@ -38,18 +38,18 @@ def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
 
 
 def _causes(fired: set[str], rules: tuple[Rule, ...]) -> dict[str, str]:
-    """Symptom -> the most basic fired rule that explains it; chains end at the top cause."""
+    """Symptom -> the top of the chain of fired rules that explain it; of two that explain each other, the more basic."""
     direct: dict[str, str] = {}
     for rule in sorted(rules, key=lambda each: each.depth):
-        if rule.code in fired:
-            for symptom in rule.explains:
-                if symptom in fired and symptom != rule.code:
-                    direct.setdefault(symptom, rule.code)
-    top: dict[str, str] = {}
-    for symptom in direct:
-        cause, steps = symptom, 0
-        while cause in direct and steps <= len(direct):
-            cause, steps = direct[cause], steps + 1
-        if cause != symptom:
-            top[symptom] = cause
-    return top
+        if rule.code not in fired:
+            continue
+        for symptom in rule.explains:
+            if symptom in fired and _top(direct, rule.code) != symptom:
+                direct.setdefault(symptom, rule.code)
+    return {symptom: _top(direct, symptom) for symptom in direct}
+
+
+def _top(direct: dict[str, str], code: str) -> str:
+    while code in direct:
+        code = direct[code]
+    return code

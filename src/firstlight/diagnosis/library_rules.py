@@ -33,8 +33,11 @@ _NVIDIA = (  # not libcurl
     r"lib(?:cu(?:blas|dart|dnn|dss|fft|file|pti|rand|solver|sparse|tensor)|nccl|npp|nv(?:JitLink|rtc|ToolsExt|shmem))"
     r"\w*\.so\.\d+(?:\.\d+)*"
 )
-# From 2.11 on torch opens the wheels' libraries by path first; a name that is loaded is not searched again.
-_PRELOADS_SINCE = (2, 11)
+# What torch opens by path from the wheels before it is searched for; a name that is loaded is not searched again.
+# 2.13's list is read from its torch/__init__.py; of 2.11 and 2.12 these are certain (pytorch/pytorch#174320, #145582).
+_PRELOADS_ALL_SINCE = (2, 13)
+_PRELOADS_SOME_SINCE = (2, 11)
+_PRELOADED_FIRST = ("libcublasLt", "libnvJitLink", "libnvrtc")
 _CUDNN_FROM_ONE_FOLDER_SINCE = (2, 14)
 _NVPL = "nvpl/lib"  # on no search path of torch's
 _NVPL_INSIDE_SINCE = (2, 11)  # in PyPI's wheels for aarch64
@@ -56,7 +59,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
         if each.damaged:
             what = f"is damaged: {posixpath.normpath(each.damaged)} is no ELF file"
         elif (known := provider(question, each.name)) is not None and known.installed:
-            what += f"; {_installed(known)}"
+            what += f"; {_installed(question, known)}"
         complaint = f"{each.name}: cannot open shared object file: No such file or directory"
         if each.damaged:
             complaint = f"{posixpath.normpath(each.damaged)}: file too short (or: invalid ELF header)"
@@ -78,16 +81,28 @@ def _is_a_package_matter(question: Question, each: MissingLibrary) -> bool:
     return wheel is None or wheel.folder == own or stem(each.name) not in PRELOADED or bool(each.damaged)
 
 
-def _installed(known: Provider) -> str:
-    if known.installed_fits:
-        return f"{known.project} {known.installed} is installed, but its folder {known.folder} is not searched"
-    return f"{known.project} {known.installed} is installed, which has another version of it"
+def _installed(question: Question, known: Provider) -> str:
+    wheel = f"{known.project} {known.installed} is installed"
+    if not known.installed_fits:
+        return f"{wheel}, which has another version of it"
+    if _is_searched(question, known.folder):
+        return f"{wheel}, but its file is gone, as after the removal of a package with the same file"
+    return f"{wheel}, but its folder {known.folder} is not searched"
+
+
+def _is_searched(question: Question, folder: str) -> bool:
+    """Whether a folder under site-packages is on the search path of torch's own libraries."""
+    if isinstance(question.facts.torch, Unknown):
+        return False
+    torch = question.facts.torch.value
+    return posixpath.normpath(f"{site_packages(torch)}/{folder}") in search_path_of_torch(torch)
 
 
 def _ways_to_get(question: Question, missing: list[MissingLibrary]) -> Iterator[str]:
     facts = question.facts
     found = [known for each in missing if (known := provider(question, each.name)) is not None]
-    torn = {each.name for each in missing if each.damaged}
+    gone = {known.soname for known in found if known.installed_fits and _is_searched(question, known.folder)}
+    torn = {each.name for each in missing if each.damaged} | gone
     wanted = dict.fromkeys(
         known.requirement for known in found if not known.installed_fits and known.soname not in torn
     )
@@ -115,11 +130,10 @@ def _links(question: Question, found: list[Provider]) -> Iterator[str]:
     if isinstance(question.facts.torch, Unknown):
         return
     torch = question.facts.torch.value
-    reached = search_path_of_torch(torch)
     for folder in dict.fromkeys(known.folder for known in found):
-        path = f"{site_packages(torch)}/{folder}"
-        if posixpath.normpath(path) in reached:
+        if _is_searched(question, folder):
             continue
+        path = f"{site_packages(torch)}/{folder}"
         names = [known.soname for known in found if known.folder == folder]
         files = f"{path}/libnvpl_*.so.0" if folder == _NVPL else " ".join(f"{path}/{name}" for name in names)
         yield f"ln -s {files} {torch.folder}/lib/"
@@ -165,8 +179,11 @@ def _found_there_only(question: Question) -> Iterator[ShadowedLibrary]:
 
 
 def _is_preloaded(torch: TorchInstall, each: ShadowedLibrary) -> bool:
-    from_wheel = "/nvidia/" in _plain(each.instead_of)
-    return from_wheel and _is_at_least(torch, _PRELOADS_SINCE) and stem(each.name) in PRELOADED
+    if "/nvidia/" not in _plain(each.instead_of):  # not from a wheel
+        return False
+    if _is_at_least(torch, _PRELOADS_ALL_SINCE):
+        return stem(each.name) in PRELOADED
+    return _is_at_least(torch, _PRELOADS_SOME_SINCE) and stem(each.name) in _PRELOADED_FIRST
 
 
 def _is_at_least(torch: TorchInstall, release: tuple[int, int]) -> bool:

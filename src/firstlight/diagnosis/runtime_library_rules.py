@@ -27,8 +27,8 @@ def glibc_too_old(question: Question) -> Iterator[Seen]:
             f"or move to a host with glibc {needed.value} or newer; do not replace this one's libc.so.6, "
             "every program here depends on it",
         ),
-        means="import torch ends with: ImportError: "
-        f"{posixpath.dirname(have.seen_in)}/libm.so.6: version `GLIBC_{needed.value}' not found",
+        means=f"import torch ends with: ImportError: ... version `GLIBC_{needed.value}' not found (required by "
+        f"{needed.seen_in})",
     )
 
 
