@@ -1,4 +1,4 @@
-"""Whole sessions: a command line, everything it prints, its exit code. `python -m tools.make_transcripts` rewrites them."""
+"""Whole transcripts: a command line, all it prints, its exit code; `python -m tools.make_transcripts` rewrites them."""
 
 from __future__ import annotations
 

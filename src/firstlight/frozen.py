@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414 the name is re-exported
 else:
 
     def dataclass(*, frozen: bool = False, slots: bool, order: bool = False) -> Callable[[type[T]], type[T]]:
@@ -59,9 +59,9 @@ def _define(cls: type[T], methods: dict[str, Any]) -> type[T]:
         "_compared": _values_of(compared),
         "__doc__": namespace.get("__doc__") or f"{cls.__name__}({', '.join(names)})",
     }
-    made = type(cls)(cls.__name__, cls.__bases__, namespace)
+    made: Any = type(cls).__call__(type(cls), cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
-    return made
+    return cast(type[T], made)
 
 
 def _values_of(names: tuple[str, ...]) -> staticmethod[[Any], tuple[Any, ...]]:
@@ -101,7 +101,7 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({shown})"
 
 
-def _eq(self: Any, other: object) -> Any:
+def _eq(self: Any, other: Any) -> Any:
     return self._compared(self) == self._compared(other) if other.__class__ is self.__class__ else NotImplemented
 
 
@@ -121,8 +121,8 @@ def _refuse_deleting(self: Any, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _compare_by(name: str) -> Callable[[Any, object], Any]:
-    def compare(self: Any, other: object) -> Any:
+def _compare_by(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: Any, other: Any) -> Any:
         if other.__class__ is not self.__class__:
             return NotImplemented
         return getattr(self._compared(self), name)(self._compared(other))

@@ -147,7 +147,7 @@ class TorchVersion:
             stage, number = 3, int(match["post"])
         else:
             stage, number = 2, 0
-        return cls((release + (0, 0, 0))[: max(3, len(release))], stage, number, match["local"] or "", text.strip())
+        return cls((*release, 0, 0, 0)[: max(3, len(release))], stage, number, match["local"] or "", text.strip())
 
     @property
     def is_nightly(self) -> bool:

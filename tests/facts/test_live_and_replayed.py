@@ -103,15 +103,13 @@ def test_a_machine_with_nothing_in_it_gives_facts_all_the_same(tmp_path: Path) -
 
 def test_absurd_files_do_not_break_the_look(tmp_path: Path) -> None:
     garbage = "\x00\xff\x1b[2J" * 200
-    files = {
-        path: garbage
-        for path in (
-            "/sys/module/nvidia/version", "/proc/driver/nvidia/version", "/etc/os-release", "/proc/self/mounts",
-            "/proc/self/status", "/proc/meminfo", "/proc/cpuinfo", "/proc/self/cgroup", "/etc/ld.so.cache", "/etc/group",
-            "/usr/local/cuda/version.json", "/etc/nv_tegra_release", "/proc/device-tree/model", "/etc/docker/daemon.json",
-            "/sys/bus/pci/devices/0000:18:00.0/vendor", "/sys/bus/pci/devices/0000:18:00.0/class",
-        )
-    }  # fmt: skip
+    paths = (
+        "/sys/module/nvidia/version", "/proc/driver/nvidia/version", "/etc/os-release", "/proc/self/mounts",
+        "/proc/self/status", "/proc/meminfo", "/proc/cpuinfo", "/proc/self/cgroup", "/etc/ld.so.cache", "/etc/group",
+        "/usr/local/cuda/version.json", "/etc/nv_tegra_release", "/proc/device-tree/model", "/etc/docker/daemon.json",
+        "/sys/bus/pci/devices/0000:18:00.0/vendor", "/sys/bus/pci/devices/0000:18:00.0/class",
+    )  # fmt: skip
+    files = dict.fromkeys(paths, garbage)
     facts, _ = _look(tmp_path, {}, files)
     assert isinstance(facts.driver.kernel_version, Unknown)
 

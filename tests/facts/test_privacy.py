@@ -61,7 +61,8 @@ FILES = {
     "/proc/1/environ": f"HF_TOKEN={SECRETS['hub token']}\0RUNPOD_POD_ID={SECRETS['pod']}\0CUDA_HOME=/home/mcurie/x\0",
     "/proc/1/cgroup": f"0::/docker/{SECRETS['container id']}\n",
     "/proc/self/cgroup": f"0::/docker/{SECRETS['container id']}\n",
-    "/proc/self/mounts": "192.168.77.9:/export/mcurie /home/mcurie nfs4 rw,addr=192.168.77.9 0 0\n/dev/sda1 / ext4 rw 0 0\n",
+    "/proc/self/mounts": "192.168.77.9:/export/mcurie /home/mcurie nfs4 rw,addr=192.168.77.9 0 0\n"
+    "/dev/sda1 / ext4 rw 0 0\n",
     "/proc/mounts": "192.168.77.9:/export/mcurie /home/mcurie nfs4 rw,addr=192.168.77.9 0 0\n",
     "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  "
     "(mcurie@calcium-seven)  Tue\n",
@@ -76,12 +77,16 @@ FILES = {
     "Version: 2.9.0+cu130\nAuthor-email: marie@planted.example\n\n",
     "/home/mcurie/venv/lib/python3.12/site-packages/torch-2.9.0+cu130.dist-info/direct_url.json": '{"url": '
     '"https://mcurie:PlantedIndexPassword@packages.planted.example/torch.whl"}',
-    "/home/mcurie/venv/lib/python3.12/site-packages/mcurie.pth": "import os; os.environ['X'] = 'hf_PlantedTokenPlantedToken'\n",
+    "/home/mcurie/venv/lib/python3.12/site-packages/mcurie.pth": "import os; "
+    "os.environ['X'] = 'hf_PlantedTokenPlantedToken'\n",
     "/home/mcurie/project/uv.lock": '[[package]]\nname = "torch"\nversion = "2.9.0"\n'
     'source = { registry = "https://packages.planted.example/simple" }\n',
-    "/home/mcurie/bin/gcc": "#!/bin/sh\necho 13.3.0 mcurie@calcium-seven hf_PlantedTokenPlantedToken >&2\necho 13.3.0\n",
-    "/home/mcurie/bin/nvidia-smi": f"#!/bin/sh\necho 0, NVIDIA H100, 9.0, 81559, 580.95.05, GPU-{UUID}, 00000000:18:00.0\n",
-    "/home/mcurie/bin/dmesg": "#!/bin/sh\necho 'calcium-seven kernel: NVRM: Xid (PCI:0000:18:00): 79, name=mcurie, 10.11.12.13'\n",
+    "/home/mcurie/bin/gcc": "#!/bin/sh\n"
+    "echo 13.3.0 mcurie@calcium-seven hf_PlantedTokenPlantedToken >&2\necho 13.3.0\n",
+    "/home/mcurie/bin/nvidia-smi": "#!/bin/sh\n"
+    f"echo 0, NVIDIA H100, 9.0, 81559, 580.95.05, GPU-{UUID}, 00000000:18:00.0\n",
+    "/home/mcurie/bin/dmesg": "#!/bin/sh\n"
+    "echo 'calcium-seven kernel: NVRM: Xid (PCI:0000:18:00): 79, name=mcurie, 10.11.12.13'\n",
     "/etc/docker/daemon.json": '{"registry-mirrors": ["https://packages.planted.example"], "runtimes": {"nvidia": {}}}',
     "/etc/group": "sudo:x:27:mcurie,pcurie\n",
     "/proc/self/status": "Uid:\t1000\t1000\t1000\t1000\nGroups:\t27\nCpus_allowed_list:\t0-3\n",

@@ -22,11 +22,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facts": {"versions", "machine", "elf", "errors"},
     "examples": set(),
     "diagnosis": {"facts", "tables", "versions", "elf", "errors"},
-    "report": {"facts", "tables", "diagnosis", "versions", "errors", "machine"},
+    "bench": {"facts", "tables", "diagnosis", "versions", "errors", "machine"},
+    "report": {"facts", "tables", "diagnosis", "bench", "versions", "errors", "machine"},
     "cli": {"*"},
 }
 STANDARD_LIBRARY_ONLY = ("errors", "frozen", "versions", "machine", "elf", "facts", "tables", "diagnosis")
-ALLOWED_THIRD_PARTY = {"click": {"cli"}, "rich": {"cli", "report"}, "jinja2": {"emit"}, "packaging": {"plan", "tables"}}
+ALLOWED_THIRD_PARTY = {
+    "click": {"cli"},
+    "rich": {"cli", "report"},
+    "jinja2": {"emit"},
+    "packaging": {"plan", "tables"},
+    "torch": {"bench"},
+    "pynvml": {"bench"},
+}
 CHILD_SCRIPTS = SRC / "facts" / "children"
 
 

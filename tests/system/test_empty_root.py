@@ -33,7 +33,7 @@ def _copy_with_libraries(program: Path, root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def empty_root(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A root with one Python, its standard library and the shared libraries of both; returns it and the Python's path."""
+    """A root with one Python, its standard library and the shared libraries of both; and that Python's path."""
     root = tmp_path_factory.mktemp("empty-root")
     python = Path(os.path.realpath(bare_pythons()[0]))
     code = "import sys, sysconfig; print(sysconfig.get_path('stdlib'))"

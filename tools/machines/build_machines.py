@@ -181,7 +181,7 @@ def thor_source_build() -> Reconstruction:
         "/usr/lib/python3.12/EXTERNALLY-MANAGED", "", source="file list of Ubuntu 24.04's libpython3.12-stdlib"
     )
     tools(gcc(machine, "13.3.0", source=SUPPOSED), "ninja", "cmake", "git")
-    return parts.loader_cache(machine, "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1")
+    return parts.loader_cache(machine)
 
 
 MACHINES = (

@@ -64,16 +64,14 @@ def jetson_thor(machine: Reconstruction, *, source: str) -> Reconstruction:
     """A Jetson AGX Thor with JetPack 7 and CUDA 13.0 of the system."""
     parts.ubuntu(machine, "24.04", source="github.com/dusty-nv/jetson-containers/issues/1399 (r38.2, 24.04)")
     jetson(machine, model="NVIDIA Jetson AGX Thor Developer Kit", soc="tegra264", l4t="38.2.0", source=source)
-    jetson_gpu(machine, GpuSpec("NVIDIA Thor", "11.0", 14, 122.8), cuda="13.0", source=SUPPOSED)
+    gpu = GpuSpec("NVIDIA Thor", "11.0", 0, 122.8)
+    driver = "github.com/pollen-robotics/microduck_rl/issues/38 (JetPack 7, CUDA 13.0, driver 580)"
+    parts.driver(machine, "580.00", source=driver)
+    parts.gpus(machine, "580.00", gpu, source=driver)
+    parts.cuda_answers(machine, "/usr/lib/aarch64-linux-gnu/libcuda.so.580.00", cuda="13.0", specs=(gpu,))
     parts.toolkit(machine, "13.0.48", source="field report 002, line 75 (/usr/local/cuda-13.0/lib64/)")
     machine.file("/proc/meminfo", "MemTotal:       128791000 kB\nMemAvailable:   120000000 kB\n", source=SUPPOSED)
     return machine.file("/proc/self/status", "Cpus_allowed_list:\t0-13\n", source=SUPPOSED)
-
-
-def _from_the_system(machine: Reconstruction) -> Reconstruction:
-    """The loader cache with the libraries of the Jetson's driver and toolkit in it, as JetPack configures them."""
-    libcuda = "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1"
-    return parts.loader_cache(machine, libcuda, "/usr/local/cuda-13.0/lib64/libcudart.so.13")
 
 
 def thor_missing_libraries() -> Reconstruction:
@@ -101,7 +99,7 @@ def thor_missing_libraries() -> Reconstruction:
         text = b"\0" + " ".join(CU130_ARM).encode() + b"\0" if name == "libtorch_python.so" else b""
         spec = ElfSpec(rpath="$ORIGIN", needed=needed, text=text)
         machine.elf(f"{site}/torch/lib/{name}", spec, source=f"{report}, lines 56-65; the search path is supposed")
-    return _from_the_system(machine)
+    return parts.loader_cache(machine, "/usr/local/cuda-13.0/lib64/libcudart.so.13")  # as JetPack configures it
 
 
 def cuda_lib64_first() -> Reconstruction:

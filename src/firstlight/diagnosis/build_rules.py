@@ -187,7 +187,8 @@ def nvcc_is_wrapper(question: Question) -> Iterator[Seen]:
     on_path, home = question.facts.toolkits.nvcc_on_path, question.facts.toolkits.cpp_extension_home
     if isinstance(on_path, Unknown) or isinstance(home, Unknown) or home.seen_in != "nvcc on PATH":
         return
-    if on_path.value.is_wrapper and (question.goal in BUILDING or isinstance(question.facts.torch, Known)):
+    is_asked = question.goal in BUILDING or isinstance(question.facts.torch, Known)
+    if on_path.value.is_wrapper and is_asked and _is_for_cuda(question.facts):
         real = on_path.value.toolkit
         starts = f"starts {real.value}/bin/nvcc" if isinstance(real, Known) else "does not say which nvcc it starts"
         yield Seen(

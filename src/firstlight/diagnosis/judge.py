@@ -38,7 +38,7 @@ def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
 
 
 def _causes(fired: set[str], rules: tuple[Rule, ...]) -> dict[str, str]:
-    """Symptom -> the top of the chain of fired rules that explain it; of two that explain each other, the more basic."""
+    """Symptom -> the top cause that fired; of two rules that explain each other the more basic one stands."""
     direct: dict[str, str] = {}
     for rule in sorted(rules, key=lambda each: each.depth):
         if rule.code not in fired:

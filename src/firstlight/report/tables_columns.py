@@ -47,6 +47,16 @@ def _field(name: str, heading: str = "") -> Column:
     return Column(heading or plain, lambda row: shown(getattr(row, name)))
 
 
+def _rounded(name: str, heading: str = "") -> Column:
+    """A number in four digits, 989.4 or 13500; '-' where there is none."""
+
+    def cell(row: Any) -> str:
+        value = getattr(row, name)
+        return "-" if value is None else f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+    return Column(heading or name, cell)
+
+
 def _or_word(name: str, heading: str, word: str) -> Column:
     """A column whose None has a word of its own, e.g. 'CPU only'."""
     return Column(heading, lambda row: word if getattr(row, name) is None else shown(getattr(row, name)))
@@ -101,6 +111,18 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     "cuda_releases": (_field("toolkit"), _field("label", "called"), _field("driver_in_release_notes")),
     "cuda_runfiles": (_field("toolkit"), _or_word("driver_shipped_with", "driver shipped with", "none inside")),
     "gpus": (_field("model"), _field("capability"), _field("kind")),
+    "gpu_peaks": (
+        _field("name", "model"),
+        _field("sms", "SMs"),
+        _field("clock_mhz", "MHz"),
+        *(_rounded(name) for name in ("fp64", "fp32", "tf32", "fp16", "fp8", "fp4")),
+        _rounded("bandwidth_gbps", "GB/s"),
+    ),
+    "gpu_rates": (
+        _field("line"),
+        _field("capabilities", "for"),
+        *(_field(name) for name in ("fp64", "fp32", "tf32", "fp16", "fp8", "fp4", "int8")),
+    ),
     "code_rules": (
         _field("code", "code for"),
         Column("runs on devices", _runs_on),
@@ -149,6 +171,8 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
 # Fields left out above so that a line fits; the reader is told where they are.
 ONLY_IN_JSON = {
     "gpus": "pattern, example, memory_gb",
+    "gpu_peaks": "bf16, int8, fp64_tc, other clocks, nvlink_gbps, what was seen, pattern, example",
+    "gpu_rates": "names, bf16, fp64_tc, fp16_acc16, fp8_acc16",
     "toolkit_targets": "ptxas",
     "toolkit_wheels": "parts",
     "torch_releases": "released, wheel_mb, platform_tag, pins",

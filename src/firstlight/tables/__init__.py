@@ -14,6 +14,7 @@ import os
 from firstlight.tables.compat_lookups import CompatAnswer, CompatLookups, CompatVerdict
 from firstlight.tables.error_lookups import ErrorLookups
 from firstlight.tables.gpu_lookups import GpuLookups
+from firstlight.tables.peak_lookups import PeakLookups
 from firstlight.tables.soname_lookups import SonameLookups
 from firstlight.tables.stored import STALE_AFTER_DAYS
 from firstlight.tables.torch_lookups import TorchLookups
@@ -21,7 +22,7 @@ from firstlight.tables.torch_lookups import TorchLookups
 __all__ = ["STALE_AFTER_DAYS", "CompatAnswer", "CompatVerdict", "Tables", "load"]
 
 
-class Tables(CompatLookups, GpuLookups, TorchLookups, SonameLookups, ErrorLookups):
+class Tables(CompatLookups, GpuLookups, PeakLookups, TorchLookups, SonameLookups, ErrorLookups):
     """Every question that the tables answer; see docs/tables.md."""
 
     __slots__ = ()

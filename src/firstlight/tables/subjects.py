@@ -54,6 +54,8 @@ SUBJECTS = (
     Subject("compat_brands", "compat", "which NVML brands may use it", "compat_rows", "CompatBrand", ("brand",)),
     Subject("images", "compat", "driver branches CUDA images let in", "compat_rows", "ImageRequirement", ("image",)),
     Subject("gpus", "gpu", "GPU models, names and capabilities", "gpu_rows", "GpuModel", ("model",)),
+    Subject("gpu_peaks", "gpu", "dense peaks of GPU models", "peak_rows", "GpuPeak", ("gpu",)),
+    Subject("gpu_rates", "gpu", "operations per clock and SM", "peak_rows", "GpuRate", ("line",)),
     Subject("capabilities", "gpu", "capability and architecture", "gpu_rows", "Capability", ("capability",)),
     Subject(
         "code_rules", "gpu", "which code runs on which device", "gpu_rows", "CodeRule", ("code", "torch_cuda_from")
