@@ -164,6 +164,7 @@ def test_a_wrapper_makes_torch_take_the_wrong_folder() -> None:
     home = Known("/usr/local/cuda-13.0", "CUDA_HOME")
     told = replace(facts, toolkits=replace(facts.toolkits, cpp_extension_home=home))
     assert seen(nvcc_is_wrapper, told) == []
+    assert seen(nvcc_is_wrapper, changed("nvcc-wrapper", "torch.build=cpu")) == []
 
 
 def test_the_wrapper_of_a_real_machine_is_seen_when_building_is_the_goal() -> None:
