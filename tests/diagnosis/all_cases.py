@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from tests.diagnosis import (
-    cases_building,
-    cases_companions,
-    cases_compat,
-    cases_driver,
-    cases_libraries,
-    cases_place,
-    cases_torch,
-)
+from tests.diagnosis.cases_building import CASES as BUILDING
+from tests.diagnosis.cases_companions import CASES as COMPANIONS
+from tests.diagnosis.cases_compat import CASES as COMPAT
+from tests.diagnosis.cases_driver import CASES as DRIVER
+from tests.diagnosis.cases_libraries import CASES as LIBRARIES
+from tests.diagnosis.cases_place import CASES as PLACE
+from tests.diagnosis.cases_torch import CASES as TORCH
 from tests.diagnosis.rule_case import RuleCase
 
-CASES: tuple[RuleCase, ...] = (
-    *cases_place.CASES,
-    *cases_driver.CASES,
-    *cases_compat.CASES,
-    *cases_torch.CASES,
-    *cases_companions.CASES,
-    *cases_libraries.CASES,
-    *cases_building.CASES,
-)
+CASES: tuple[RuleCase, ...] = (*PLACE, *DRIVER, *COMPAT, *TORCH, *COMPANIONS, *LIBRARIES, *BUILDING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -263,3 +264,20 @@ def test_the_replayed_machine_gives_the_same_answer(site: Path) -> None:
     replay = RecordedMachine(from_document(document, "here"))
     again = probe_torch_libraries(replay, probe_torch(replay, environment))
     assert first == again
+
+
+def test_of_an_installed_torch_the_files_are_those_of_a_real_import() -> None:
+    spec = importlib.util.find_spec("torch")  # finds it without importing it
+    if spec is None or spec.origin is None:
+        pytest.skip("torch is not installed here")
+    show = 'import torch; print(*{line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}, sep="\\n")'
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
+    folder = os.path.realpath(Path(spec.origin).parent / "lib")
+    real = {line for line in done.stdout.splitlines() if os.path.dirname(line) == folder}
+    machine = LiveMachine()
+    environment = probe_environments(machine, python=sys.prefix).environments[0]
+    known = probe_torch_libraries(machine, probe_torch(machine, environment))
+    assert isinstance(known, Known)
+    found = {os.path.realpath(each.path) for each in known.value.loaded} | {os.path.realpath(known.value.root)}
+    assert {path for path in found if os.path.dirname(path) == folder} | {f"{folder}/libtorch_global_deps.so"} == real
+    assert known.value.missing == ()

@@ -31,7 +31,10 @@ _XID = r"\b(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,6})(?:,\s*(.*))?"
 _WHOSE = r"pid='?[^,']*'?,\s*(?:name=[^,]*,\s*)?"  # the process is nobody else's business
 _ISO_TIME = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[.,\d]*(?:[+-]\d\d:?\d\d|Z)?\s"
 _NVRM = r"NVRM: (.*)"
-_TROUBLE = r"(?i)fail|mismatch|requires use|fallen off|error|denied|unable|cannot|not supported|probe routine|already bound|no nvidia"
+_TROUBLE = (
+    r"(?i)fail|mismatch|requires use|fallen off|error|denied|unable|cannot|not supported|probe routine|already bound"
+    r"|no nvidia"
+)
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PERSISTENCED = "/run/nvidia-persistenced/socket"
 _FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"

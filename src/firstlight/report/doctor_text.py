@@ -82,8 +82,10 @@ def _others(rest: list[Finding]) -> str:
         return ""
     out = "\nalso\n"
     for finding in rest:
+        more = f" (and {len(finding.saw) - 1} more)" if len(finding.saw) > 1 else ""
         symptom = f" (a symptom of {finding.caused_by})" if finding.caused_by else ""
-        out += labelled(f"  {finding.severity.value}", (f"{finding.code}: {finding.saw[0]}{symptom}",), label_width=12)
+        line = f"{finding.code}: {finding.saw[0]}{more}{symptom}"
+        out += labelled(f"  {finding.severity.value}", (line,), label_width=12)
     return out
 
 
