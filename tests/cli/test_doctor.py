@@ -104,8 +104,20 @@ def test_why_not_shows_the_condition_beside_what_the_machine_has(capsys: pytest.
 
 
 def _rule(code: str, *explains: str, depth: int = 10, severity: Severity = Severity.BLOCKS) -> Rule:
-    return Rule(code, lambda _: iter([Seen(f"saw {code}")]), severity, depth, "T.", "F.", ("driver",), "M.", "", "s", (),
-                explains)  # fmt: skip
+    return Rule(
+        code=code,
+        check=lambda _: iter([Seen(f"saw {code}")]),
+        severity=severity,
+        depth=depth,
+        title="T.",
+        fires_when="F.",
+        looks_at=("driver",),
+        means="M.",
+        error="",
+        source="s",
+        remedies=(),
+        explains=explains,
+    )
 
 
 def _judged(*rules: Rule) -> dict[str, Finding]:
