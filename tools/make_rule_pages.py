@@ -42,11 +42,11 @@ def page_of(rule: Rule) -> str:
     goals = "".join(f"; {severity.value} when the goal is {goal.value}" for goal, severity in rule.for_goals)
     error = f"```text\n{rule.error}\n```" if rule.error else "There is no error text: nothing fails at once."
     near = "; ".join(case.near_miss) if isinstance(case.near_miss, tuple) else ""
-    near_line = f"With `--set {near}` it does not fire.\n" if near else ""
+    near_line = f"With `--set {near}` it does not fire.\n" if near else "The tests hold a near-miss of it.\n"
     explains = "".join(f"- [{code}]({code}.md)\n" for code in rule.explains)
     return (
         f"# {rule.code}\n\n{rule.title}\n\n"
-        f"Severity: {rule.severity.value}{goals}. Fires when: {rule.fires_when[0].lower()}{rule.fires_when[1:]}\n\n"
+        f"Severity: {rule.severity.value}{goals}.\n\n## When it fires\n\n{rule.fires_when}\n\n"
         f"## What it means\n\n{rule.means}\n\n## The error\n\n{error}\n\n"
         f"## On a machine\n\n`firstlight doctor --facts tests/machines/{case.machine}"
         f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}`\n\n"

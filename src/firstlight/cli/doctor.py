@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import click
@@ -60,4 +61,6 @@ def command(
         click.echo(json.dumps(diagnosis_document(facts, diagnosis, goal, wants), indent=1))
     else:
         click.echo(doctor_text(facts, diagnosis, Length.ALL if everything else Length.SCREEN), nl=False)
+    if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
+        click.echo(warning, err=True)
     click.get_current_context().exit(1 if diagnosis.blocked else 0)

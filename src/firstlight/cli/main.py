@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -17,6 +18,7 @@ VERBS = {
     "doctor": ("doctor", "why not: the one cause that keeps CUDA from working, and what to do"),
     "explain": ("explain", "an error line or a log: its cause, a proof and the ways out"),
     "facts": ("facts", "look: what this machine is; changes nothing"),
+    "bench": ("bench", "measure: the suite, every number held against what the silicon can do"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"
@@ -54,9 +56,14 @@ class Verbs(click.Group):
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 click's signature
     if not wanted or ctx.resilient_parsing:
         return
+    import datetime
+
     from firstlight.tables import load
 
-    click.echo(f"firstlight {__version__} (tables of {load().newest_date()})")
+    tables = load()
+    click.echo(f"firstlight {__version__} (tables of {tables.newest_date()})")
+    if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
+        click.echo(warning)
     ctx.exit()
 
 
@@ -84,12 +91,11 @@ def main(args: list[str] | None = None) -> None:
 
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line."""
+    _open_missing_streams()
     try:
-        code: Any = cli.main(args=args, prog_name="firstlight", standalone_mode=False)
+        code = _called(args)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
+        return code
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
         message = error.format_message()
@@ -101,12 +107,41 @@ def run(args: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", 130)
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
-    except Exception as error:
-        if os.environ.get("FIRSTLIGHT_DEBUG"):
-            raise
-        return _complain(_bug(error), 5)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            return _our_bug(error)
+        _forget_output()
+        return _complain(f"the output could not be written: {error.strerror}", 4)
+    except Exception as error:  # noqa: BLE001 the one place: our bug, said as such
+        return _our_bug(error)
+
+
+def _called(args: list[str] | None) -> int:
+    try:
+        code: Any = cli.main(args=args, prog_name="firstlight", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _open_missing_streams() -> None:
+    """A stream that the shell closed (`>&-`) is None in Python; writing to it must not look like a bug."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 lives as long as we do
+
+
+def _forget_output() -> None:
+    """What is still buffered can go nowhere; let it not fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _our_bug(error: Exception) -> int:
+    if os.environ.get("FIRSTLIGHT_DEBUG"):
+        raise error
+    return _complain(_bug(error), 5)
 
 
 def _complain(message: str, code: int) -> int:

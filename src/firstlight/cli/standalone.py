@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from firstlight import __version__
@@ -32,6 +33,18 @@ def main(arguments: list[str] | None = None) -> int:
     except FirstlightError as error:
         print(f"firstlight: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
         return error.exit_code
-    text = to_text(facts) if given.json else facts_text(facts, Detail.ALL if given.all else Detail.FOUND)
-    sys.stdout.write(text)
+    return _printed(to_text(facts) if given.json else facts_text(facts, Detail.ALL if given.all else Detail.FOUND))
+
+
+def _printed(text: str) -> int:
+    try:
+        if sys.stdout is not None:  # None where the shell closed it
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"firstlight: the output could not be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 4
     return 0

@@ -16,7 +16,17 @@ _FILES = (
     "__init__.py", "errors.py", "frozen.py", "versions.py", "report/__init__.py", "report/layout.py",
     "report/facts_lines.py", "report/facts_text.py", "cli/__init__.py", "cli/standalone.py",
 )  # fmt: skip
-_MAIN = "import sys\nfrom firstlight.cli.standalone import main\n\nsys.exit(main())\n"
+# Parsed by any Python, so that an old one says what is wrong instead of showing a traceback.
+_MAIN = """import sys
+
+if sys.version_info < (3, 10):
+    sys.stderr.write("firstlight: this is Python %d.%d; accepted: 3.10 or newer. " % sys.version_info[:2])
+    sys.stderr.write("Try: python3.12 %s\\n" % sys.argv[0])
+    sys.exit(2)
+from firstlight.cli.standalone import main
+
+sys.exit(main())
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 
 

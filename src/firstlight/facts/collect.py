@@ -132,8 +132,12 @@ class _Job(Generic[T]):
         self._probe = probe
         self._answer: list[T] = []
         self._error: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads allowed here, as under a container's pid limit: one after the other
+            self._thread = None
+            self._run()
 
     def _run(self) -> None:
         try:
@@ -142,7 +146,8 @@ class _Job(Generic[T]):
             self._error.append(error)
 
     def result(self) -> T:
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         if self._error:
             raise self._error[0]
         return self._answer[0]

@@ -193,7 +193,8 @@ def _messages(log: Fact[tuple[str, ...]]) -> Fact[tuple[str, ...]]:
 def _readings(nvml: NvmlAnswer, gpus: GpuFacts) -> tuple[Readings, ...]:
     """NVML's readings of each GPU; GPUs that were found in another way have none."""
     none = Readings({}, "NVML", absent=nvml.system.absent)
-    return nvml.devices or (none,) * len(gpus.devices)
+    count = len(gpus.devices)
+    return (*nvml.devices, *(none,) * count)[:count]
 
 
 def _gpu_health(said: Readings, name: str) -> GpuHealth:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import os
+import shutil
 
 from firstlight import __version__
 from firstlight.errors import BadInput
@@ -42,6 +44,8 @@ def look_at(look: Look) -> Facts:
         if look.names is Names.REAL:
             raise BadInput(f"--identify looks at this machine; the names in {look.facts_file} are pseudonyms already")
         return override(read_machine_or_facts(look.facts_file), look.overrides)
+    if look.python:
+        _check_python(look.python)
     live = LiveMachine()
     recording = RecordingMachine(live)
     facts = collect(recording if look.record else live, python=look.python)
@@ -50,3 +54,13 @@ def look_at(look: Look) -> Facts:
         recording.evidence.recorded_by = f"firstlight {__version__}"
         write_recording(look.record, recording.evidence, None if look.names is Names.REAL else pseudonyms)
     return override(facts if look.names is Names.REAL else rename_all(facts, pseudonyms.apply), look.overrides)
+
+
+def _check_python(given: str) -> None:
+    """Refuse a --python that is neither an interpreter nor the folder of an environment."""
+    path = given if "/" in given else shutil.which(given) or given
+    names = ("bin/python3", "bin/python", "pyvenv.cfg", "conda-meta")
+    is_interpreter = os.path.isfile(path) and os.access(path, os.X_OK) and "py" in os.path.basename(path)
+    if not is_interpreter and not any(os.path.exists(os.path.join(path, name)) for name in names):
+        why = "no such file" if not os.path.exists(path) else "not an interpreter, nor the folder of an environment"
+        raise BadInput(f"--python {given}: {why}; accepted: e.g. /opt/venv/bin/python or /opt/venv")

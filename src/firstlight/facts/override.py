@@ -25,6 +25,19 @@ SHORT_NAMES = {
 }
 
 
+# What a libcuda answered under another driver, or beside another code, is not seen under the one that is pretended.
+_NO_LONGER_SEEN = {
+    "driver.kernel_version": (
+        "libcuda.driver_cuda",
+        "libcuda.init_code",
+        "libcuda.init_name",
+        "libcuda.init_text",
+        "libcuda.device_count",
+    ),
+    "libcuda.init_code": ("libcuda.init_name", "libcuda.init_text"),
+}
+
+
 def override(facts: T, settings: tuple[str, ...]) -> T:
     """The facts with each `key=value` put in, seen in '--set'; bad keys and values raise BadInput naming them."""
     for setting in settings:
@@ -32,7 +45,31 @@ def override(facts: T, settings: tuple[str, ...]) -> T:
         if not equals or not key.strip():
             raise BadInput(f"--set {setting!r}: expected KEY=VALUE, e.g. --set driver=570.133.20")
         path = SHORT_NAMES.get(key.strip(), key.strip())
+        before = facts
         facts = _put(type(facts), facts, _Setting(key.strip(), text.strip(), tuple(path.split("."))))
+        facts = _without_what_depends(before, facts, path=path, key=key.strip())
+    return facts
+
+
+def _without_what_depends(before: T, after: T, *, path: str, key: str) -> T:
+    """The facts without what was seen together with the old value of one; what --set said itself stays."""
+    old, new = _at(before, path), _at(after, path)
+    if isinstance(old, Known) and isinstance(new, Known) and old.value == new.value:
+        return after
+    for place in _NO_LONGER_SEEN.get(path, ()):
+        found = _at(after, place)
+        if isinstance(found, Known) and found.seen_in != SEEN_IN:
+            group, _, name = place.partition(".")
+            forgotten: Any = {name: Unknown(f"--set {key}: not observed")}
+            changed: Any = {group: replace(getattr(after, group), **forgotten)}
+            after = replace(after, **changed)  # type: ignore[type-var]
+    return after
+
+
+def _at(facts: Any, path: str) -> Any:
+    """What lies at a path such as libcuda.init_code; None where there is no such path."""
+    for name in path.split("."):
+        facts = getattr(facts, name, None)
     return facts
 
 

@@ -24,7 +24,7 @@ _NOT_PERSONAL = {
     "user-a", "user-b", "host-a", "none", "true", "false", "file", "folder", "null", "ld", "so", "compat",
 }  # fmt: skip
 
-_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_UUID = r"[0-9a-fA-F]{8}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{12}"
 # Fixed identifiers of the EFI specification, the same on every machine.
 _EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # Addresses of documentation and indexes that everybody uses; any other host in a URL is masked.
@@ -36,12 +36,18 @@ _PUBLIC_HOSTS = (
 
 _TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|sk-[\w-]{12,}|AKIA[0-9A-Z]{12,}"
-    r"|xox[abprs]-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-[\w-]{16,}|AIza[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-[\w-]{16,}|AIza[\w-]{20,}|ASIA[0-9A-Z]{12,}"
+    r"|dckr_pat_[\w-]{8,}|npm_[A-Za-z0-9]{8,}|[sr]k_live_\w{8,}|ya29\.[\w-]{8,}|whsec_\w{8,}|wandb_v1_\w{8,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
 )
 _SECRET_PAIR = re.compile(
-    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|authorization)[\w-]*)(\s*[=:]\s*)([^\s\"',;]{3,})"
+    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|authorization)[\w-]*"
+    r"|(?:\w*_)?pass|(?:user|login)(?:name)?(?==))(\s*[=:]\s*)((?:(?:bearer|basic)\s+)?[^\s\"',;]{3,})"
 )
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+# What clouds call a host after its address: ip-10-20-30-40.ec2.internal
+_ADDRESS_NAME = re.compile(r"\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?")
+_INTERNAL_NAME = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|corp|intranet|cluster)(?![\w.-])")
 _URL = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*)://([^\s/\"'<>]+)((?:/[^\s\"'<>]*)?)")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _LOGIN = re.compile(r"\b[\w.+-]+@(?=[\w-])[\w.-]+(?=:)")
@@ -55,11 +61,16 @@ _IPV6 = re.compile(
     r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|(?:[0-9a-fA-F]{1,4}:){1,6}(?::[0-9a-fA-F]{1,4}){1,6})(?![\w:])"
 )
 _CONTAINER_ID = re.compile(r"\b[0-9a-f]{64}\b")
-_HOME = re.compile(r"(?<![\w.-])(/home|/Users|/data/home|/scratch/home)/([A-Za-z_][\w.-]*)")
-_FILE_SERVER = re.compile(r"(?m)^[\w.\[\]:-]+:/\S* (?=/\S* (?:nfs|cifs|lustre|ceph|fuse))")  # a line of /proc/mounts
+_HOME = re.compile(r"((?:/[\w.-]+)*/(?:home|homes|Users))/([A-Za-z_][\w.@-]*)")
+# A line of /proc/mounts: server:/export, //server/share, or what parallel file systems put there.
+_FILE_SERVER = re.compile(
+    r"(?m)^(?!/dev/)\S*[:/@]\S* (?=/\S* (?:nfs|cifs|smb|lustre|ceph|fuse|beegfs|weka|gpfs|9p|afs|glusterfs)\S* )"
+)
+# The id of a container or a job in a cgroup path; 40 digits alone are a commit and stay.
+_CGROUP_ID = re.compile(r"(?<=[/-])[0-9a-f]{32}(?=[/.\s]|$)")
 _HOME_BYTES = re.compile(rb"/home/([A-Za-z_][\w.-]*)")
 _GPU_UUID = re.compile(rf"\b(GPU|MIG)-{_UUID}")
-_ANY_UUID = re.compile(rf"\b{_UUID}")
+_ANY_UUID = re.compile(rf"(?:(?<=pod)|(?<![0-9A-Za-z])){_UUID}")
 _VERSION_ALONE = re.compile(r"\s*\d+(?:\.\d+){3}\s*")
 
 
@@ -85,17 +96,20 @@ class Pseudonyms:
         """The text with every name, address, device id and secret replaced, and control characters made visible."""
         if not text or text.isdigit():
             return text
+        lowered = text.lower()
         for real, stand_in in self.literals:
-            if real in text:
-                text = re.sub(rf"(?<![A-Za-z0-9_]){re.escape(real)}(?![A-Za-z0-9_])", stand_in, text)
+            if real.lower() in lowered:
+                text = re.sub(rf"(?i)(?<![A-Za-z0-9_]){re.escape(real)}(?![A-Za-z0-9_])", stand_in, text)
         if "/" in text:
             text = _HOME.sub(self._home, text)
-        if "-" in text:
+        if "-" in text or "_" in text:
             text = self._without_uuids(text)
-        if ":/" in text:
+        if " /" in text:
             text = _FILE_SERVER.sub("<host>:/ ", text)
         if "://" in text:
             text = _URL.sub(_mask_url, text)
+        if "." in text or "ip-" in text:
+            text = _INTERNAL_NAME.sub("<host>", _ADDRESS_NAME.sub("<host>", text))
         if "@" in text:
             text = _LOGIN.sub("<address>", _EMAIL.sub("<address>", text))
         if ":" in text:
@@ -103,17 +117,16 @@ class Pseudonyms:
         if text.count(".") >= 3 and not _VERSION_ALONE.fullmatch(text):
             text = _IPV4.sub(_mask_ipv4, text)
         if len(text) >= 8:
-            text = _SECRET_PAIR.sub(_mask_pair, _TOKENS.sub("<redacted>", text))
-        if len(text) >= 64:
-            text = _CONTAINER_ID.sub("<id>", text)
+            text = _BEARER.sub(r"\1 <redacted>", _SECRET_PAIR.sub(_mask_pair, _TOKENS.sub("<redacted>", text)))
+        if len(text) >= 32:
+            text = _CGROUP_ID.sub("<id>", _CONTAINER_ID.sub("<id>", text))
         return text if text.isprintable() else _visible(text)
 
     def apply_bytes(self, data: bytes) -> bytes:
         """Binary evidence with account and host names overwritten by as many x, so that offsets stay."""
         for real, _ in self.literals:
             name = real.encode()
-            if name in data:
-                data = data.replace(name, b"x" * len(name))
+            data = re.sub(rb"(?i)" + re.escape(name), b"x" * len(name), data)
         return _HOME_BYTES.sub(_mask_home_bytes, data) if b"/home/" in data else data
 
     def _without_uuids(self, text: str) -> str:

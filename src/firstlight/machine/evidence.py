@@ -240,6 +240,9 @@ def _path_evidence(found: _Field) -> PathEvidence:
     if "matches" in present:
         matches = found.inside("matches")
         seen.matches = {key: list(matches.texts(key)) for key in matches.names()}
+        for key, texts in seen.matches.items():
+            if any(ord(character) > 0xFF for text in (key, *texts) for character in text):
+                raise BadFactsFile(f"{found.where}.matches: holds characters that are not bytes")
     if "names" in present:
         seen.names = list(found.texts("names"))
         for name in seen.names:

@@ -32,7 +32,11 @@ def _gpus(facts: Facts) -> str:
 def _driver(facts: Facts) -> str:
     if isinstance(facts.driver.kernel_version, Unknown):
         return "no driver" if facts.gpus.devices or facts.gpus.pci else ""
-    return f"driver {facts.driver.kernel_version.value}" + text(facts.libcuda.driver_cuda, " (CUDA {})")
+    driver = f"driver {facts.driver.kernel_version.value}"
+    loads = facts.libcuda.would_load
+    if isinstance(loads, Known) and loads.value.is_compat:
+        return driver + text(facts.libcuda.driver_cuda, " (CUDA {} by a compat library)")
+    return driver + text(facts.libcuda.driver_cuda, " (CUDA {})")
 
 
 def _torch(facts: Facts) -> str:
