@@ -2,6 +2,8 @@
 # make test-system: what needs root and apt. make lint: types and style alone.
 PYTHON ?= python3
 VENV := .venv
+# The tests of bench time the processor; a CPU build is enough: make test TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
+TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 
 .PHONY: run test test-system lint zipapp clean
@@ -17,6 +19,7 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.installed-tests: $(VENV)/.installed
 	@echo "installing the test tools into $(VENV)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) numpy
 	@touch $@
 
 run: $(VENV)/.installed

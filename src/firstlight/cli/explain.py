@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import io
 import os
+import re
 import shutil
 import sys
+from typing import BinaryIO, cast
 
 import click
 
-from firstlight.diagnosis.explain import Explained, explain_stream, explain_text
+from firstlight.diagnosis.explain import Explained, explain_given, explain_stream
 from firstlight.diagnosis.signatures import signatures
 from firstlight.errors import BadInput
 from firstlight.report.explain_text import explained_json, explained_text, signatures_json, signatures_text
 
 LOG_ENDINGS = (".log", ".txt", ".out", ".err")
+LOOKS_LIKE_PATH = re.compile(r"(?:~?/|\.\.?/)\S+")
+COMPRESSED = ((b"\x1f\x8b", "gzip", "zcat"), (b"\xfd7zXZ", "xz", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"))
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 OPTIONS = ("--json", "--list", "--here", "--help")
 
 
@@ -75,29 +82,47 @@ def _seen_here(explained: Explained) -> tuple[str, ...]:
 
 def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:
     if text == ("-",) or (not text and not sys.stdin.isatty()):
-        return explain_stream(sys.stdin.buffer)
+        return _explained_stream(sys.stdin.buffer, "standard input")
     if not text:
         ctx.fail("nothing to explain; accepted: an error text, the name of a log file, or - for standard input")
     for word in text:
         if near := difflib.get_close_matches(word, OPTIONS, n=1, cutoff=0.8):
             ctx.fail(f"{word} is not an option; did you mean {near[0]}")
     if len(text) == 1:
-        return _file_or_text(text[0])
-    if all(os.path.exists(word) for word in text):
+        explained = _file_or_text(text[0])
+    elif all(os.path.exists(word) for word in text):
         raise BadInput(f"{len(text)} files were given, one is accepted. Join them: cat FILES | firstlight explain -")
-    return explain_text(" ".join(text))
+    else:
+        explained = explain_given(" ".join(text))
+    if text[0].startswith("-") and " " not in text[0] and not explained.explanations:
+        ctx.fail(f"{text[0]} is not an option; accepted: {', '.join(OPTIONS)}")
+    return explained
 
 
 def _file_or_text(given: str) -> Explained:
     if os.path.isdir(given):
         raise BadInput(f"{given} is a folder; accepted: a log file, an error text, or - for standard input.")
     if not os.path.exists(given):
-        explained = explain_text(given)
-        if not explained.explanations and given.endswith(LOG_ENDINGS) and not any(map(str.isspace, given)):
+        explained = explain_given(given)
+        names_a_file = LOOKS_LIKE_PATH.fullmatch(given) or (
+            given.endswith(LOG_ENDINGS) and not any(map(str.isspace, given))
+        )
+        if names_a_file and not explained.explanations:
             raise BadInput(f"{given} does not exist; accepted: a log file, an error text, or - for standard input.")
         return explained
     try:
         with open(given, "rb") as file:
-            return explain_stream(file)
+            return _explained_stream(file, given)
     except OSError as error:
         raise BadInput(f"{given} cannot be read: {error.strerror}. Give a readable log file or the text.") from None
+
+
+def _explained_stream(stream: BinaryIO, name: str) -> Explained:
+    """What is known of a log; one in UTF-16 (Windows tools write it) is decoded, a compressed one is refused."""
+    head = stream.peek(8) if isinstance(stream, io.BufferedReader) else b""
+    for magic, kind, unpack in COMPRESSED:
+        if head.startswith(magic):
+            raise BadInput(f"{name} is {kind} data, not plain text. Unpack it: {unpack} FILE | firstlight explain -")
+    if head.startswith(UTF_16):
+        stream = cast("BinaryIO", codecs.EncodedFile(stream, "utf-8", "utf-16", errors="replace"))
+    return explain_stream(stream)

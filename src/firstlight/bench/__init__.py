@@ -1,0 +1,1 @@
+"""MEASURE: cases, the one stopwatch, limits, statistics, comparison."""

@@ -1,0 +1,1 @@
+"""Models as a user would write them, with random weights: what the model cases run."""

@@ -1,0 +1,42 @@
+"""Write a result file: whole or not at all, and known to be possible before minutes are spent on measuring."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from firstlight.errors import BadInput
+
+
+def writable(path: str) -> None:
+    """Refuse a path that could not be written later."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise BadInput(f"--out {path}: there is no folder {folder}; make it, or name another file")
+    if os.path.isdir(path):
+        raise BadInput(f"--out {path}: is a folder; name a file")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise BadInput(f"--out {path}: cannot be written here; name a file you can write")
+
+
+def save(path: str, text: str) -> None:
+    """Write the text beside the file and put it in its place."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, a named pipe
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".firstlight-", dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise BadInput(f"--out {path}: {(error.strerror or 'cannot be written').lower()}; the result is lost") from None
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,250 @@
+"""How seconds are read off a device: events on a blocked CUDA stream, or the processor's own clock.
+
+A CUDA series first blocks the stream with a spinning kernel, then queues start event, work and stop event of every
+sample, so that no launch lies between two events. Whether that worked is not assumed: if the device has passed the
+first event by the time the last one is queued, the block was too short and the series is taken again with a longer one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Protocol
+
+from firstlight.frozen import dataclass
+
+Call = Callable[[], object]
+FIRST_BLOCK_S = 400e-6
+LONGEST_BLOCK_S = 50e-3  # launches beyond this fill the driver's queue, and no block hides them
+SPIN_S = 400e-6  # a block at least this long also tells the SM clock: within 0.2 % of NVML on an H200
+SHORT_CYCLES, LONG_CYCLES = 400_000, 4_400_000
+SHORT_SPIN_CYCLES = 100_000  # so that the opening event and the block behind it are both queued before either runs
+TRIES = 4
+WAITS = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """What lies between two events: `launch` runs the operation `count` times."""
+
+    launch: Call
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Seconds per call of each shot, taken back to back."""
+
+    seconds: tuple[float, ...]
+    hidden: bool  # no launch was waited for between the events
+    sm_mhz: float | None  # by the device's own cycle counter, just before the first shot
+
+
+@dataclass(frozen=True, slots=True)
+class NotCaptured:
+    """Why calls could not become a graph."""
+
+    reason: str
+
+
+def nothing() -> None:
+    """What is done before each shot when the caches are left as they are."""
+
+
+class Timer(Protocol):
+    """What the stopwatch needs of a device; a test brings one with a clock of its own."""
+
+    has_launches: bool  # False on a processor, where host and device time are one
+
+    def now(self) -> float:
+        """Seconds of a monotonic clock, the one telemetry is stamped with."""
+
+    def pause(self, seconds: float) -> None:
+        """Leave the device idle."""
+
+    def series(self, shots: Sequence[Shot], *, before_each: Call = nothing) -> Series:
+        """Time every shot, one after the other, with `before_each` run outside the timed span."""
+
+    def host(self, call: Call) -> float:
+        """Wall seconds of one eager call and a synchronisation."""
+
+    def batch(self, calls: Sequence[Call]) -> Shot | NotCaptured:
+        """Several calls as one shot without gaps: a CUDA graph, or a loop on a processor."""
+
+    def flush(self) -> None:
+        """Fill the last-level cache with something else."""
+
+
+class CpuTimer:
+    """The processor's clock; launches do not exist, so host and device time are the same."""
+
+    has_launches = False
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def series(self, shots: Sequence[Shot], *, before_each: Call = nothing) -> Series:
+        seconds = []
+        for shot in shots:
+            before_each()
+            began = time.perf_counter()
+            shot.launch()
+            seconds.append((time.perf_counter() - began) / shot.count)
+        return Series(tuple(seconds), hidden=True, sm_mhz=None)
+
+    def host(self, call: Call) -> float:
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    def batch(self, calls: Sequence[Call]) -> Shot | NotCaptured:
+        def all_of_them() -> None:
+            for call in calls:
+                call()
+
+        return Shot(all_of_them, len(calls))
+
+    def flush(self) -> None:
+        """Nothing: the size of a processor's last-level cache is not known to torch, so its cases are warm."""
+
+
+class CudaTimer:
+    """Events on the current stream of one CUDA device."""
+
+    has_launches = True
+
+    def __init__(self, device: str, *, l2_bytes: int) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._device = torch.device(device)
+        torch.cuda.set_device(self._device)
+        self._block_s = self._blocked_s = FIRST_BLOCK_S
+        self._queueing_s = 0.0
+        self._buffer: Any = torch.empty(max(2 * l2_bytes, 1 << 20), dtype=torch.uint8, device=self._device)
+        self._capture_stream: Any = self._torch.cuda.Stream(self._device)
+        self._pool: list[Any] = []
+        self._cycles_per_s, self._spin_overhead_s = 1e9, 0.0
+        self._calibrate()
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def flush(self) -> None:
+        self._buffer.zero_()
+
+    def host(self, call: Call) -> float:
+        self._torch.cuda.synchronize(self._device)
+        began = time.perf_counter()
+        call()
+        self._torch.cuda.synchronize(self._device)
+        return time.perf_counter() - began
+
+    def series(self, shots: Sequence[Shot], *, before_each: Call = nothing) -> Series:
+        """The shots' times; tried again with a longer block until every launch was hidden, at most TRIES times."""
+        series = self._try(shots, before_each)
+        for _ in range(TRIES - 1):
+            if series.hidden or self._block_s >= LONGEST_BLOCK_S:
+                break
+            waited_s = self._queueing_s
+            self._block_s = min(2 * self._block_s, LONGEST_BLOCK_S)
+            grown_s = self._block_s - self._blocked_s
+            series = self._try(shots, before_each)
+            if not series.hidden and self._queueing_s - waited_s >= WAITS * grown_s:
+                break  # queueing takes as much longer as the block does: the call itself waits for the device
+        if not series.hidden:
+            self._block_s = FIRST_BLOCK_S
+        return series
+
+    def _try(self, shots: Sequence[Shot], before_each: Call) -> Series:
+        opening, *rest = self._events(1 + 2 * len(shots))
+        events = list(zip(rest[::2], rest[1::2], strict=True))
+        self._torch.cuda._sleep(SHORT_SPIN_CYCLES)
+        opening.record()
+        cycles = int(self._block_s * self._cycles_per_s)
+        self._torch.cuda._sleep(cycles)
+        began = time.perf_counter()
+        for shot, (start, stop) in zip(shots, events, strict=True):
+            before_each()
+            start.record()
+            shot.launch()
+            stop.record()
+        self._queueing_s, self._blocked_s = time.perf_counter() - began, self._block_s
+        hidden = not events[0][0].query()
+        events[-1][1].synchronize()
+        sm_mhz = None
+        if before_each is nothing and self._block_s >= SPIN_S:
+            spun_s = float(opening.elapsed_time(events[0][0])) / 1e3 - self._spin_overhead_s
+            sm_mhz = cycles / spun_s / 1e6 if spun_s > 0 else None
+        self._block_s = min(max(1.5 * self._queueing_s, SPIN_S), LONGEST_BLOCK_S)
+        seconds = tuple(
+            start.elapsed_time(stop) / 1e3 / shot.count for shot, (start, stop) in zip(shots, events, strict=True)
+        )
+        return Series(seconds, hidden, sm_mhz)
+
+    def batch(self, calls: Sequence[Call]) -> Shot | NotCaptured:
+        torch = self._torch
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self._device)
+        try:
+            with torch.cuda.graph(graph, stream=self._capture_stream):
+                for call in calls:
+                    call()
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # torch's class for whatever cannot be captured
+            torch.cuda.synchronize(self._device)
+            self._capture_something()
+            return NotCaptured(str(error).partition("\n")[0][:200])
+        graph.replay()
+        torch.cuda.synchronize(self._device)
+        return Shot(graph.replay, len(calls))
+
+    def _capture_something(self) -> None:
+        """A capture that works: a broken one leaves torch's random numbers believing that it still goes on.
+
+        Without it the next torch.randn raises 'Offset increment outside graph capture' (torch 2.11).
+        """
+        with self._torch.cuda.graph(self._torch.cuda.CUDAGraph(), stream=self._capture_stream):
+            self._buffer.zero_()
+
+    def _events(self, count: int) -> list[Any]:
+        """Events that are used again: CUDA makes one when it is first recorded, which would delay the queueing."""
+        while len(self._pool) < count:
+            event = self._torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._pool.append(event)
+        return self._pool[:count]
+
+    def _calibrate(self) -> None:
+        """Cycles per second of the spinning kernel, from two lengths of spin; then the delay around a block.
+
+        A card that boosts later spins for a shorter time than asked; the check in `series` then lengthens the block.
+        """
+        self._spin_s(LONG_CYCLES)
+        rates = []
+        for _ in range(5):
+            few, many = self._spin_s(SHORT_CYCLES), self._spin_s(LONG_CYCLES)
+            rates.append((LONG_CYCLES - SHORT_CYCLES) / (many - few))
+        self._cycles_per_s = median(rates)
+        assert self._cycles_per_s > 0, f"the spinning kernel runs at {rates} cycles per second"
+        blocks = [self._try((Shot(nothing, 1),), nothing) for _ in range(5)]
+        seen = median(block.sm_mhz for block in blocks if block.sm_mhz is not None) * 1e6
+        cycles = SPIN_S * self._cycles_per_s
+        self._spin_overhead_s = max(0.0, cycles / seen - SPIN_S)
+
+    def _spin_s(self, cycles: int) -> float:
+        start, stop = self._events(2)
+        self._torch.cuda._sleep(SHORT_SPIN_CYCLES)
+        start.record()
+        self._torch.cuda._sleep(cycles)
+        stop.record()
+        stop.synchronize()
+        return float(start.elapsed_time(stop)) / 1e3

@@ -1,0 +1,226 @@
+"""`firstlight bench`: measure, and hold every number against what the silicon can do."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from firstlight.bench.case import Case
+    from firstlight.bench.choice import Choice
+    from firstlight.bench.peaks import Peaks
+    from firstlight.bench.results import RunResult
+
+# subcommand -> (module under firstlight.cli, one line)
+SUBCOMMANDS = {
+    "compare": ("bench_compare", "two runs: what became slower or faster, and whose doing it is"),
+    "check-claim": ("bench_claim", "can this number be true: recompute it, hold it to the silicon"),
+}
+_EPILOG = "Example: firstlight bench --effort quick --only gemm,bandwidth --out before.json"
+INTERRUPTED = 130
+
+
+class BenchGroup(click.Group):
+    """Subcommands are imported on use; without one the suite is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        module = importlib.import_module(f"firstlight.cli.{SUBCOMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in SUBCOMMANDS:
+            ctx.fail(
+                f"{args[0]!r} is not a subcommand of bench; accepted: {', '.join(SUBCOMMANDS)}. To choose cases: "
+                f"firstlight bench --only {args[0]}"
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Subcommands"):
+            formatter.write_dl([(name, line) for name, (_, line) in SUBCOMMANDS.items()])
+
+
+@click.group(
+    cls=BenchGroup,
+    invoke_without_command=True,
+    short_help="measure: the suite, each number with its limit",
+    epilog=_EPILOG,
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "standard", "rigorous"]),
+    default="standard",
+    show_default=True,
+    help="quick: under 45 s, no verdicts against a baseline; standard: under 3 minutes; rigorous: 10.",
+)
+@click.option(
+    "--only", default="", metavar="PATTERN,..", help="Families, starts of ids or patterns: gemm,sdpa/*/causal."
+)
+@click.option("--list", "lists", is_flag=True, help="Print the ids of the cases and stop.")
+@click.option("--estimate", is_flag=True, help="Print about how long each family would take and stop.")
+@click.option("--device", default="cuda:0", show_default=True, help="cuda:0 (or another number), all, or cpu.")
+@click.option("--out", default="", metavar="FILE", help="Write the result (schema firstlight.bench/1) to FILE.")
+@click.option("--json", "style", flag_value="json", help="Print the result document.")
+@click.option("--markdown", "style", flag_value="markdown", help="Print tables for a report.")
+@click.option("--csv", "style", flag_value="csv", help="Print one line per figure.")
+@click.option("--no-compile", is_flag=True, help="Leave the torch.compile rows out.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse to measure on a shared GPU; with --baseline, unclear is a failure."
+)
+@click.option("--baseline", default="", metavar="FILE", help="Compare with an earlier result; exit 1 when slower.")
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Run the benchmark suite and hold every number against what the GPU can do.
+
+    Needs no root, no docker and no locked clocks. A number above what the silicon can do at the clock measured
+    meanwhile is refused. Exit code 0: measured; 1: a case is wrong, invalid or impossible, or slower than the
+    baseline; 2: usage; 3: not comparable with the baseline; 4: no GPU to measure; 130: interrupted, finished cases
+    are kept and the file is written.
+    """  # fmt: skip
+    if ctx.invoked_subcommand is not None:
+        return
+    from firstlight.bench.case import Effort
+    from firstlight.bench.choice import COMPILE, Choice
+
+    only = tuple(part.strip() for part in given["only"].split(",") if part.strip())
+    choice = Choice(Effort(given["effort"]), only, (COMPILE,) if given["no_compile"] else ())
+    if given["lists"] or given["estimate"]:
+        _print_plan(choice, device=given["device"], estimates=given["estimate"])
+        return
+    ctx.exit(_measure(choice, given))
+
+
+def _print_plan(choice: Choice, *, device: str, estimates: bool) -> None:
+    """Ids, or seconds by family."""
+    from firstlight.bench.choice import chosen, estimated_run_s, estimated_s
+    from firstlight.report.bench_plan_text import estimate_text, list_text
+
+    cases, peaks = _cases_of(device)
+    picked = chosen(cases, choice)
+    if not estimates:
+        click.echo(list_text(picked), nl=False)
+        return
+    seconds = {case.id: estimated_s(case, choice.effort, peaks) for case in picked}
+    total = estimated_run_s(picked, choice.effort, peaks)
+    click.echo(estimate_text(picked, seconds, total_s=total, model=peaks.name or "processor"), nl=False)
+
+
+def _cases_of(device: str) -> tuple[tuple[Case, ...], Peaks]:
+    """Every case of a device, and its peaks; without a GPU those of an H100, which is said."""
+    from firstlight.bench.cases.suite import ALL_CASES
+    from firstlight.bench.peaks import NO_PEAKS, peaks_named, peaks_of
+    from firstlight.bench.place import ASSUMED, describe, device_names, import_torch, place_of
+    from firstlight.errors import CouldNotLook
+    from firstlight.tables import load
+
+    import_torch()
+    try:
+        described = describe(device_names(device)[0])
+    except CouldNotLook as error:
+        click.echo(f"firstlight: {str(error).partition('. ')[0]}; this is for an H100", err=True)
+        return ALL_CASES(ASSUMED), peaks_named(load(), "h100-sxm")
+    peaks = NO_PEAKS if described.gpu is None else peaks_of(described.gpu, load())
+    return ALL_CASES(place_of(described)), peaks
+
+
+def _measure(choice: Choice, given: dict[str, Any]) -> int:
+    """Run, print, write, compare; the exit code."""
+    import sys
+
+    from firstlight.bench.results import read_run, to_text
+    from firstlight.bench.saving import save, writable
+
+    baseline = read_run(given["baseline"]) if given["baseline"] else None
+    if given["out"]:
+        writable(given["out"])
+    run = _run(choice, given)
+    if given["out"]:
+        save(given["out"], to_text(run))
+        click.echo(f"firstlight: wrote {given['out']}", err=True)
+    click.echo(_shown(run, given["style"] or "text"), nl=False)
+    sys.stdout.flush()
+    code = _exit_code(run)
+    return code if baseline is None or code == INTERRUPTED else max(code, _compared(baseline, run, given))
+
+
+def _run(choice: Choice, given: dict[str, Any]) -> RunResult:
+    import sys
+
+    from firstlight.bench.cases.suite import ALL_CASES
+    from firstlight.bench.place import device_names
+    from firstlight.bench.progress import Progress
+    from firstlight.bench.runner import Request, World, run_bench
+    from firstlight.facts.look import Look, look_at
+    from firstlight.tables import load
+
+    device_names(given["device"])  # a device that is not there is said before anything is looked at
+    progress = Progress(sys.stderr)
+    progress.say(f"effort {choice.effort.value}; --list names the cases, Ctrl-C keeps what is finished")
+    request = Request(choice, given["device"], _arguments(given), refuses_contention=given["strict"])
+    world = World(ALL_CASES, look_at(Look()), load(), progress.tell, progress.say)
+    try:
+        return run_bench(request, world)
+    finally:
+        progress.clear()
+
+
+def _arguments(given: dict[str, Any]) -> tuple[str, ...]:
+    """The options that shape a run; names of files stay out of the result."""
+    told = [f"--{name}={given[name]}" for name in ("effort", "only", "device") if given[name]]
+    return (
+        "bench",
+        *told,
+        *(["--no-compile"] if given["no_compile"] else []),
+        *(["--strict"] if given["strict"] else []),
+    )
+
+
+def _shown(run: RunResult, style: str) -> str:
+    if style == "json":
+        from firstlight.bench.results import to_text
+
+        return to_text(run)
+    if style == "csv":
+        from firstlight.report.bench_csv import bench_csv
+
+        return bench_csv(run)
+    from firstlight.tables import load
+
+    if style == "markdown":
+        from firstlight.report.bench_markdown import bench_markdown
+
+        return bench_markdown(run, load())
+    from firstlight.report.bench_text import bench_text
+
+    return bench_text(run, load())
+
+
+def _exit_code(run: RunResult) -> int:
+    from firstlight.bench.results import Verdict
+
+    if run.run.interrupted:
+        return INTERRUPTED
+    bad = (Verdict.FAILED, Verdict.INVALID, Verdict.IMPOSSIBLE)
+    is_ill = any(finding.severity == "blocks" for finding in run.health.findings)
+    return 1 if is_ill or any(case.verdict in bad for case in run.cases) else 0
+
+
+def _compared(baseline: RunResult, run: RunResult, given: dict[str, Any]) -> int:
+    """Print the comparison: on stderr where stdout carries a document."""
+    from firstlight.bench.compare import Strictness, compare_runs, exit_code
+    from firstlight.report.bench_compare_text import compare_text
+
+    comparison = compare_runs(baseline, run)
+    code = exit_code(comparison, Strictness.STRICT if given["strict"] else Strictness.LENIENT)
+    click.echo(compare_text(comparison, baseline, run, code), nl=False, err=given["style"] in ("json", "csv"))
+    return code

@@ -1,0 +1,117 @@
+"""Numbers of a benchmark as people read them: four significant digits with a unit; what is not known is a dash."""
+
+from __future__ import annotations
+
+from firstlight.bench.results import CaseResult, Figure, LimitResult, RunResult, TimeSummary
+
+DASH = "-"
+SIGNIFICANT = 4
+
+
+def time_text(seconds: float) -> str:
+    """'1.364 ms', '25.45 us', '2.115 s'."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{significant(seconds / unit)} {name}"
+    return f"{significant(seconds / 1e-9)} ns"
+
+
+def ms_text(seconds: float | None) -> str:
+    """Milliseconds with four significant digits: '0.02545'; '-' when not known."""
+    return DASH if seconds is None else significant(seconds * 1e3)
+
+
+def significant(value: float) -> str:
+    """Four significant digits without an exponent: 1.364, 806.1, 12345."""
+    if value == 0:
+        return "0"
+    digits = SIGNIFICANT - 1 - _magnitude(value)
+    return f"{round(value, digits):.{max(0, digits)}f}"
+
+
+def spread_text(time: TimeSummary) -> str:
+    """Half the 95 % interval relative to the median: '0.3 %'; '1.2 % (wide)' where the aim was missed."""
+    low, high = time.ci95
+    share = 50 * (high - low) / time.median
+    return f"{share:.1f} %" + ("" if time.ci_reached else " (wide)")
+
+
+def percent_text(share: float | None) -> str:
+    """'87 %', '4.2 %'; '-' when the limit is not known."""
+    if share is None:
+        return DASH
+    return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %"
+
+
+def rate_text(case: CaseResult, figure: Figure) -> str:
+    """The rate a reader looks for: items where there are any, else TFLOPS, else GB/s where memory or a link binds."""
+    rate = figure.rate
+    if rate.items_per_s is not None:
+        item = dict(case.params).get("item", "item")
+        return f"{rate.items_per_s:,.0f} {item}/s" if rate.items_per_s >= 100 else f"{rate.items_per_s:.1f} {item}/s"
+    if case.peak in ("bandwidth", "link") or is_memory_bound(figure.limit):
+        return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
+    if rate.tflops is not None:
+        return f"{significant(rate.tflops)} TFLOPS"
+    return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
+
+
+def gbps_text(gbps: float) -> str:
+    """'4,214' or '24.4'."""
+    return f"{gbps:,.0f}" if gbps >= 100 else f"{gbps:.3g}"
+
+
+def is_memory_bound(limit: LimitResult | None) -> bool:
+    return limit is not None and limit.bound.value == "memory"
+
+
+def limit_of_interest(limit: LimitResult | None) -> tuple[float | None, float | None]:
+    """(least seconds, percent) at the clock during the case; where that is unknown, of what this run achieved."""
+    if limit is None:
+        return None, None
+    if limit.pct_clock is not None:
+        return limit.t_clock_s, limit.pct_clock
+    return limit.t_achieved_s, limit.pct_achieved
+
+
+def gb_text(count: int | None) -> str:
+    """Decimal GB: '6.44 GB'; '-' when not known."""
+    return DASH if count is None else f"{count / 1e9:.2f} GB"
+
+
+def environment_rows(run: RunResult) -> tuple[tuple[str, str], ...]:
+    """What a reader must know beside the numbers; only what is known."""
+    software, host = run.software, run.host
+    gpus = ", ".join(dict.fromkeys(_gpu_text(run, place) for place in range(len(run.gpus))))
+    count = f"{len(run.gpus)} x " if len(run.gpus) > 1 else ""
+    rows = (
+        ("GPU", f"{count}{gpus}" if gpus else "none: timed on the processor"),
+        ("Driver", software.driver),
+        ("CUDA", software.cuda),
+        ("cuDNN", software.cudnn),
+        ("CPU", host.cpu),
+        ("OS", host.os),
+        ("PyTorch", software.torch),
+        ("Triton", software.triton),
+        ("Python", host.python),
+        ("Effort", f"{run.run.profile}, {run.run.passes} passes, started {run.run.started}"),
+    )
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _gpu_text(run: RunResult, place: int) -> str:
+    gpu = run.gpus[place]
+    parts = [
+        f"capability {gpu.cc}",
+        f"{gpu.sms} SMs" if gpu.sms else "",
+        f"{gpu.mem_bytes / 1e9:.0f} GB" if gpu.mem_bytes else "",
+        f"at most {gpu.clock_max_mhz:.0f} MHz" if gpu.clock_max_mhz else "",
+        f"{gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
+        f"peaks {gpu.peaks}" if gpu.peaks != "none" else "no peak row",
+    ]
+    return f"{gpu.name} ({', '.join(part for part in parts if part)})"
+
+
+def _magnitude(value: float) -> int:
+    """The power of ten of the first digit after rounding: 0 for 9.99, 1 for 9.9999."""
+    return int(f"{abs(value):.{SIGNIFICANT - 1}e}".partition("e")[2])

@@ -1,0 +1,175 @@
+"""A comparison of two runs as plain text and as a JSON document (schema firstlight.compare/1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from firstlight import __version__
+from firstlight.bench.codec import encode
+from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange, Lost, needs_second_look
+from firstlight.bench.results import RunResult
+from firstlight.bench.statistics import Change
+from firstlight.report.layout import counted
+
+SCHEMA = "firstlight.compare/1"
+_MOST_UNCLEAR = 12
+_MOST_NAMED = 4
+_MEANING = {
+    Cause.CLOCK: "clock: the same number of cycles, at another clock (power or heat)",
+    Cause.SOFTWARE: "software: another number of clock cycles",
+    Cause.MEMORY_CLOCK: "memory clock: the memory ran at another clock",
+    Cause.MEMORY: "memory or software: bound by memory, and the memory clock is the same",
+    Cause.LINK: "link or software",
+    Cause.HOST: "host or software: the time of the CPU is in it",
+    Cause.NOT_CERTAIN: "not certain: the clocks do not tell",
+}
+
+
+def compare_text(comparison: Comparison, base: RunResult, new: RunResult, code: int) -> str:
+    """The comparison for people: what changed first, then what could not be told, then the rest in one line."""
+    lines = [f"base     {_run_line(base)}", f"new      {_run_line(new)}"]
+    lines += [f"differs  {label.what}: {label.base} -> {label.new}" for label in comparison.labels]
+    lines.append("")
+    if comparison.refused:
+        lines += ["The two runs cannot be compared:", *(f"  {reason}" for reason in comparison.refused), ""]
+        return "\n".join([*lines, f"exit code {code}: not comparable"]) + "\n"
+    for change, heading in ((Change.SLOWER, "slower"), (Change.FASTER, "faster")):
+        cases = sorted((case for case in comparison.cases if case.change is change), key=_badness)
+        lines += _block(heading, (line for case in cases for line in _changed_lines(case)))
+    lines += _block("broken in the new run", (_lost_line(lost) for lost in comparison.broken))
+    lines += _unclear_lines(comparison)
+    lines += _block("not compared", _not_compared(comparison))
+    lines += _block("families, new time over base time (95 % interval)", _family_lines(comparison.families))
+    return "\n".join([*lines, _summary(comparison), _outcome(comparison, code), *_advice(comparison)]) + "\n"
+
+
+def compare_document(comparison: Comparison, base: RunResult, new: RunResult, code: int) -> dict[str, Any]:
+    """The document, schema first; ratio is new time over base time."""
+    body = encode(comparison)
+    return {
+        "schema": SCHEMA,
+        "made_by": f"firstlight {__version__}",
+        "exit_code": code,
+        "comparable": not comparison.refused,
+        "counts": {change.value: comparison.count(change) for change in Change},
+        **body,
+        "base": _run_document(base),
+        "new": _run_document(new),
+    }
+
+
+def _run_line(run: RunResult) -> str:
+    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in run.gpus)) or run.host.cpu or "CPU"
+    passes = "1 pass" if run.run.passes == 1 else f"{run.run.passes} passes"
+    return f"{run.run.started}  {gpus}, torch {run.software.torch or 'not known'}, {passes}"
+
+
+def _run_document(run: RunResult) -> dict[str, Any]:
+    return {
+        "id": run.run.id,
+        "started": run.run.started,
+        "gpus": [gpu.name for gpu in run.gpus],
+        "torch": run.software.torch,
+        "driver": run.software.driver,
+        "passes": run.run.passes,
+    }
+
+
+def _block(heading: str, lines: Iterable[str]) -> Iterator[str]:
+    body = list(lines)
+    if body:
+        yield heading
+        yield from (f"  {line}" for line in body)
+        yield ""
+
+
+def _changed_lines(case: CaseChange) -> Iterator[str]:
+    span = "" if case.ci95 is None else f" ({_percent(case.ci95[0])} to {_percent(case.ci95[1])} %)"
+    yield f"{_name(case)}  {_seconds(case.base_s)} -> {_seconds(case.new_s)}  {_percent(case.ratio)} %{span}"
+    if case.cause is not None:
+        cycles = "" if case.cycle_ratio is None else f"; in cycles {_percent(case.cycle_ratio)} %"
+        yield f"    {_MEANING[case.cause]}{cycles}"
+
+
+def _unclear_lines(comparison: Comparison) -> Iterator[str]:
+    cases = [case for case in comparison.cases if case.change is Change.UNCLEAR]
+    shown = sorted(cases, key=_badness)[:_MOST_UNCLEAR]
+    lines = [_unclear_line(case) for case in shown]
+    if len(cases) > len(shown):
+        lines.append(f"and {len(cases) - len(shown)} more; --json has all of them")
+    yield from _block("unclear: neither a change nor its absence is sure", lines)
+
+
+def _unclear_line(case: CaseChange) -> str:
+    span = "" if case.ci95 is None else f" ({_percent(case.ci95[0])} to {_percent(case.ci95[1])} %)"
+    smallest = "" if case.smallest is None else f"; could have found {100 * case.smallest:.1f} %"
+    why = f"; {case.note}" if case.note else smallest
+    return f"{_name(case)}  {_percent(case.ratio)} %{span}{why}"
+
+
+def _not_compared(comparison: Comparison) -> Iterator[str]:
+    yield from (_lost_line(lost) for lost in comparison.lost if lost not in comparison.broken)
+    for where, ids in (("base", comparison.only_in_base), ("new run", comparison.only_in_new)):
+        if ids:
+            named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
+            yield f"only in the {where}: {named}"
+
+
+def _lost_line(lost: Lost) -> str:
+    return f"{lost.id}  {lost.base} -> {lost.new}: {lost.reason}"
+
+
+def _family_lines(families: Iterable[FamilyChange]) -> Iterator[str]:
+    for family in families:
+        span = "" if family.ci95 is None else f" ({family.ci95[0]:.3f} to {family.ci95[1]:.3f})"
+        yield (
+            f"{family.family:<14}{family.regime.value:<11}{family.ratio:.3f}{span}, {counted(family.figures, 'figure')}"
+        )
+
+
+def _summary(comparison: Comparison) -> str:
+    parts = [f"{comparison.count(change)} {change.value}" for change in Change]
+    return f"{counted(len(comparison.cases), 'figure')}: {', '.join(parts)}; margin {100 * comparison.margin:g} %"
+
+
+def _outcome(comparison: Comparison, code: int) -> str:
+    if comparison.count(Change.SLOWER):
+        return f"exit code {code}: slower than the base"
+    if comparison.broken:
+        return f"exit code {code}: the new run has cases that are failed, invalid or impossible"
+    if comparison.count(Change.UNCLEAR) or comparison.lost or comparison.only_in_base:
+        end = "not all is clear, and --strict wants that" if code else "no regression was found, but not all is clear"
+        return f"exit code {code}: {end}"
+    return f"exit code {code}: no regression"
+
+
+def _advice(comparison: Comparison) -> Iterator[str]:
+    """How to take a second look: more passes of what changed or is unclear, then the same comparison with them."""
+    cases = needs_second_look(comparison)
+    if cases and comparison.looks == 1:
+        ids = list(dict.fromkeys(case.id for case in cases))
+        only = ids if len(ids) <= _MOST_NAMED else list(dict.fromkeys(case.family for case in cases))
+        yield ""
+        yield "A second look confirms changes and settles what is unclear:"
+        yield f"  firstlight bench --effort rigorous --only {','.join(only)} --out again.json"
+        yield "  then this command with --again again.json"
+
+
+def _badness(case: CaseChange) -> float:
+    return -abs(case.ratio - 1)
+
+
+def _name(case: CaseChange) -> str:
+    return f"{case.id} [{case.regime.value}]" + (f" gpu {case.gpu}" if case.gpu > 0 else "")
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}"
+
+
+def _seconds(value: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns"
