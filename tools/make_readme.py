@@ -15,6 +15,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+BENCH = "bench-h200-standard.json"
+BENCH_ROWS = (
+    "gemm/fp16/4096x4096x4096", "gemm/bf16/8192x8192x8192", "gemm/fp8/8192x8192x8192", "bandwidth/copy/fp16/512MiB",
+    "bandwidth/add/fp16/512MiB", "sdpa/flash/fp16/b16-h96-s4096-d128/causal",
+    "sdpa/cudnn/fp16/b16-h96-s4096-d128/causal", "softmax/fp16/32x12x512x512",
+)  # fmt: skip
 SPEED = ("facts-speed-gpu-less.json", "facts-speed-h200.json")
 
 
@@ -27,7 +33,7 @@ def main() -> None:
 
 def filled(text: str) -> str:
     """The README with every generated part made anew."""
-    for name, make in (("doctor", _doctor), ("speed", _speed)):
+    for name, make in (("doctor", _doctor), ("speed", _speed), ("bench", _bench)):
         pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         before, _, after = pattern.sub(r"\1@@\2", text).partition("@@")
         text = before + make() + after
@@ -58,6 +64,30 @@ def _speed() -> str:
             if what in found["median_ms"]
         ]
     return "\n".join(rows) + "\n\n`benchmarks/facts_speed.py`; samples in `results/`.\n"
+
+
+def _bench() -> str:
+    """A few rows of the measured suite; a file without samples, NVML's readings or a commit is refused."""
+    found: dict[str, Any] = json.loads((ROOT / "results" / BENCH).read_text())
+    if not found["run"]["commit"]:
+        sys.exit(f"results/{BENCH} names no commit")
+    rows = ["| case | figure | time | rate | of the limit at the measured clock |", "|---|---|---|---|---|"]
+    by_id = {case["id"]: case for case in found["cases"]}
+    for name in BENCH_ROWS:
+        for figure in by_id[name]["figures"]:
+            if not figure["passes"][0]["samples"] or not figure["telemetry"]["sm_mhz"]:
+                sys.exit(f"results/{BENCH}: {name} holds no samples or no clocks")
+            rate, limit = figure["rate"], figure["limit"]
+            fast = f"{rate['tflops']:.0f} TFLOPS" if limit["bound"] == "compute" else f"{rate['gbps']:,.0f} GB/s"
+            time_us = figure["time_s"]["median"] * 1e6
+            shown = f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
+            rows.append(f"| `{name}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |")
+    gpu, software = found["gpus"][0], found["software"]
+    return (
+        "\n".join(rows)
+        + f"\n\n{gpu['name']}, driver {software['driver']}, torch {software['torch']}; `firstlight bench --effort standard "
+        f"--no-compile`, all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`.\n"
+    )
 
 
 if __name__ == "__main__":
