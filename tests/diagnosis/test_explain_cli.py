@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -78,6 +79,26 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert "  line 2: The NVIDIA driver" in done.stdout
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_decoded(tmp_path: Path, encoding: str) -> None:
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "build.log").write_bytes((mark + "one\r\n" * 70_000 + TOO_OLD + "\r\n").encode(encoding))
+    done = explain("build.log", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "  line 70001: The NVIDIA driver" in done.stdout
+
+
+def test_text_that_begins_like_an_option_is_still_text() -> None:
+    assert explain("-lcuda:", "cannot find -lcuda").stdout.startswith("libcuda-not-found: ")
+
+
+def test_an_error_code_alone_is_looked_up() -> None:
+    done = explain("error", "46")
+    assert done.returncode == 0
+    assert done.stdout.startswith("device-busy-46: ")
+    assert explain("-", stdin=b"error 46\n").returncode == 1
+
+
 @pytest.mark.parametrize("args", [("-",), ()])
 def test_standard_input_is_read_with_a_dash_and_where_nothing_is_given(args: tuple[str, ...]) -> None:
     done = explain(*args, stdin=b"\x1b[31mlibcudss.so.0: cannot open shared object file\x1b[0m\r\n")
@@ -118,11 +139,18 @@ def test_binary_garbage_is_not_recognised() -> None:
         (("missing.log",), "missing.log does not exist; accepted: a log file"),
         (("a.log", "a.log"), "2 files were given, one is accepted"),
         (("--jsno", "text"), "--jsno is not an option; did you mean --json"),
+        (("--nope",), "--nope is not an option; accepted: --json"),
+        (("--nope", "text"), "--nope is not an option; accepted: --json"),
+        (("/nonexistent/file",), "/nonexistent/file does not exist; accepted: a log file"),
+        (("./x",), "./x does not exist"),
+        (("~/x",), "~/x does not exist"),
+        (("a.log.gz",), "a.log.gz is gzip data, not plain text. Unpack it: zcat FILE | firstlight explain -"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, args: tuple[str, ...], says: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.log").write_text("x")
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(TOO_OLD.encode()))
     done = explain(*args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
+from firstlight.diagnosis.explain_lookup import code_alone, known_error, looked_up, messages_of
 from firstlight.diagnosis.explain_scan import Passed, Spot, scan, without_prefix
 from firstlight.diagnosis.signatures import Commands, Signature, decoded, filled, signatures
 
 DIFFERENT_SIGHTINGS = 5  # kept per signature; further ones are only counted
 SAME_MESSAGE_LINES = 12  # another form of one signature this close belongs to the same message (torch prints several)
 SHOWN_CHARACTERS = 150
+CODE_LOOKUP = "cuda-error"  # the row of all codes: what it finds is given to the code's own row where there is one
 
 # In a traceback and under a compiler's message the source line is printed as well: the message itself is what counts.
 _SOURCE_LINE = re.compile(r"\s*(?:\d+ \| |>?\s*(?:raise|assert|return|throw) |(?:warnings\.|logger\.|logging\.)\w+\()")
@@ -56,6 +58,19 @@ class Explained:
 def explain_text(text: str) -> Explained:
     """What is known of an error text, e.g. of 'The NVIDIA driver on your system is too old (found version 12040)'."""
     return explain_stream(io.BytesIO(text.encode("utf-8", "replace")))
+
+
+def explain_given(text: str) -> Explained:
+    """As explain_text; a text that is an error code and nothing else is known too: 'error 46', cudaErrorNoDevice."""
+    explained = explain_text(text)
+    if explained.explanations:
+        return explained
+    shown = _shown(text, 0, 0)
+    for known in _signatures_of(code_alone(text)):
+        filled_in = _filled_in(known.signature, dict(known.values))
+        sighting = Sighting(1, shown, 1, known.values)
+        return replace(explained, explanations=(Explanation(filled_in, 1, (sighting,)),), last_error=())
+    return explained
 
 
 def explain_stream(stream: BinaryIO) -> Explained:
@@ -126,7 +141,7 @@ class _Tally:
             self.sightings.append(Sighting(hit.line, text, 1, hit.values))
 
     def explanation(self) -> Explanation:
-        values = {captured.name: captured.otherwise for captured in self.signature.captures}
+        values: dict[str, str] = {}
         for sighting in reversed(self.sightings):
             values.update(sighting.values)
         return Explanation(_filled_in(self.signature, values), self.count, tuple(self.sightings))
@@ -134,21 +149,58 @@ class _Tally:
 
 def _hits(spot: Spot) -> Iterator[_Hit]:
     """The signatures on one line; a line that none knows is tried again together with its neighbours."""
+    if spot.in_diff():
+        return
     wanted = _wanted(spot.anchors)
     text = spot.text()
-    found = list(_matches(wanted, text, begin=0, end=len(text)))
+    found = list(_known_in(wanted, text, begin=0, end=len(text)))
     if not found:
         before, after = spot.neighbours()
         line = without_prefix(text)
         for glue in (" ", ""):  # wrapped at a space by the program, or anywhere by a terminal
             head = glue.join(before) + glue if before else ""
             whole = head + glue.join((line, *after))
-            found = list(_matches(wanted, whole, begin=len(head), end=len(head) + len(line)))
+            found = list(_known_in(wanted, whole, begin=len(head), end=len(head) + len(line)))
             if found:
                 break
     quoted = _SOURCE_LINE.match(text) is not None
-    for form, match in found:
-        yield _Hit(form.signature, form.regex, spot.line, quoted, _values(form.signature, match), match)
+    for known, regex, match in found:
+        yield _Hit(known.signature, regex, spot.line, quoted, known.values, match)
+
+
+def _known_in(
+    forms: Iterable[_Form], text: str, *, begin: int, end: int
+) -> Iterator[tuple[_Known, str, re.Match[str]]]:
+    """What matches, an error code replaced by the signature it leads to; a code that no table knows is dropped."""
+    for form, match in _matches(forms, text, begin=begin, end=end):
+        values = _values(form.signature, match)
+        if form.signature.lookup != CODE_LOOKUP or not values:
+            yield _Known(form.signature, values), form.regex, match
+        elif (error := known_error(dict(values))) is not None:
+            for known in _signatures_of(messages_of(error)) or (_Known(form.signature, values),):
+                yield known, form.regex, match
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The signature an error code leads to, with the values of its printed form."""
+
+    signature: Signature
+    values: tuple[tuple[str, str], ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _signatures_of(messages: tuple[str, ...]) -> tuple[_Known, ...]:
+    """The one signature that knows an error by the forms CUDA prints; the row of error codes where no other does."""
+    forms = _wanted(frozenset(_forms()))
+    generic: tuple[_Known, ...] = ()
+    for message in messages:
+        for form, match in _matches(forms, message, begin=0, end=len(message)):
+            known = (_Known(form.signature, _values(form.signature, match)),)
+            if form.signature.lookup != CODE_LOOKUP:
+                return known
+            generic = generic or known
+    return generic
 
 
 @functools.lru_cache(maxsize=512)
@@ -202,13 +254,17 @@ def _values(signature: Signature, match: re.Match[str]) -> tuple[tuple[str, str]
     )
 
 
-def _filled_in(signature: Signature, values: dict[str, str]) -> Signature:
+def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
+    values = {each.name: each.otherwise for each in signature.captures} | captured
+    values |= looked_up(signature.lookup, captured)
+
     def fill(commands: Commands) -> Commands:
-        return Commands(filled(commands.say, values), tuple(filled(line, values) for line in commands.run))
+        lines = (line for each in commands.run for line in filled(each, values).splitlines())
+        return Commands(filled(commands.say, values), tuple(lines))
 
     return replace(
         signature,
-        cause=filled(signature.cause, values),
+        cause=filled(signature.cause, values).strip(),
         means=filled(signature.means, values),
         prove=fill(signature.prove),
         ways_out=tuple(fill(way) for way in signature.ways_out),

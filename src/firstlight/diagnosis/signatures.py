@@ -73,6 +73,7 @@ class Signature:
     not_a_fault: bool  # a warning that can be ignored
     fallback: bool  # spoken only where no other signature knows the line
     related: tuple[str, ...]  # codes of findings that `doctor` makes from the same cause
+    lookup: str  # a table that fills in further placeholders, e.g. toolkit-for-arch; '' for none
 
 
 @functools.cache
@@ -120,4 +121,5 @@ def _signature(row: dict[str, Any]) -> Signature:
         not_a_fault=row["not_a_fault"],
         fallback=row["fallback"],
         related=tuple(row["related"]),
+        lookup=row.get("lookup", ""),
     )
