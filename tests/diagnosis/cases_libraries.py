@@ -18,7 +18,9 @@ def without_the_wheel_of_cuda_12(facts: Facts) -> Facts:
 
 CASES: tuple[RuleCase, ...] = (
     RuleCase("missing-library", "thor-missing-libraries", ("torch_libraries.missing=",)),
-    RuleCase("library-path-shadows", "cuda-lib64-first", with_rpath_in_libcusparse),
+    RuleCase("library-path-breaks", "cuda-lib64-first", with_rpath_in_libcusparse),
+    RuleCase("library-path-breaks", "cuda-lib64-first", ("toolkits.toolkits.0.version=12.4.131",)),
+    RuleCase("library-path-shadows", "cuda-lib64-newer-first", with_rpath_in_libcusparse),
     RuleCase("two-cuda-majors", "nccl-of-two-majors", without_the_wheel_of_cuda_12),
     RuleCase("cudnn-mix", "cudnn-mix", ("nvidia_wheels.0.version=9.24.0.43",)),
     RuleCase("glibc-too-old", "centos-7", ("glibc=2.27",)),

@@ -81,7 +81,12 @@ def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() ->
     assert finding.saw == (
         "the image's gate is cuda>=12.8 (NVIDIA_REQUIRE_CUDA); torch 2.9.1+cu130 inside it is built with CUDA 13.0",
     )
-    assert finding.do[0] == 'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"'
+    assert finding.do[0] == (
+        'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"  # shuts out data-centre hosts that would run it '
+        "through a cuda-compat library"
+    )
+    for branch in (535, 550, 565, 570, 575):
+        assert f"brand=tesla,driver>={branch},driver<{branch + 1}" in finding.do[1]
 
 
 def test_a_gate_of_the_wheels_major_is_right_whatever_the_minor() -> None:
@@ -105,11 +110,17 @@ def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() 
 
 def test_an_ssh_shell_names_what_it_lacks_without_its_values() -> None:
     finding = _found(facts_of("runpod-ssh"), "shell-lacks-container-env")
-    assert finding.saw == ("LD_LIBRARY_PATH and HF_HOME: set for the container (/proc/1/environ), not in this shell",)
-    assert finding.do[:2] == (
-        ". /etc/rp_environment",
-        r"export $(tr '\0' '\n' < /proc/1/environ | grep -E '^(LD_LIBRARY_PATH|HF_HOME)=' | xargs)",
-    )
+    assert finding.saw == ("HF_HOME: set for the container (/proc/1/environ), not in this shell",)
+    assert finding.do[0] == ". /etc/rp_environment"
+    assert "LD_LIBRARY_PATH" not in " ".join(finding.do)  # CUDA starts without it
+
+
+def test_the_library_path_of_the_container_is_for_single_programs_and_where_cuda_does_not_start() -> None:
+    finding = _found(override(facts_of("runpod-ssh"), ("cuinit=100",)), "shell-lacks-container-env")
+    assert finding.saw[0].startswith("LD_LIBRARY_PATH and HF_HOME: ")
+    _, once, shell = finding.do
+    assert once.startswith("for one program: grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
+    assert "LD_LIBRARY_PATH" not in shell
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,14 @@ def test_without_its_own_list_a_release_is_judged_by_the_tables() -> None:
     facts = changed("v100-torch-cu130", "torch.compiled_for=unknown", "torch.version=2.11.0+cu130")
     [left_out] = seen(arch_not_in_wheel, facts)
     assert "of this PyPI wheel" in left_out.saw
-    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.9.0+cu130",)))  # no row: not known
+    [left_out] = seen(arch_not_in_wheel, override(facts, ("torch.version=2.9.0+cu130",)))
+    assert "RELEASE.md" in left_out.saw
+    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.8.0+cu130",)))  # no row: not known
+
+
+def test_a_v100_is_not_sent_to_cu128_of_2_11_which_has_no_code_for_it() -> None:
+    found = wheels_that_run(Question(facts_of("v100-torch-cu130"), TABLES))
+    assert {str(wheel.cuda) for wheel in found if wheel.torch.release[:2] == (2, 11)} == {"12.6"}
 
 
 def test_thor_is_sent_to_a_cu130_wheel_and_not_to_an_index_of_its_own() -> None:
@@ -285,7 +292,8 @@ def test_no_wheel_is_offered_where_none_is_known_to_run() -> None:
     facts = changed("v100-torch-cu130", "capability=3.5")
     assert list(wheels_that_run(Question(facts, TABLES))) == []
     [left_out] = seen(arch_not_in_wheel, facts)
-    assert left_out.do == ()
+    assert not any("whl" in step and "not known" not in step for step in left_out.do)
+    assert "build torch from source" in left_out.do[-1]
 
 
 def test_unknown_reasons_are_shown_as_they_are() -> None:

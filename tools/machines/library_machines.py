@@ -119,7 +119,14 @@ def cuda_lib64_first_rpath() -> Reconstruction:
     )
 
 
-def _cuda_lib64(machine: Reconstruction, cusparse: ElfSpec) -> Reconstruction:
+def cuda_lib64_newer_first() -> Reconstruction:
+    """The same machine with a toolkit newer than torch's CUDA: it imports, on libraries nobody chose."""
+    about = "torch 2.5.1 with the lib64 of a newer toolkit first on LD_LIBRARY_PATH"
+    spec = ElfSpec(runpath="$ORIGIN/../../nvjitlink/lib:$ORIGIN")
+    return _cuda_lib64(Reconstruction("cuda-lib64-newer-first", about, DESKTOP), spec, toolkit="12.6.85")
+
+
+def _cuda_lib64(machine: Reconstruction, cusparse: ElfSpec, *, toolkit: str = "12.2.91") -> Reconstruction:
     thread = "github.com/pytorch/pytorch/issues/140797"
     machine.host = replace(machine.host, python_version="3.10.12")
     parts.ubuntu(machine, "22.04", source=f"{thread} (OS: Ubuntu 22.04.4 LTS)")
@@ -127,10 +134,11 @@ def _cuda_lib64(machine: Reconstruction, cusparse: ElfSpec) -> Reconstruction:
     parts.gpus(machine, "535.183.01", RTX_4090_LAPTOP, source=f"{thread} (GPU 0)")
     library = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01"
     parts.cuda_answers(machine, library, cuda="12.2", specs=(RTX_4090_LAPTOP,))
-    parts.toolkit(machine, "12.2.91", source=f"{thread} (CUDA runtime version: 12.2.91)", gcc_max=12)
-    toolkit = "/usr/local/cuda-12.2/lib64"
+    said = f"{thread} (CUDA runtime version: 12.2.91)" if toolkit == "12.2.91" else SUPPOSED
+    parts.toolkit(machine, toolkit, source=said, gcc_max=12)
+    lib64 = f"/usr/local/cuda-{toolkit.rpartition('.')[0]}/lib64"
     for name in ("libnvJitLink.so.12", "libcusparse.so.12", "libcublas.so.12", "libcublasLt.so.12"):
-        machine.elf(f"{toolkit}/{name}", ElfSpec(soname=name, needed=("libc.so.6",)), source=f"{thread}; {SUPPOSED}")
+        machine.elf(f"{lib64}/{name}", ElfSpec(soname=name, needed=("libc.so.6",)), source=f"{thread}; {SUPPOSED}")
     site = wheels.python(machine, "/home/user/venv", version="3.10", source=f"{thread} (Python 3.10.12)")
     names = ("cudnn", "cublas", "cuda_runtime", "cufft", "curand", "cusolver", "cusparse")
     below = ":".join((*(f"$ORIGIN/../../nvidia/{name}/lib" for name in names), "$ORIGIN"))
@@ -158,7 +166,7 @@ def _cuda_lib64(machine: Reconstruction, cusparse: ElfSpec) -> Reconstruction:
         ("nvidia-cuda-runtime-cu12", "12.4.127", {"nvidia/cuda_runtime/lib/libcudart.so.12": plain}),
     ):  # fmt: skip
         nvidia_wheel(machine, site, project, version, libraries=libraries, source=SAID_OF_WHEELS)
-    machine.env(LD_LIBRARY_PATH=toolkit)
+    machine.env(LD_LIBRARY_PATH=lib64)
     machine.sources["LD_LIBRARY_PATH"] = "supposed: as in github.com/infiniflow/ragflow/issues/4466, which prints it"
     return parts.loader_cache(machine)
 
@@ -277,6 +285,7 @@ MACHINES = (
     thor_missing_libraries,
     cuda_lib64_first,
     cuda_lib64_first_rpath,
+    cuda_lib64_newer_first,
     cudnn_mix,
     nccl_of_two_majors,
     centos_7,

@@ -109,6 +109,28 @@ def devices_masked() -> Reconstruction:
     return parts.loader_cache(machine)
 
 
+def cuda_sees_none() -> Reconstruction:
+    """cuInit works and counts nothing, though NVML has the GPU and nothing masks it."""
+    machine = user(Reconstruction("cuda-sees-none", "RTX 4090 that NVML shows and CUDA does not count, without a mask"))
+    parts.ubuntu(machine, "24.04", source=SUPPOSED)
+    works(machine, "570.133.20", RTX_4090, source=SUPPOSED)
+    parts.cuda_answers(machine, "/usr/lib/x86_64-linux-gnu/libcuda.so.570.133.20", cuda="12.8", specs=())
+    torch_of(machine, TORCH_28_CU128)
+    return parts.loader_cache(machine)
+
+
+def one_of_two_masked() -> Reconstruction:
+    """A mask that is meant: the second of two GPUs."""
+    machine = user(Reconstruction("one-of-two-masked", "Two RTX 4090 and CUDA_VISIBLE_DEVICES=1: CUDA sees one"))
+    parts.ubuntu(machine, "24.04", source=SUPPOSED)
+    works(machine, "570.133.20", RTX_4090, RTX_4090, source=SUPPOSED)
+    parts.cuda_answers(machine, "/usr/lib/x86_64-linux-gnu/libcuda.so.570.133.20", cuda="12.8", specs=(RTX_4090,))
+    machine.env(CUDA_VISIBLE_DEVICES="1")
+    machine.sources["CUDA_VISIBLE_DEVICES"] = SUPPOSED
+    torch_of(machine, TORCH_28_CU128)
+    return parts.loader_cache(machine)
+
+
 def a100_mig_empty() -> Reconstruction:
     """MIG was left on after a repair; no slice was cut."""
     machine = Reconstruction("a100-mig-empty", "A100 with MIG on and no slice: no CUDA device")
@@ -315,6 +337,8 @@ MACHINES = (
     runpod_gate_12_8,
     runpod_ssh,
     devices_masked,
+    cuda_sees_none,
+    one_of_two_masked,
     a100_mig_empty,
     h100_mig_slice,
     gpu_prohibited,

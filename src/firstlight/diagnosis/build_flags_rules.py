@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -141,7 +142,7 @@ def too_little_memory_per_job(question: Question) -> Iterator[Seen]:
         return
     if asked.isdecimal() and int(asked) > 0:
         jobs, why = int(asked), "MAX_JOBS" if variable(facts, "MAX_JOBS") else "CMAKE_BUILD_PARALLEL_LEVEL"
-    elif isinstance(processors, Known) and processors.value >= 1:
+    elif isinstance(processors, Known) and 1 <= processors.value < math.inf:
         jobs, why = int(processors.value), "one for each processor: MAX_JOBS is not set"
     else:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.build_flags_rules import (
@@ -66,7 +67,7 @@ def _same_major(question: Question, cuda: CudaVersion, *, nvcc: CudaVersion) -> 
     for other in facts.toolkits.toolkits:
         known = other.nvcc_version
         if isinstance(known, Known) and known.value.major == cuda.major:
-            yield f"export CUDA_HOME={other.path}  # nvcc {known.value}"
+            yield f"export CUDA_HOME={shlex.quote(other.path)}  # nvcc {known.value}"
     yield from get_toolkit(question, cuda)
     wheels = [wheel for wheel in wheels_that_run(question) if wheel.cuda.major == nvcc.major]
     if wheels:
@@ -78,7 +79,7 @@ def get_toolkit(question: Question, cuda: CudaVersion) -> Iterator[str]:
     facts = question.facts
     dashed = f"{cuda.major}-{cuda.minor}"
     if cuda.major >= _FIRST_MAJOR_WITH_NVCC_WHEEL:
-        yield install(facts, f'"cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={_toolkit_release(question, cuda)}"')
+        yield install(facts, f"cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={_toolkit_release(question, cuda)}")
         if facts.environment is not None and facts.environment.site_packages:
             root = f"{facts.environment.site_packages[0]}/nvidia/cu{cuda.major}"
             yield f"ln -s lib {root}/lib64 && ln -s libcudart.so.{cuda.major} {root}/lib/libcudart.so"
@@ -151,14 +152,17 @@ def _complete(question: Question, toolkit: Toolkit, lacks: list[Part]) -> Iterat
         else:
             yield f"install the whole toolkit that {toolkit.path} belongs to, not its run-time part alone"
     if _is_wheel(toolkit) and Part.LIB64 in lacks:
-        yield f"ln -s lib {toolkit.path}/lib64"
+        yield f"ln -s lib {shlex.quote(toolkit.path + '/lib64')}"
     if Part.CUDART_LINK in lacks and _is_wheel(toolkit):
         major = cuda.major if cuda is not None else _FIRST_MAJOR_WITH_NVCC_WHEEL
-        yield f"ln -s libcudart.so.{major} {toolkit.path}/lib/libcudart.so"
+        yield f"ln -s libcudart.so.{major} {shlex.quote(toolkit.path + '/lib/libcudart.so')}"
 
 
 def _is_wheel(toolkit: Toolkit) -> bool:
     return "site-packages" in toolkit.found_by or posixpath.basename(posixpath.dirname(toolkit.path)) == "nvidia"
+
+
+_TORCH_FIRST = ("install torch first, then a toolkit of its CUDA: `firstlight doctor` names both",)
 
 
 def cuda_home_unset(question: Question) -> Iterator[Seen]:
@@ -174,11 +178,11 @@ def cuda_home_unset(question: Question) -> Iterator[Seen]:
         return
     found = home.reason if isinstance(home, Unknown) else f"no toolkit is at {shown(home)}"
     others = listed(f"{each.path} ({_nvcc(each)})" for each in there)
-    steps = [f"export CUDA_HOME={each.path}" for each in there]
+    steps = [f"export CUDA_HOME={shlex.quote(each.path)}" for each in there]
     cuda = _torch_cuda(facts)
     yield Seen(
         saw=f"{found}; " + (f"nvcc is in {others}" if there else "no nvcc was found anywhere"),
-        do=tuple(steps) if steps else tuple(get_toolkit(question, cuda) if cuda is not None else ()),
+        do=tuple(steps or (get_toolkit(question, cuda) if cuda is not None else _TORCH_FIRST)),
     )
 
 
@@ -193,7 +197,11 @@ def nvcc_is_wrapper(question: Question) -> Iterator[Seen]:
         starts = f"starts {real.value}/bin/nvcc" if isinstance(real, Known) else "does not say which nvcc it starts"
         yield Seen(
             saw=f"{on_path.value.path} is a wrapper that {starts}; cpp_extension takes {home.value} for CUDA_HOME",
-            do=(f"export CUDA_HOME={real.value}",) if isinstance(real, Known) else (),
+            do=(f"export CUDA_HOME={shlex.quote(real.value)}",)
+            if isinstance(real, Known)
+            else (
+                "export CUDA_HOME=...  # the folder of the toolkit whose nvcc it starts, the one with bin and include",
+            ),
         )
 
 

@@ -12,6 +12,7 @@ from firstlight.diagnosis.companion_ways import (
     releases_for_this_torch,
 )
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import is_wanted
 from firstlight.diagnosis.project_rules import PROJECT_RULES
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_choice import best_wheel, install, install_wheel, uninstall
@@ -42,8 +43,8 @@ def companion_wants_other_torch(question: Question) -> Iterator[Seen]:
     steps = (*one_torch_for_all(question, clashing), *releases_for_this_torch(question, clashing))
     for companion, specifier in clashing:
         yield Seen(
-            saw=f"{companion.name} {companion.version} requires torch{specifier}; installed is {torch.version.value} "
-            f"({companion.folder})",
+            saw=f"{companion.name} {companion.version} requires torch{specifier}; "
+            f"{_here(facts)} is {torch.version.value} ({companion.folder})",
             do=steps,
         )
 
@@ -129,9 +130,13 @@ def extension_for_other_torch(question: Question) -> Iterator[Seen]:
             continue  # its maker says that it takes this torch too: from 2.10 on there is a stable ABI
         yield Seen(
             saw=f"{each.name} {each.version} was built for torch {each.built_for_torch.value} "
-            f"({each.built_for_torch.seen_in}); installed is {torch.version.value}",
+            f"({each.built_for_torch.seen_in}); {_here(facts)} is {torch.version.value}",
             do=(for_this_torch(question, each.name) or rebuilt(facts, each),),
         )
+
+
+def _here(facts: Facts) -> str:
+    return "wanted" if is_wanted(facts) else "installed"
 
 
 def _torch_meets(torch: TorchInstall, specifier: str) -> bool:
@@ -151,7 +156,12 @@ def _torch_meets(torch: TorchInstall, specifier: str) -> bool:
 def _requirements(facts: Facts) -> Iterator[tuple[str, str, Requirement]]:
     """Who asks, of which version, and for what: torch for Triton, companions for each other."""
     torch = facts.torch.value if isinstance(facts.torch, Known) else None
-    if torch is not None and isinstance(torch.requires, Known) and isinstance(torch.version, Known):
+    if (
+        torch is not None
+        and isinstance(torch.requires, Known)
+        and isinstance(torch.version, Known)
+        and not is_wanted(facts)  # installing a torch installs the Triton it pins
+    ):
         for wanted in torch.requires.value:
             if wanted.name in _SPELLINGS:
                 yield "torch", torch.version.value.public, wanted
@@ -209,7 +219,7 @@ COMPANION_RULES = (
         fires_when="Two records of one package lie in one folder, or a torch in one folder hides that of another.",
         looks_at=("python.environments.duplicates",),
         means="What pip shows and what Python imports may be two versions; an upgrade removes only one of them.",
-        error="RuntimeError: operator torchvision::nms does not exist",
+        error="RuntimeError: operator ...::... does not exist",
         source="pytorch/vision#9174",
         remedies=("remove-duplicate",),
     ),
@@ -222,7 +232,7 @@ COMPANION_RULES = (
         fires_when="An installed package requires a torch version that the installed one does not meet.",
         looks_at=("companions.requires", "torch.version"),
         means="torch itself works; importing or using that package crashes, because its compiled code does not fit.",
-        error="ImportError: /usr/local/lib/python3.12/dist-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c10...",
+        error="ImportError: .../_C.abi3.so: undefined symbol: _ZN3c10...",
         source="vllm-project/vllm#27228",
         remedies=("install-other-wheel", "reinstall-companion"),
         explains=("companions-disagree", "extension-for-other-torch", "extension-for-other-cuda"),
@@ -250,7 +260,7 @@ COMPANION_RULES = (
         fires_when="A package that runs inside torch names or is linked to another CUDA major than torch's.",
         looks_at=("companions.cuda_major", "companions.built_for_cuda", "companions.cuda_choices", "torch.wheel_cuda"),
         means="torch itself works; the package does not import.",
-        error="ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        error="ImportError: libcudart.so...: cannot open shared object file: No such file or directory",
         source="Dao-AILab/flash-attention#2118",
         remedies=("reinstall-companion", "install-other-wheel"),
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import as_root, container, cuda_starts, install, platform
+from firstlight.diagnosis.observed import as_root, container, install, observed_cuda, platform
 from firstlight.elf.loader import Rule as Search
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary, is_compat_path
@@ -19,6 +20,8 @@ from firstlight.versions import CudaVersion, DriverVersion
 
 # NVML brands that no compat library lists, but NVIDIA_REQUIRE_CUDA of the CUDA images lets in: unknown and GRID.
 _LET_IN_BY_IMAGES = (0, 4)
+# Debian and Ubuntu do not have them; whether that repository is set up is no fact that was looked at.
+NVIDIAS = "  # the package is in NVIDIA's repository: docs.nvidia.com/cuda/cuda-installation-guide-linux"
 STARTUP_FILES = "~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d /etc/environment"
 
 
@@ -135,13 +138,21 @@ def all_eligible(question: Question, library: CompatLibrary) -> bool:
 def wheel_needs_compat(question: Question) -> CudaVersion | None:
     """The CUDA of a torch wheel that the kernel driver is too old for and no library makes up for; else None."""
     facts = question.facts
-    kernel, libcuda = facts.driver.kernel_version, facts.libcuda
+    kernel, observed = facts.driver.kernel_version, observed_cuda(facts)
     wheel = facts.torch.value.wheel_cuda if isinstance(facts.torch, Known) else Unknown("no torch")
     if isinstance(kernel, Unknown) or isinstance(wheel, Unknown):
         return None
-    if cuda_starts(facts) and isinstance(libcuda.driver_cuda, Known):
-        return wheel.value if libcuda.driver_cuda.value.major < wheel.value.major else None
+    if observed is not None:
+        return wheel.value if observed.major < wheel.value.major else None
     return None if driver_runs(question, kernel.value, major=wheel.value.major) else wheel.value
+
+
+def offered_cuda(question: Question) -> CudaVersion | None:
+    """The CUDA of the libcuda that starts, else what the kernel driver's branch came with."""
+    observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
+    if observed is not None:
+        return observed
+    return question.tables.native_cuda(driver.value) if isinstance(driver, Known) else None
 
 
 def driver_runs(question: Question, driver: DriverVersion, *, major: int) -> bool:
@@ -165,14 +176,24 @@ def how_to_unwire(facts: Facts, found: InUse) -> tuple[str, ...]:
         )
     if library.found_by is Search.LIBRARY_PATH:
         kept = [each for each in facts.libcuda.ld_library_path if each and not is_compat_path(each)]
-        now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-        return (now, where_it_is_set(facts, library.entry))
+        return (without_them(kept), where_it_is_set(facts, library.entry))
     if library.found_by is Search.PRELOAD:
         return ("unset LD_PRELOAD", f"grep -rn LD_PRELOAD {STARTUP_FILES} /etc/ld.so.preload  # and delete it there")
     if library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
         return (as_root(facts, f"rm {shlex.quote(library.entry)}"), as_root(facts, "ldconfig"))
     folder = shlex.quote(library.path.rpartition("/")[0])
     return (f"grep -rn {folder} /etc/ld.so.conf /etc/ld.so.conf.d  # delete the line, then run ldconfig",)
+
+
+def without_them(kept: list[str]) -> str:
+    """The command that leaves only some folders in LD_LIBRARY_PATH; a toolkit's lib64 is worth no keeping silently."""
+    if not kept:
+        return "unset LD_LIBRARY_PATH"
+    libraries = [each for each in kept if re.search(r"/cuda[^/]*/(?:lib64|targets/[^/]+/lib)/?$", each)]
+    now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}"
+    if not libraries:
+        return now
+    return f"unset LD_LIBRARY_PATH  # torch brings its own libraries; who needs {' and '.join(libraries)}: {now}"
 
 
 def where_it_is_set(facts: Facts, entry: str) -> str:
@@ -185,7 +206,7 @@ def how_to_install_package(question: Question, needed: CudaVersion, *, branch: i
     """The newest compat package of a CUDA major that takes a driver branch, e.g. apt-get install cuda-compat-13-4."""
     for package in question.tables.compat_packages_for(branch):
         if package.cuda.major == needed.major:
-            yield as_root(question.facts, install(question.facts, package.package))
+            yield as_root(question.facts, install(question.facts, package.package)) + NVIDIAS
             return
 
 

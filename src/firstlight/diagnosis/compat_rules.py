@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_choice import (
@@ -56,14 +57,7 @@ def compat_not_eligible(question: Question) -> Iterator[Seen]:
         return
     refused = tuple(ineligible_gpus(question))
     if found is None:
-        kernel, loads = facts.driver.kernel_version, facts.libcuda.would_load
-        which = (
-            f"libcuda {loads.value.path} ({loads.seen_in})" if isinstance(loads, Known) else "the libcuda that loads"
-        )
-        below = f"the kernel driver {kernel.value}" if isinstance(kernel, Known) else "the kernel driver"
-        yield Seen(
-            saw=f"{which} is newer than {below}, and cuInit gives {code}: the GPU may not use compatibility mode"
-        )
+        yield _refused_for_no_visible_reason(question)
     elif code == _NOT_ELIGIBLE or (refused and found.version > found.kernel):
         gpus = " and ".join(refused) or "the GPU"
         yield Seen(
@@ -71,6 +65,34 @@ def compat_not_eligible(question: Question) -> Iterator[Seen]:
             f"({found.seen_in}), which {gpus} may not use; {init_said(facts, _NOT_ELIGIBLE)}",
             do=(*how_to_unwire(facts, found), *_without_compat(question)),
         )
+
+
+def _refused_for_no_visible_reason(question: Question) -> Seen:
+    """cuInit gave 804, and the libcuda that would load is no compat library by its path or version."""
+    facts = question.facts
+    kernel, loads, loaded = facts.driver.kernel_version, facts.libcuda.would_load, facts.libcuda.loaded_path
+    below = f"the kernel driver is {kernel.value} ({kernel.seen_in})" if isinstance(kernel, Known) else ""
+    which = "the libcuda that was loaded"
+    path = loads.value.path if isinstance(loads, Known) else loaded.value if isinstance(loaded, Known) else ""
+    if isinstance(loads, Known):
+        version = loads.value.version
+        number = f" {version.value}" if isinstance(version, Known) else ""
+        which = f"libcuda{number} at {path} ({loads.seen_in})"
+        if isinstance(version, Known) and isinstance(kernel, Known) and version.value != kernel.value:
+            order = "newer" if version.value > kernel.value else "older"
+            below = f"it is {order} than the kernel driver {kernel.value} ({kernel.seen_in})"
+    owner = (f"see whose file it is: dpkg -S $(readlink -f {shlex.quote(path)})",) if path else ()
+    return Seen(
+        saw=f"cuInit of {which} gives {_NOT_ELIGIBLE}" + (f"; {below}" if below else ""),
+        do=(
+            "see which libcuda is loaded: LD_DEBUG=libs python3 -c 'import ctypes; "
+            'ctypes.CDLL("libcuda.so.1")\' 2>&1 | grep libcuda',
+            *owner,
+            "take cuda-compat out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d, so that the driver's own libcuda loads",
+            *_without_compat(question),
+        ),
+        means="The library believes that it runs in compatibility mode, which this GPU may not use; torch sees no GPU.",
+    )
 
 
 def compat_unused(question: Question) -> Iterator[Seen]:
@@ -89,7 +111,7 @@ def compat_unused(question: Question) -> Iterator[Seen]:
         saw=f"libcuda {library.version.value} in {folder} is not loaded; it {takes}, the kernel driver is "
         f"{kernel.value} ({kernel.seen_in}) and torch was built with CUDA {needed} ({built})",
         do=(
-            f"LD_LIBRARY_PATH={folder} {python} YOUR_SCRIPT.py  # for this one program; do not export it",
+            f"LD_LIBRARY_PATH={shlex.quote(folder)} {python} YOUR_SCRIPT.py  # for this one program; do not export it",
             *_newer_driver(question, needed),
         ),
     )
@@ -145,7 +167,7 @@ def compat_baked_in(question: Question) -> Iterator[Seen]:
         "with a newer driver than the library it will not",
         do=(
             *how_to_unwire(facts, found),
-            f"LD_LIBRARY_PATH={found.library.path.rpartition('/')[0]} {python_of(facts)} YOUR_SCRIPT.py"
+            f"LD_LIBRARY_PATH={shlex.quote(found.library.path.rpartition('/')[0])} {python_of(facts)} YOUR_SCRIPT.py"
             "  # for this one program; do not export it",
         ),
     )
@@ -249,7 +271,7 @@ COMPAT_RULES = (
         fires_when="A compat library is loaded or needed, and its list of driver branches lacks the one running here.",
         looks_at=("compat.note.driver_branches", *_WIRING, "torch.wheel_cuda"),
         means="This library cannot make the wheel run; NVIDIA's container hook leaves it out for the same reason.",
-        error="ERROR: This container was built for NVIDIA Driver Release 590.44 or later, but version 560.28.03 was "
+        error="ERROR: This container was built for NVIDIA Driver Release ... or later, but version ... was "
         "detected and compatibility mode is UNAVAILABLE.",
         source=_FORWARD,
         remedies=("install-forward-compat", "install-other-wheel", "upgrade-driver", "remove-from-library-path"),

@@ -187,7 +187,7 @@ def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:
         f"the proprietary module{version} is loaded ({kind.seen_in}); {seen}",
         do=(
             f"{on_the_host(facts, install(facts, f'nvidia-driver-{branch}-open'))}, then reboot",
-            "with NVIDIA's installer: sh NVIDIA-Linux-*.run -m=kernel-open",
+            f"with NVIDIA's installer: {as_root(facts, 'sh NVIDIA-Linux-*.run -m=kernel-open')}",
         ),
     )
 
@@ -248,7 +248,7 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
         return
     yield Seen(
         f"driver {shown(facts.driver.kernel_version)} is loaded, nvidia_uvm is not ({uvm.seen_in}); "
-        f"cuInit gives {init_error(facts)}",
+        f"cuInit gives {init_error(question)}",
         do=(on_the_host(facts, "modprobe nvidia_uvm"), on_the_host(facts, "nvidia-modprobe -u -c=0")),
     )
 

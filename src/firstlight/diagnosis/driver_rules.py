@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_choice import driver_runs
+from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
 from firstlight.diagnosis.driver_module_rules import MODULE_RULES
 from firstlight.diagnosis.driver_start_rules import START_RULES
-from firstlight.diagnosis.driver_ways import compat_way, driver_way, wheel_way
+from firstlight.diagnosis.driver_ways import compat_way, driver_way, install_wanted, wheel_way
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import as_root, has_own_kernel_driver, init_code, install, observed_cuda, shown
 from firstlight.facts.known import Known, Unknown
@@ -29,10 +29,12 @@ def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
     floor = question.tables.cuda_major(wheel_cuda.major)
     if floor is None or not _runs_only_older(question, wheel_cuda.major):
         return
-    needed, offered = floor.min_driver_same_major, _offered_cuda(question)
+    needed, offered = floor.min_driver_same_major, offered_cuda(question)
     driver = facts.driver.kernel_version
     compat = compat_way(question, wheel_cuda, driver=driver.value) if isinstance(driver, Known) else ""
+    first = install_wanted(question) if compat else ""
     steps = (
+        first,
         compat,
         wheel_way(question, torch.version.value),
         driver_way(question, branch=needed.branch, cuda=CudaVersion(wheel_cuda.major, 0)),
@@ -57,7 +59,7 @@ def driver_too_old_for_toolkit(question: Question) -> Iterator[Seen]:
             continue
         driver = question.facts.driver.kernel_version
         ways = (
-            _older_toolkit(question, _offered_cuda(question)),
+            _older_toolkit(question, offered_cuda(question)),
             compat_way(question, version, driver=driver.value, program="./your_program")
             if isinstance(driver, Known)
             else "",
@@ -71,7 +73,7 @@ def driver_too_old_for_toolkit(question: Question) -> Iterator[Seen]:
 
 def minor_version_limits(question: Question) -> Iterator[Seen]:
     """cu128 on a 12.4 driver runs, except for PTX that a newer toolkit made."""
-    facts, offered = question.facts, _offered_cuda(question)
+    facts, offered = question.facts, offered_cuda(question)
     if isinstance(facts.torch, Unknown) or offered is None or init_code(facts) > 0:
         return
     torch = facts.torch.value
@@ -129,17 +131,9 @@ def _runs_only_older(question: Question, major: int) -> bool:
 
 def _driver_and_offer(question: Question) -> str:
     """'driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8'."""
-    driver, offered = question.facts.driver.kernel_version, _offered_cuda(question)
+    driver, offered = question.facts.driver.kernel_version, offered_cuda(question)
     has = f"driver {shown(driver)}" if isinstance(driver, Known) else "the driver"
     return has if offered is None else f"{has} offers CUDA {offered}"
-
-
-def _offered_cuda(question: Question) -> CudaVersion | None:
-    """The CUDA of the libcuda that starts, else what the kernel driver's branch came with."""
-    observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
-    if observed is not None:
-        return observed
-    return question.tables.native_cuda(driver.value) if isinstance(driver, Known) else None
 
 
 def _toolkits_in_use(question: Question) -> Iterator[Toolkit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_choice import NVIDIAS
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import (
     as_root,
@@ -29,6 +30,7 @@ from firstlight.facts.known import Known, Unknown, value_or
 
 _NO_PERMISSION, _UNKNOWN_ERROR = 4, 999  # of NVML
 _NOT_INITIALIZED, _NO_DEVICE, _SYSTEM_NOT_READY, _UNKNOWN = 3, 100, 802, 999  # of cuInit
+_UNAVAILABLE, _OS_CALL, _NO_MPS = 46, 304, 805  # of cuInit too
 _NO_ANSWER = "gave no answer within"  # how the facts word a call that hangs
 
 
@@ -60,7 +62,7 @@ def fabric_manager_missing(question: Question) -> Iterator[Seen]:
     if cuda_starts(facts) or (init_code(facts) != _SYSTEM_NOT_READY and not waiting):
         return
     manager, running = facts.health.fabric_manager, facts.health.fabric_manager_running
-    seen = [f"cuInit gives {init_error(facts)}"] if init_error(facts) else []
+    seen = [f"cuInit gives {init_error(question)}"] if init_error(question) else []
     seen += [f"fabric state of {waiting} (NVML)"] if waiting else []
     if container(facts) is None:
         seen.append(f"{manager.value} is there" if isinstance(manager, Known) else manager.reason)
@@ -88,7 +90,7 @@ def _start_fabric_manager(facts: Facts) -> tuple[str, ...]:
     steps = []
     if isinstance(facts.health.fabric_manager, Unknown) and isinstance(driver, Known):
         package = f'"nvidia-fabricmanager-{driver.value.branch}={driver.value}*"'
-        steps.append(as_root(facts, install(facts, package)))
+        steps.append(as_root(facts, install(facts, package)) + NVIDIAS)
     steps.append(as_root(facts, "systemctl enable --now nvidia-fabricmanager"))
     steps.append("wait until `nvidia-smi -q` says Fabric State: Completed")
     return tuple(steps)
@@ -107,7 +109,7 @@ def fabric_manager_differs(question: Question) -> Iterator[Seen]:
     yield Seen(
         f"fabric manager {shown(manager)}; driver {shown(driver)}",
         do=(
-            on_the_host(facts, install(facts, package)),
+            on_the_host(facts, install(facts, package)) + NVIDIAS,
             on_the_host(facts, "systemctl restart nvidia-fabricmanager"),
             f"keep the two together: {on_the_host(facts, f'apt-mark hold nvidia-fabricmanager-{driver.value.branch}')}",
         ),
@@ -125,7 +127,7 @@ def hmm_breaks_cuinit(question: Question) -> Iterator[Seen]:
     driver = facts.driver.kernel_version
     version = f" under driver {driver.value}" if isinstance(driver, Known) else ""
     yield Seen(
-        f"cuInit gives {init_error(facts)}{version} and kernel {facts.place.kernel_release}, while NVML sees "
+        f"cuInit gives {init_error(question)}{version} and kernel {facts.place.kernel_release}, while NVML sees "
         f"{counted_gpus(len(facts.gpus.devices))}; HMM is on ({setting.seen_in})",
         do=(
             on_the_host(facts, "sh -c 'echo options nvidia_uvm uvm_disable_hmm=1 > /etc/modprobe.d/nvidia-uvm.conf'"),
@@ -186,9 +188,9 @@ def cuinit_fails(question: Question) -> Iterator[Seen]:
     row = question.tables.error(code)
     meaning = row.meaning if row is not None else ""
     yield Seen(
-        f"cuInit{library} gives {init_error(facts)}{logged}",
+        f"cuInit{library} gives {init_error(question)}{logged}",
         do=_after_init_error(facts, code),
-        means=f"{meaning} torch.cuda.is_available() is False." if meaning else "",
+        means=f"Error {code}: {meaning} torch.cuda.is_available() is False." if meaning else "",
     )
 
 
@@ -202,7 +204,24 @@ def _after_init_error(facts: Facts, code: int) -> tuple[str, ...]:
     if code == _NO_DEVICE:
         again = (start_with_gpus(facts),) if container(facts) else ()
         return ("look at what hides the GPUs: env | grep VISIBLE_DEVICES", *again, "nvidia-smi -L")
-    return (f"firstlight explain 'error {code}'", f"{as_root(facts, 'dmesg')} | grep NVRM")
+    log = f"see what the driver says: {as_root(facts, 'dmesg')} | grep -E 'NVRM|Xid'"
+    if code == _UNAVAILABLE:
+        return (
+            "see who uses the GPU, and its mode: nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv",
+            f"let several programs in: {on_the_host(facts, 'nvidia-smi -c DEFAULT')}",
+            "or stop the program that holds it",
+        )
+    if code == _OS_CALL:
+        return ("see that this user may open the nodes: ls -l /dev/nvidia* /dev/nvidia-caps", log, "reboot if it stays")
+    if code == _SYSTEM_NOT_READY:
+        return _start_fabric_manager(facts)
+    if code == _NO_MPS:
+        return (
+            "start the MPS daemon that this user's programs look for: nvidia-cuda-mps-control -d",
+            "or do without it: unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY, and end a daemon that hangs: "
+            "echo quit | nvidia-cuda-mps-control",
+        )
+    return (log, "reboot, or load the driver's modules anew; a rented machine: give it back and name the code")
 
 
 START_RULES: tuple[Rule, ...] = (
@@ -236,8 +255,8 @@ START_RULES: tuple[Rule, ...] = (
             "libcuda.init_code",
         ),
         means="The NVSwitch fabric is never set up, so cuInit gives 802 on every GPU.",
-        error="fabric manager NVIDIA GPU driver interface version 590.48.01 don't match with driver version "
-        "580.126.09. Please update with matching NVIDIA driver package.",
+        error="fabric manager NVIDIA GPU driver interface version ... don't match with driver version "
+        "... Please update with matching NVIDIA driver package.",
         source="NVIDIA/gpu-driver-container#735, NVIDIA/gpu-operator#544",
         remedies=("start-fabric-manager",),
         explains=("fabric-manager-missing", "cuinit-fails"),
@@ -312,9 +331,7 @@ START_RULES: tuple[Rule, ...] = (
         looks_at=("libcuda.init_code", "libcuda.loaded_path", "health.driver_messages", "gpus.devices", "gpus.pci"),
         means="No CUDA program starts, and torch.cuda.is_available() is False.",
         error="Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
-        "NumCudaDevices() that might have already set an error? Error ...\n"
-        "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
-        "CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.",
+        "NumCudaDevices() that might have already set an error? Error ...: ...",
         source="cuda.h of the PyPI wheel nvidia-cuda-runtime 13.4.92; ggml-org/llama.cpp#7218",
         remedies=("reload-driver", "reboot"),
     ),

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from firstlight.diagnosis.compat_choice import all_eligible, cuda_of, ineligible_gpus, takes_branch
+import shlex
+from collections.abc import Iterator
+
+from firstlight.diagnosis.compat_choice import NVIDIAS, all_eligible, cuda_of, ineligible_gpus, takes_branch
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import as_root, at, container, install, platform
-from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, python_of
+from firstlight.diagnosis.observed import as_root, at, container, install, is_wanted, platform
+from firstlight.diagnosis.wheel_choice import (
+    INDEX,
+    best_wheel,
+    cuda_major_in_reach,
+    install_wheel,
+    python_of,
+    unproved_wheel,
+)
+from firstlight.diagnosis.wheel_choice import install as install_packages
 from firstlight.facts.containers import Provider
-from firstlight.facts.known import Known
+from firstlight.facts.known import Known, Unknown
 from firstlight.facts.place import Platform
 from firstlight.tables.gpu_rows import GpuKind
 from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
@@ -24,7 +35,7 @@ def compat_way(question: Question, needed: CudaVersion, *, driver: DriverVersion
         )
         newer = isinstance(library.version, Known) and library.version.value > driver
         if serves and newer and all_eligible(question, library):
-            return f"LD_LIBRARY_PATH={library.folder} {program} (that compat library is here already)"
+            return f"LD_LIBRARY_PATH={shlex.quote(library.folder)} {program} (that compat library is here already)"
     if platform(facts) is Platform.JETSON or not _may_use_a_package(question):
         return ""
     accepted = {row.cuda: row for row in question.tables.compat_packages_for(driver.branch)}
@@ -33,13 +44,38 @@ def compat_way(question: Question, needed: CudaVersion, *, driver: DriverVersion
         return ""
     cuda = needed.release if needed.release in fitting else max(fitting)
     command = as_root(facts, install(facts, accepted[cuda].package))
-    return f"{command}, then LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/compat {program}"
+    return f"{command}, then LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/compat {program}{NVIDIAS}"
+
+
+def install_wanted(question: Question) -> str:
+    """The command that installs a torch that is only wanted (--want); '' for one that is here."""
+    torch = question.facts.torch
+    if not is_wanted(question.facts) or isinstance(torch, Unknown):
+        return ""
+    version, cuda = torch.value.version, torch.value.wheel_cuda
+    if isinstance(version, Unknown) or isinstance(cuda, Unknown):
+        return ""
+    index = INDEX + cuda.value.release.tag if version.value.cuda is not None else ""
+    return install_packages(question.facts, f"torch=={version.value}", index=index)
 
 
 def wheel_way(question: Question, torch: TorchVersion) -> str:
     """The same torch, or the nearest, built for a CUDA that this driver runs; '' where PyTorch has none."""
     wheel = best_wheel(question, torch)
     return "" if wheel is None else install_wheel(question, wheel)
+
+
+def where_no_wheel_runs(question: Question) -> Iterator[str]:
+    """What is left where no official wheel is known to run here: a newer driver, a wheel to try, or a build."""
+    newest, reach = question.tables.newest_torch(question.facts.place.arch), cuda_major_in_reach(question)
+    cuda = None if newest is None else newest.wheel_cuda
+    floor = None if cuda is None else question.tables.cuda_major(cuda.major)
+    if cuda is not None and floor is not None and reach is not None and reach < cuda.major:
+        yield driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(cuda.major, 0))
+    wheel = unproved_wheel(question)
+    if wheel is not None:
+        yield f"{install_wheel(question, wheel)}  # whether it has code for this GPU is not known"
+    yield "or build torch from source for this GPU: github.com/pytorch/pytorch#from-source"
 
 
 def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:

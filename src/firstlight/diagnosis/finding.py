@@ -39,6 +39,11 @@ class Question:
     goal: Goal = Goal.INFER
     wants: tuple[str, ...] = ()
 
+    @property
+    def wants_no_cuda(self) -> bool:
+        """Whether what is wanted is a torch without CUDA, which a machine without a GPU runs."""
+        return bool(self.wants) and all(want.rstrip().endswith("+cpu") for want in self.wants)
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -76,7 +81,7 @@ class Rule:
     def severity_for(self, question: Question) -> Severity:
         """How bad it is for this goal and these wants."""
         severity = dict(self.for_goals).get(question.goal, self.severity)
-        if not question.wants:
+        if not question.wants or question.wants_no_cuda:
             return severity
         return min(severity, self.when_wanted, key=WORST_FIRST.index)
 

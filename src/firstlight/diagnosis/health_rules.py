@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
@@ -149,16 +150,21 @@ def disk_nearly_full(question: Question) -> Iterator[Seen]:
             continue
         seen.add(point)
         volume = question.facts.resources.persistent_volume
-        move = (f"keep caches elsewhere: export HF_HOME={volume.value}/huggingface PIP_CACHE_DIR={volume.value}/pip",
+        move = (f"keep caches elsewhere: export HF_HOME={_under(volume.value, 'huggingface')} "
+                f"PIP_CACHE_DIR={_under(volume.value, 'pip')}",
                 ) if isinstance(volume, Known) and volume.value != point else ()  # fmt: skip
         yield Seen(
             f"{disk.free_bytes / _GIB:.1f} GiB of {disk.total_bytes / _GIB:.0f} GiB are free at {disk.path}",
             do=(
                 "pip cache purge",
                 *move,
-                f"see what takes the room: du -xh --max-depth=2 {disk.path} | sort -h | tail",
+                f"see what takes the room: du -xh --max-depth=2 {shlex.quote(disk.path)} | sort -h | tail",
             ),
         )
+
+
+def _under(folder: str, name: str) -> str:
+    return shlex.quote(f"{folder}/{name}")
 
 
 def shm_too_small(question: Question) -> Iterator[Seen]:
@@ -191,8 +197,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         fires_when="NVML returns 15 (GPU is lost) or 16 (reset required) for a GPU.",
         looks_at=("gpus.devices", "health.xids"),
         means="Programs on it die; often no new CUDA program starts at all, on the other GPUs neither.",
-        error="Unable to determine the device handle for GPU 0000:A1:00.0: GPU is lost.  Reboot the system to recover "
-        "this GPU",
+        error="Unable to determine the device handle for GPU ...: GPU is lost.  Reboot the system to recover this GPU",
         source="akash-network/support#209, leptonai/gpud#604; docs.nvidia.com/deploy/xid-errors",
         remedies=("power-cycle", "other-machine"),
         explains=("xid-seen", "cuinit-fails", "cuinit-hangs", "gpu-memory-faulty"),

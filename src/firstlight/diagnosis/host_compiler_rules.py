@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.build_flags_rules import BLOCKS_BUILDS, has_compiler, toolkit_in_use, variable
@@ -34,7 +35,8 @@ def host_compiler_out_of_range(question: Question) -> Iterator[Seen]:
     for used in _used_compilers(facts.compilers):
         is_clang = "clang" in posixpath.basename(used.path)
         newest, where = _newest_accepted(question, toolkit, "clang" if is_clang else "gcc")
-        if newest and int(used.version.partition(".")[0]) > newest:
+        major = used.version.partition(".")[0]
+        if newest and major.isdecimal() and int(major) > newest:
             name = "clang" if is_clang else "gcc"
             yield Seen(
                 saw=f"{used.path} is {name} {used.version} ({used.found}); the toolkit at {toolkit.path} takes {name} "
@@ -77,7 +79,8 @@ def _older_compiler(facts: Facts, newest: int) -> Iterator[str]:
     pairs = [each for each in facts.compilers.numbered if each.number <= newest]
     for pair in reversed(pairs):
         if isinstance(pair.gcc, Known) and isinstance(pair.gxx, Known):
-            yield f"export CC={pair.gcc.value} CXX={pair.gxx.value} CUDAHOSTCXX={pair.gxx.value}"
+            gxx = shlex.quote(pair.gxx.value)
+            yield f"export CC={shlex.quote(pair.gcc.value)} CXX={gxx} CUDAHOSTCXX={gxx}"
             return
     if "apt-get" in facts.ability.package_managers:
         yield as_root(facts, f"apt-get install --yes gcc-{newest} g++-{newest}")
@@ -125,7 +128,7 @@ HOST_COMPILER_RULES = (
         "headers, or in our table where the headers are not there.",
         looks_at=("compilers.compilers", "compilers.chosen", "toolkits.toolkits"),
         means="nvcc stops in its own header, and torch refuses the compiler as well.",
-        error="#error -- unsupported GNU version! gcc versions later than 14 are not supported!",
+        error="#error -- unsupported GNU version! gcc versions later than ... are not supported!",
         source="github.com/pytorch/pytorch/issues/185698",
         remedies=("use-older-compiler", "install-toolkit-wheels"),
         for_goals=BLOCKS_BUILDS,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import WORST_FIRST, Diagnosis, Finding, Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import is_wanted
 
 
 def judge(question: Question, rules: tuple[Rule, ...]) -> Diagnosis:
@@ -27,14 +29,19 @@ def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
     return Finding(
         code=rule.code,
         severity=rule.severity_for(question),
-        title=rule.title,
+        title=_of_the_wanted(question, rule.title),
         saw=tuple(dict.fromkeys(each.saw for each in seen)),
-        means=means,
+        means=_of_the_wanted(question, means),
         error=rule.error,
         do=tuple(steps),
         remedies=rule.remedies,
         source=rule.source,
     )
+
+
+def _of_the_wanted(question: Question, words: str) -> str:
+    """A rule's own words where the torch that is judged is only wanted: nothing of it is installed."""
+    return re.sub(r"\b([Tt])he installed torch\b", r"\1he wanted torch", words) if is_wanted(question.facts) else words
 
 
 def _causes(fired: set[str], rules: tuple[Rule, ...]) -> dict[str, str]:

@@ -57,9 +57,9 @@ def libcuda_missing(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{driver} is there, and {path} too; that folder is neither in LD_LIBRARY_PATH nor known to ldconfig",
             do=(
-                f"echo {folder} | {as_root(facts, 'tee /etc/ld.so.conf.d/nvidia-driver.conf')}",
+                f"echo {shlex.quote(folder)} | {as_root(facts, 'tee /etc/ld.so.conf.d/nvidia-driver.conf')}",
                 as_root(facts, "ldconfig"),
-                f"export LD_LIBRARY_PATH={folder}  # without root; it holds the driver's own libraries",
+                f"export LD_LIBRARY_PATH={shlex.quote(folder)}  # without root; it holds the driver's own libraries",
             ),
         )
     else:

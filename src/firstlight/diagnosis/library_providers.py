@@ -16,6 +16,7 @@ from firstlight.frozen import dataclass
 from firstlight.tables.soname_rows import SonameWheel
 from firstlight.versions import CudaVersion
 
+DRIVERS_OWN = ("libcuda.so", "libnvidia-ml.so")  # never in a package for torch: libcuda-missing speaks for them
 # What torch opens by path before its own libraries, from whichever site-packages has it (torch/__init__.py, 2.1 on).
 PRELOADED = (
     "libcublasLt", "libcublas", "libcudnn", "libnvrtc", "libcudart", "libcupti", "libcufft", "libcurand",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.library_path_rules import LIBRARY_PATH_RULES, is_at_least, plain
 from firstlight.diagnosis.library_providers import (
+    DRIVERS_OWN,
     PRELOADED,
     Provider,
     cuda_major,
@@ -17,27 +20,15 @@ from firstlight.diagnosis.library_providers import (
     stem,
     wheel_with,
 )
-from firstlight.diagnosis.observed import as_root, listed
+from firstlight.diagnosis.observed import as_root, is_wanted, listed
 from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES, without_entry
 from firstlight.diagnosis.specifiers import satisfies
-from firstlight.diagnosis.wheel_choice import install, install_wheel, uninstall, wheels_that_run
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.diagnosis.wheel_choice import best_wheel, install, install_wheel, uninstall, wheels_that_run
 from firstlight.facts.companions import NvidiaWheel
 from firstlight.facts.cuda_libraries import FoundIn
 from firstlight.facts.known import Known, Unknown
-from firstlight.facts.torch_install import TorchInstall
-from firstlight.facts.torch_libraries import MissingLibrary, ShadowedLibrary
+from firstlight.facts.torch_libraries import MissingLibrary
 
-_DRIVERS_OWN = ("libcuda.so", "libnvidia-ml.so")  # never in a package for torch: libcuda-missing speaks for them
-_NVIDIA = (  # not libcurl
-    r"lib(?:cu(?:blas|dart|dnn|dss|fft|file|pti|rand|solver|sparse|tensor)|nccl|npp|nv(?:JitLink|rtc|ToolsExt|shmem))"
-    r"\w*\.so\.\d+(?:\.\d+)*"
-)
-# What torch opens by path from the wheels before it is searched for; a name that is loaded is not searched again.
-# 2.13's list is read from its torch/__init__.py; of 2.11 and 2.12 these are certain (pytorch/pytorch#174320, #145582).
-_PRELOADS_ALL_SINCE = (2, 13)
-_PRELOADS_SOME_SINCE = (2, 11)
-_PRELOADED_FIRST = ("libcublasLt", "libnvJitLink", "libnvrtc")
 _CUDNN_FROM_ONE_FOLDER_SINCE = (2, 14)
 _NVPL = "nvpl/lib"  # on no search path of torch's
 _NVPL_INSIDE_SINCE = (2, 11)  # in PyPI's wheels for aarch64
@@ -51,7 +42,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
     if isinstance(facts.torch_libraries, Unknown) or isinstance(facts.torch, Unknown):
         return
     missing = [each for each in facts.torch_libraries.value.missing if _is_a_package_matter(question, each)]
-    steps = tuple(_ways_to_get(question, missing))
+    steps = tuple(_ways_to_get(question, missing)) or tuple(_torch_again(question))
     for each in missing:
         askers = listed(sorted({posixpath.basename(path) for path in each.requested_by}))
         where = f"in {posixpath.normpath(posixpath.dirname(each.requested_by[0]))}"
@@ -74,7 +65,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
 def _is_a_package_matter(question: Question, each: MissingLibrary) -> bool:
     """Not the driver's, and not one that torch itself opens from another site-packages folder."""
     facts = question.facts
-    if each.name.startswith(_DRIVERS_OWN):
+    if each.name.startswith(DRIVERS_OWN):
         return False
     wheel = wheel_with(question, each.name)
     own = site_packages(facts.torch.value) if isinstance(facts.torch, Known) else ""
@@ -122,6 +113,18 @@ def _ways_to_get(question: Question, missing: list[MissingLibrary]) -> Iterator[
         yield as_root(facts, f"apt-get install --yes {' '.join(names)}")
 
 
+def _torch_again(question: Question) -> Iterator[str]:
+    """Where nobody is known to provide the names: a torch with all it needs, and whose file lacks what."""
+    torch = question.facts.torch
+    if isinstance(torch, Unknown):
+        return
+    version = torch.value.version
+    wheel = best_wheel(question, version.value if isinstance(version, Known) else None)
+    if wheel is not None:
+        yield f"another build of torch may not ask for them: {install_wheel(question, wheel)}"
+    yield f"see who asks for what: ldd {shlex.quote(torch.value.folder + '/lib/libtorch_cuda.so')} | grep 'not found'"
+
+
 def _links(question: Question, found: list[Provider]) -> Iterator[str]:
     """A wheel on disk is not yet found: a folder that torch does not search needs links in torch/lib.
 
@@ -135,64 +138,10 @@ def _links(question: Question, found: list[Provider]) -> Iterator[str]:
             continue
         path = f"{site_packages(torch)}/{folder}"
         names = [known.soname for known in found if known.folder == folder]
-        files = f"{path}/libnvpl_*.so.0" if folder == _NVPL else " ".join(f"{path}/{name}" for name in names)
-        yield f"ln -s {files} {torch.folder}/lib/"
-
-
-def library_path_shadows(question: Question) -> Iterator[Seen]:
-    """LD_LIBRARY_PATH wins over the RUNPATH of NVIDIA's libraries, though not over the RPATH of torch's own."""
-    facts = question.facts
-    if isinstance(facts.torch_libraries, Unknown) or isinstance(facts.torch, Unknown):
-        return
-    for each in (*facts.torch_libraries.value.shadowed, *_found_there_only(question)):
-        if re.fullmatch(_NVIDIA, each.name) is None or each.name.startswith(_DRIVERS_OWN):
-            continue
-        if _is_preloaded(facts.torch.value, each):
-            continue
-        yield Seen(
-            saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {_plain(each.path)} "
-            f"(LD_LIBRARY_PATH) instead of {_plain(each.instead_of)}",
-            do=(
-                without_entry(facts, each.entry),
-                "and take the line that sets it out of ~/.bashrc, /etc/environment, the Dockerfile or the job script",
-            ),
-        )
-
-
-def _found_there_only(question: Question) -> Iterator[ShadowedLibrary]:
-    """Names that the loader finds through LD_LIBRARY_PATH alone, although a wheel with them is installed.
-
-    Without LD_LIBRARY_PATH the loader fails, and torch then opens the wheel's file by path.
-    """
-    libraries = question.facts.torch_libraries
-    if isinstance(libraries, Unknown):
-        return
-    shadowed = {each.name for each in libraries.value.shadowed}
-    for each in libraries.value.loaded:
-        if each.found_by is not LoaderRule.LIBRARY_PATH or each.name in shadowed or stem(each.name) not in PRELOADED:
-            continue
-        wheel = wheel_with(question, each.name)
-        if wheel is not None and isinstance(wheel.library_folder, Known):
-            own = f"{wheel.library_folder.value}/{each.name}"
-            if posixpath.normpath(own) != _plain(each.path):
-                yield ShadowedLibrary(each.name, each.path, each.entry, own, each.requested_by[0])
-
-
-def _is_preloaded(torch: TorchInstall, each: ShadowedLibrary) -> bool:
-    if "/nvidia/" not in _plain(each.instead_of):  # not from a wheel
-        return False
-    if _is_at_least(torch, _PRELOADS_ALL_SINCE):
-        return stem(each.name) in PRELOADED
-    return _is_at_least(torch, _PRELOADS_SOME_SINCE) and stem(each.name) in _PRELOADED_FIRST
-
-
-def _is_at_least(torch: TorchInstall, release: tuple[int, int]) -> bool:
-    return isinstance(torch.version, Known) and torch.version.value.release[:2] >= release
-
-
-def _plain(path: str) -> str:
-    """The path without the '..' of torch's search paths."""
-    return posixpath.normpath(path)
+        files = " ".join(shlex.quote(f"{path}/{name}") for name in names)
+        if folder == _NVPL:
+            files = f"{shlex.quote(path)}/libnvpl_*.so.0"
+        yield f"ln -s {files} {shlex.quote(torch.folder + '/lib/')}"
 
 
 def two_cuda_majors(question: Question) -> Iterator[Seen]:
@@ -208,7 +157,7 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
         both = [each for each in loaded if re.fullmatch(rf"{name}\.so\.\d+(?:\.\d+)*", each.name)]
         if len({each.name.partition(".so.")[2].partition(".")[0] for each in both}) > 1:
             parts = [
-                f"{each.name} for {posixpath.basename(each.requested_by[0])} ({_plain(each.path)})" for each in both
+                f"{each.name} for {posixpath.basename(each.requested_by[0])} ({plain(each.path)})" for each in both
             ]
             yield Seen(saw=f"torch loads {listed(parts)}")
             break
@@ -257,9 +206,9 @@ def cudnn_mix(question: Question) -> Iterator[Seen]:
     """cuDNN opens its parts by bare name: a second cuDNN on the loader's way mixes versions in one process."""
     facts = question.facts
     wheel = next((each for each in facts.nvidia_wheels if each.name.startswith("nvidia-cudnn-cu")), None)
-    if wheel is None or isinstance(facts.torch, Unknown):
+    if wheel is None or isinstance(facts.torch, Unknown) or is_wanted(facts):
         return
-    if _is_at_least(facts.torch.value, _CUDNN_FROM_ONE_FOLDER_SINCE):
+    if is_at_least(facts.torch.value, _CUDNN_FROM_ONE_FOLDER_SINCE):
         return
     lacks_part = satisfies(wheel.version, _ASKS_FOR_TENSOR_IR) is True
     for other in facts.cuda_libraries.named("cudnn"):
@@ -305,22 +254,7 @@ LIBRARY_RULES = (
         source="github.com/pollen-robotics/microduck_rl/pull/39",
         remedies=("install-library-wheels", "link-into-torch", "install-other-wheel"),
     ),
-    Rule(
-        code="library-path-shadows",
-        check=library_path_shadows,
-        severity=Severity.DEGRADES,
-        depth=50,
-        title="LD_LIBRARY_PATH puts another CUDA library in the place of torch's own.",
-        fires_when="A CUDA library of torch's closure comes from LD_LIBRARY_PATH while another file would be loaded "
-        "without it, and torch does not open its own first.",
-        looks_at=("torch_libraries.shadowed", "torch_libraries.loaded", "nvidia_wheels", "torch.version"),
-        means="A library of one CUDA release runs under libraries of another: importing torch fails with an undefined "
-        "symbol when the foreign one is older, and results or speed can change when it is not.",
-        error="ImportError: .../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, "
-        "version libnvJitLink.so.12",
-        source="github.com/pytorch/pytorch/issues/140797",
-        remedies=("remove-from-library-path",),
-    ),
+    *LIBRARY_PATH_RULES,
     Rule(
         code="two-cuda-majors",
         check=two_cuda_majors,
@@ -332,20 +266,21 @@ LIBRARY_RULES = (
         looks_at=("torch_libraries.loaded", "nvidia_wheels", "companions"),
         means="Each brings a CUDA runtime of its own into the process; a library can be bound to the wrong one, and "
         "then lacks functions it was built against.",
-        error="ImportError: .../torch/lib/libtorch_cuda.so: undefined symbol: ncclCommResume",
+        error="ImportError: .../torch/lib/libtorch_cuda.so: undefined symbol: ...",
         source="github.com/pytorch/pytorch/issues/186591",
         remedies=("remove-duplicate", "reinstall-companion"),
     ),
     Rule(
         code="cudnn-mix",
         check=cudnn_mix,
-        severity=Severity.DEGRADES,
+        severity=Severity.BLOCKS,
         depth=50,
         title="The cuDNN of torch would load parts of another cuDNN.",
         fires_when="The cuDNN wheel opens a part by name that only a second cuDNN on the loader's way has, or "
         "LD_LIBRARY_PATH leads to a cuDNN of another version; torch before 2.14.",
         looks_at=("nvidia_wheels", "cuda_libraries.libraries", "torch.version"),
-        means="torch imports, and the first convolution fails: cuDNN finds that its parts are of different versions.",
+        means="torch imports and sees the GPU, and the first convolution fails: cuDNN finds that its parts are of "
+        "different versions.",
         error="RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
         source="github.com/pytorch/pytorch/issues/188892",
         remedies=("remove-from-library-path", "remove-duplicate", "install-other-wheel"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from firstlight.diagnosis.finding import Question
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.gpus import Gpu, PciDevice, PciKind
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
 from firstlight.versions import CudaVersion
 
 T = TypeVar("T")
+_WANTED = "--want"  # where firstlight.diagnosis.wanted says it saw torch
 _PRETENDED = "--set"  # where firstlight.facts.override says it saw a value
 _RPM = ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol")
 
@@ -50,6 +52,11 @@ def observed_cuda(facts: Facts) -> CudaVersion | None:
     return None if pretended else offered.value
 
 
+def is_wanted(facts: Facts) -> bool:
+    """Whether the torch that is judged is only wanted (--want torch==...): it is not installed."""
+    return isinstance(facts.torch, Known) and facts.torch.seen_in.startswith(_WANTED)
+
+
 def is_pretended(fact: Known[T]) -> bool:
     """Whether a value comes from --set: a what-if, not something this machine showed."""
     return fact.seen_in == _PRETENDED
@@ -61,13 +68,19 @@ def cuda_works(facts: Facts) -> bool:
     return cuda_starts(facts) and isinstance(count, Known) and count.value > 0
 
 
-def init_error(facts: Facts) -> str:
-    """What cuInit gave when it failed: '999 CUDA_ERROR_UNKNOWN (unknown error)'; '' when it did not."""
-    code, name, text = facts.libcuda.init_code, facts.libcuda.init_name, facts.libcuda.init_text
+def init_error(question: Question) -> str:
+    """What cuInit gave when it failed: '999 CUDA_ERROR_UNKNOWN (unknown error)'; '' when it did not.
+
+    Where libcuda did not name its code, cuda.h does.
+    """
+    libcuda = question.facts.libcuda
+    code = libcuda.init_code
     if not isinstance(code, Known) or code.value == 0:
         return ""
-    words = f" {name.value}" if isinstance(name, Known) else ""
-    return f"{code.value}{words}" + (f" ({text.value})" if isinstance(text, Known) else "")
+    row = question.tables.error(code.value)
+    name = value_or(libcuda.init_name, "" if row is None else row.name)
+    text = value_or(libcuda.init_text, "" if row is None else row.text)
+    return f"{code.value}{' ' if name else ''}{name}" + (f" ({text})" if text else "")
 
 
 def init_code(facts: Facts) -> int:

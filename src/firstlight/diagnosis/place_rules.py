@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
@@ -9,12 +10,8 @@ from firstlight.diagnosis.observed import (
     as_root,
     at,
     container,
-    counted_gpus,
     cuda_starts,
-    cuda_works,
-    gpu_label,
     has_device_nodes,
-    init_code,
     init_error,
     install,
     listed,
@@ -23,16 +20,16 @@ from firstlight.diagnosis.observed import (
     shown,
     start_with_gpus,
 )
+from firstlight.diagnosis.visible_gpu_rules import VISIBLE_GPU_RULES
 from firstlight.facts.containers import ContainerKind, Provider
-from firstlight.facts.gpus import ComputeMode, Gpu
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
 from firstlight.versions import CudaVersion
 
-_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 # What programs in a shell use; NVIDIA_REQUIRE_CUDA and its like only steer the container runtime.
 _USED_IN_A_SHELL = ("LD_LIBRARY_PATH", "CUDA_HOME", "HF_HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
-_GIB = 1 << 30
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+_GATE_BRANDS = ("tesla", "nvidia")  # of the longer list in NVIDIA_REQUIRE_CUDA of the CUDA images
 _CHECK_DOCKER = ("to see that the host can: docker run --rm --gpus all ubuntu nvidia-smi -L",)
 
 
@@ -73,9 +70,24 @@ def container_gate_differs(question: Question) -> Iterator[Seen]:
     version = f" {torch.version.value}" if isinstance(torch.version, Known) else ""
     yield Seen(
         f"the image's gate is cuda>={floor} ({gate.seen_in}); torch{version} inside it is built with CUDA {wheel}",
-        do=(f'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>={needs}"', *pod,
-            f"or install a wheel for CUDA {floor.major} in the image"),
-    )  # fmt: skip
+        do=(*_gates(question, needs), *pod, f"or install a wheel for CUDA {floor.major} in the image"),
+    )
+
+
+def _gates(question: Question, needs: CudaVersion) -> Iterator[str]:
+    """The gate that fits the wheel: NVIDIA's own form, which lets older data-centre hosts in, else the bare one."""
+    rows = (row for row in question.tables.images if row.cuda_at_least == needs)
+    branches = next((row.branches for row in rows), ())
+    bare = f'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>={needs}"'
+    if not branches:
+        yield bare
+        return
+    older = " ".join(f"brand={brand},driver>={each},driver<{each + 1}" for each in branches for brand in _GATE_BRANDS)
+    yield f"{bare}  # shuts out data-centre hosts that would run it through a cuda-compat library"
+    yield (
+        f"with cuda-compat-{needs.major}-{needs.minor} in the image, as NVIDIA's own images do (two of the brands they "
+        f'list): ENV NVIDIA_REQUIRE_CUDA="cuda>={needs} {older}"'
+    )
 
 
 def container_runtime_missing(question: Question) -> Iterator[Seen]:
@@ -103,106 +115,30 @@ def shell_lacks_container_env(question: Question) -> Iterator[Seen]:
     facts, kind = question.facts, container(question.facts)
     names = value_or(facts.container.only_in_pid_1, ())
     lost = [name for name in names if name in _USED_IN_A_SHELL]
+    if cuda_starts(facts):  # then this shell finds the driver without it
+        lost = [name for name in lost if name != _LIBRARY_PATH]
     if kind is None or not lost:
         return
-    pattern = "|".join(lost)
-    from_pid_1 = f"export $(tr '\\0' '\\n' < /proc/1/environ | grep -E '^({pattern})=' | xargs)"
     runpod = (". /etc/rp_environment",) if at(facts, Provider.RUNPOD) else ()
+    kept = [name for name in lost if name != _LIBRARY_PATH]
     yield Seen(
         f"{listed(lost)}: set for the container (/proc/1/environ), not in this shell",
-        do=(*runpod, from_pid_1, "to keep it, put that line into ~/.profile"),
+        do=(*runpod, f"for one program: {_with_variables_of_pid_1(lost)}", *_for_this_shell(kept)),
     )
 
 
-def devices_masked(question: Question) -> Iterator[Seen]:
-    """CUDA_VISIBLE_DEVICES hides every GPU."""
-    facts = question.facts
-    mask = facts.gpus.cuda_visible_devices
-    if isinstance(mask, Unknown) or not facts.gpus.devices or cuda_works(facts):
-        return
-    if not _hides_all(mask.value, len(facts.gpus.devices), error=init_code(facts)):
-        return
-    count = len(facts.gpus.devices)
-    error = f", and cuInit gives {init_error(facts)}" if init_error(facts) else ""
-    every = ",".join(str(number) for number in range(count))
-    slurm = ("ask Slurm for one: srun --gres=gpu:1 COMMAND",) if at(facts, Provider.SLURM) else ()
-    yield Seen(
-        f"CUDA_VISIBLE_DEVICES is {mask.value[:40]!r}; NVML sees {counted_gpus(count)}, numbered from 0{error}",
-        do=(*slurm, "unset CUDA_VISIBLE_DEVICES", f"or name GPUs that are there: export CUDA_VISIBLE_DEVICES={every}"),
-    )
+def _with_variables_of_pid_1(names: list[str]) -> str:
+    """A command with variables of pid 1, whatever is in their values: grep and xargs pass them on cut at the NULs."""
+    return f"grep -zE '^({'|'.join(names)})=' /proc/1/environ | xargs -0 sh -c 'exec env \"$@\" COMMAND' sh"
 
 
-def _hides_all(mask: str, count: int, *, error: int) -> bool:
-    """Whether a mask leaves no GPU: CUDA stops at the first entry that names none, so the first one decides.
-
-    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
-    """
-    first = mask.partition(",")[0].strip()
-    if first.lower().startswith(("gpu-", "mig-")):
-        return error == _NO_DEVICE  # by name; whether that name is here is what cuInit says
-    return not (first.isascii() and first.isdecimal() and int(first) < count)
-
-
-def mig_without_slices(question: Question) -> Iterator[Seen]:
-    """MIG is on and the GPU has no slice: CUDA has nothing to run on."""
-    facts = question.facts
-    if cuda_works(facts):
-        return
-    for gpu in facts.gpus.devices:
-        if not value_or(gpu.mig_mode, default=False) or gpu.mig_devices:
-            continue
-        number = gpu.id.removeprefix("gpu-")
-        inside = ("ask for a slice when the container starts: docker run --gpus '\"device=0:0\"' IMAGE",)
-        outside = (
-            f"cut slices: {as_root(facts, f'nvidia-smi mig -i {number} -lgip')} lists the sizes, "
-            f"{as_root(facts, f'nvidia-smi mig -i {number} -cgi PROFILE -C')} makes one",
-            f"or turn MIG off: {as_root(facts, f'nvidia-smi -i {number} -mig 0')}",
-        )
-        yield Seen(
-            f"{gpu_label(gpu)}: MIG is on, no slice is to be seen (NVML)", do=inside if container(facts) else outside
-        )
-
-
-def mig_slice(question: Question) -> Iterator[Seen]:
-    """A slice of a GPU: its memory and its share of the processors, one slice a process."""
-    for gpu in question.facts.gpus.devices:
-        if value_or(gpu.mig_mode, default=False) and gpu.mig_devices:
-            yield Seen(f"{gpu_label(gpu)} is cut into {listed(_slices(gpu))} (NVML)")
-
-
-def _slices(gpu: Gpu) -> Iterator[str]:
-    for each in gpu.mig_devices:
-        size = f" with {each.memory_bytes.value / _GIB:.1f} GiB" if isinstance(each.memory_bytes, Known) else ""
-        yield f"{value_or(each.profile, 'a slice')}{size}"
-
-
-def gpu_prohibited(question: Question) -> Iterator[Seen]:
-    """Compute mode 'prohibited' lets cuInit pass and refuses every context."""
-    for gpu in question.facts.gpus.devices:
-        if isinstance(gpu.compute_mode, Known) and gpu.compute_mode.value is ComputeMode.PROHIBITED:
-            command = f"nvidia-smi -i {gpu.id.removeprefix('gpu-')} -c DEFAULT"
-            yield Seen(
-                f"{gpu_label(gpu)}: compute mode is prohibited ({gpu.compute_mode.seen_in})",
-                do=(as_root(question.facts, command),),
-            )
-
-
-def mixed_gpus(question: Question) -> Iterator[Seen]:
-    """GPUs of different kinds in one host: CUDA counts them otherwise than nvidia-smi."""
-    facts = question.facts
-    kinds = {(value_or(gpu.name, ""), str(value_or(gpu.capability, ""))): None for gpu in facts.gpus.devices
-             if isinstance(gpu.name, Known)}  # fmt: skip
-    if len(kinds) < 2:
-        return
-    found = [gpu.capability.value for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)]
-    targets = ";".join(str(each) for each in sorted(set(found)))
-    order = () if isinstance(facts.gpus.cuda_device_order, Known) else ("export CUDA_DEVICE_ORDER=PCI_BUS_ID",)
-    names = (
-        f"{gpu_label(gpu)} ({gpu.capability.value})" if isinstance(gpu.capability, Known) else gpu_label(gpu)
-        for gpu in facts.gpus.devices
-    )
-    build = (f'build extensions for all of them: export TORCH_CUDA_ARCH_LIST="{targets}"',) if ";" in targets else ()
-    yield Seen(f"{listed(names)} (NVML)", do=(*order, *build))
+def _for_this_shell(names: list[str]) -> tuple[str, ...]:
+    """The same for the shell itself; never LD_LIBRARY_PATH, which would change every program started from it."""
+    if not names:
+        return ()
+    pattern = "|".join(names)
+    loop = f"while IFS= read -r -d '' each; do export \"$each\"; done < <(grep -zE '^({pattern})=' /proc/1/environ)"
+    return (f"for this shell (bash): {loop}",)
 
 
 def wsl_libcuda_shadowed(question: Question) -> Iterator[Seen]:
@@ -213,14 +149,14 @@ def wsl_libcuda_shadowed(question: Question) -> Iterator[Seen]:
         return
     if cuda_starts(facts) or loads.value.path.startswith(f"{folder.value}/"):
         return
-    error = f"; cuInit gives {init_error(facts)}" if init_error(facts) else ""
+    error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
     packages = [name for name in value_or(facts.driver.packages, ()) if name.startswith(("libnvidia-", "nvidia-"))]
     yield Seen(
         f"the loader takes {loads.value.real_path} ({loads.seen_in}), not {folder.value}/libcuda.so.1{error}",
         do=(
             f"take the Linux driver out of WSL: {as_root(facts, 'apt-get purge')} "
             f"{' '.join(packages) or 'libnvidia-compute-*'}, then {as_root(facts, 'ldconfig')}",
-            f"until then, for one process: LD_LIBRARY_PATH={folder.value} python3 your_script.py",
+            f"until then, for one process: LD_LIBRARY_PATH={shlex.quote(folder.value)} python3 your_script.py",
         ),
     )
 
@@ -290,61 +226,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         source="runpod/containers#70, skypilot-org/skypilot#5451",
         remedies=("export-container-env",),
     ),
-    Rule(
-        code="devices-masked",
-        check=devices_masked,
-        severity=Severity.BLOCKS,
-        depth=10,
-        title="CUDA_VISIBLE_DEVICES hides every GPU.",
-        fires_when="CUDA_VISIBLE_DEVICES is set, its first entry names no GPU that is here, and CUDA lists no device.",
-        looks_at=("gpus.cuda_visible_devices", "gpus.devices", "libcuda.init_code", "libcuda.device_count"),
-        means="CUDA programs see no GPU; nvidia-smi, which does not look at the variable, shows them.",
-        error="RuntimeError: No CUDA GPUs are available",
-        source="pytorch/pytorch#1040; docs.nvidia.com/cuda/cuda-programming-guide, environment variables",
-        remedies=("unset-mask",),
-        explains=("cuinit-fails",),
-    ),
-    Rule(
-        code="mig-without-slices",
-        check=mig_without_slices,
-        severity=Severity.BLOCKS,
-        depth=10,
-        title="MIG is on, and there is no slice to run on.",
-        fires_when="A GPU is in MIG mode, no MIG device of it can be seen, and CUDA lists no device.",
-        looks_at=("gpus.devices", "libcuda.device_count", "libcuda.init_code"),
-        means="A GPU in MIG mode is used through its slices alone; without one CUDA finds no device.",
-        error="RuntimeError: No CUDA GPUs are available",
-        source="wilicc/gpu-burn#36, owl-project/owl#94",
-        remedies=("create-mig-slices", "turn-off-mig"),
-        explains=("cuinit-fails",),
-    ),
-    Rule(
-        code="mig-slice",
-        check=mig_slice,
-        severity=Severity.NOTE,
-        depth=10,
-        title="The GPU is a MIG slice.",
-        fires_when="A GPU is in MIG mode and has MIG devices.",
-        looks_at=("gpus.devices",),
-        means="A process sees one slice, torch.cuda.device_count() is 1 however many there are, and slices of one "
-        "GPU cannot train together by NCCL. Memory and speed are the slice's.",
-        error="",
-        source="pytorch/pytorch#102715, pytorch/pytorch#130181",
-        remedies=("other-machine",),
-    ),
-    Rule(
-        code="gpu-prohibited",
-        check=gpu_prohibited,
-        severity=Severity.BLOCKS,
-        depth=10,
-        title="The GPU is set to refuse every program.",
-        fires_when="NVML says that the compute mode of a GPU is prohibited.",
-        looks_at=("gpus.devices",),
-        means="The first tensor on the GPU fails, although torch.cuda.is_available() is True.",
-        error="CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-        source="tensorflow/tensorflow#526; CUDA programming guide, compute modes",
-        remedies=("set-compute-mode",),
-    ),
+    *VISIBLE_GPU_RULES,
     Rule(
         code="wsl-libcuda-shadowed",
         check=wsl_libcuda_shadowed,
@@ -364,19 +246,5 @@ PLACE_RULES: tuple[Rule, ...] = (
         source="numba/numba#7106, NVIDIA/cuml#6218; docs.nvidia.com/cuda/wsl-user-guide",
         remedies=("remove-linux-driver", "remove-from-library-path"),
         explains=("cuinit-fails", "driver-library-mismatch", "libcuda-missing"),
-    ),
-    Rule(
-        code="mixed-gpus",
-        check=mixed_gpus,
-        severity=Severity.NOTE,
-        depth=10,
-        title="The GPUs of this host are of different kinds.",
-        fires_when="NVML names GPUs with different names or compute capabilities.",
-        looks_at=("gpus.devices", "gpus.cuda_device_order"),
-        means="CUDA counts the fastest GPU as 0, nvidia-smi counts along the PCI bus: the same number may mean two "
-        "GPUs. A wheel or an extension must have code for each of them.",
-        error="Detected different devices in the system",
-        source="vllm-project/vllm#19741",
-        remedies=("set-device-order",),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
@@ -57,7 +58,7 @@ def _rules_the_environment(facts: Facts, file: ProjectFile) -> bool:
 def _how_to_keep(file: ProjectFile, torch: TorchInstall) -> Iterator[str]:
     folder = file.path.rpartition("/")[0] or "/"
     if file.path.endswith("pixi.lock"):
-        yield f"pixi run --manifest-path {folder} --frozen --no-install ..."
+        yield f"pixi run --manifest-path {shlex.quote(folder)} --frozen --no-install ..."
         return
     yield "uv run --no-sync ...  # or export UV_NO_SYNC=1 in this shell"
     cuda: CudaVersion | None = torch.wheel_cuda.value.release if isinstance(torch.wheel_cuda, Known) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
@@ -65,8 +66,9 @@ def _newer_libstdcxx(facts: Facts, path: str) -> Iterator[str]:
     if folder in (posixpath.normpath(each) for each in facts.libcuda.ld_library_path if each):
         yield without_entry(facts, folder)
     if environment is not None and environment.kind in (EnvironmentKind.CONDA, EnvironmentKind.PIXI):
-        lib = f"{environment.prefix}/lib"
-        yield f"conda install --prefix {environment.prefix} --channel conda-forge --force-reinstall libstdcxx-ng"
+        lib = shlex.quote(f"{environment.prefix}/lib")
+        prefix = shlex.quote(environment.prefix)
+        yield f"conda install --prefix {prefix} --channel conda-forge --force-reinstall libstdcxx-ng"
         yield f"ls -l {lib}/libstdc++.so.6*  # without the link libstdc++.so.6 the system's library is taken"
     elif "apt-get" in facts.ability.package_managers:
         yield as_root(facts, "apt-get install --yes libstdc++6") + "  # a newer one may take a newer release"
@@ -82,7 +84,7 @@ def without_entry(facts: Facts, folder: str) -> str:
     rest = [each for each in entries if posixpath.normpath(each) != posixpath.normpath(folder)]
     if len(rest) == len(entries):
         return f"take the entry that leads to {folder} out of LD_LIBRARY_PATH"
-    return f"export LD_LIBRARY_PATH={':'.join(rest)}" if rest else "unset LD_LIBRARY_PATH"
+    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(rest))}" if rest else "unset LD_LIBRARY_PATH"
 
 
 RUNTIME_LIBRARY_RULES = (
@@ -95,7 +97,7 @@ RUNTIME_LIBRARY_RULES = (
         fires_when="A file that importing torch loads asks for a newer GLIBC version than libc.so.6 here has.",
         looks_at=("runtime.glibc", "torch_libraries.glibc_needed", "torch.wheel_tags"),
         means="torch cannot be imported here, and no setting helps: the distribution is too old for this build.",
-        error="ImportError: /lib64/libm.so.6: version `GLIBC_2.27' not found (required by .../libcurand.so.10)",
+        error="ImportError: .../libm.so.6: version `GLIBC_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/150724",
         remedies=("use-container", "other-machine", "install-other-wheel"),
         explains=("libstdcxx-too-old",),
@@ -109,8 +111,7 @@ RUNTIME_LIBRARY_RULES = (
         fires_when="A file that importing torch loads asks for a newer GLIBCXX version than its libstdc++.so.6 has.",
         looks_at=("torch_libraries.libstdcxx_needed", "torch_libraries.libstdcxx_offered"),
         means="torch cannot be imported with this libstdc++.",
-        error="ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found "
-        "(required by .../libtorch_python.so)",
+        error="ImportError: .../libstdc++.so.6: version `GLIBCXX_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/157709",
         remedies=("update-libstdcxx", "remove-from-library-path"),
     ),

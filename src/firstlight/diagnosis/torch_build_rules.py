@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, platform
 from firstlight.diagnosis.wheel_choice import (
@@ -74,7 +75,7 @@ def arch_not_in_wheel(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{gpu.name} has compute capability {gpu.capability} ({gpu.seen_in}); torch {torch.version.value} has "
             f"code for {', '.join(codes)} ({said_by}), none of which runs on it",
-            do=() if _needs_jetson_wheel(question) else tuple(_other_wheel(question, torch)),
+            do=tuple(_jetson_wheel(question) if _needs_jetson_wheel(question) else _other_wheel(question, torch)),
         )
 
 
@@ -167,7 +168,9 @@ def _codes(question: Question, torch: TorchInstall) -> tuple[tuple[str, ...], st
 def _other_wheel(question: Question, torch: TorchInstall) -> Iterator[str]:
     version = torch.version.value if isinstance(torch.version, Known) else None
     wheel = best_wheel(question, version)
-    if wheel is not None:
+    if wheel is None:
+        yield from where_no_wheel_runs(question)
+    else:
         yield install_wheel(question, wheel)
     if wheel is not None and version is not None and wheel.torch.release != version.release:
         newer, old = "newer" if wheel.torch > version else "older", version.public

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import has_nvidia_gpu
+from firstlight.diagnosis.observed import has_nvidia_gpu, is_wanted
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.torch_build_rules import BUILD_OF_TORCH_RULES
 from firstlight.diagnosis.wheel_choice import SeenGpu, best_wheel, gpus_of, install, install_wheel, wheels_that_run
@@ -25,7 +26,8 @@ def torch_not_installed(question: Question) -> Iterator[Seen]:
     if isinstance(facts.torch, Known) or not has_nvidia_gpu(facts):
         return
     wheel = best_wheel(question)
-    yield Seen(saw=facts.torch.reason, do=() if wheel is None else (install_wheel(question, wheel),))
+    steps = where_no_wheel_runs(question) if wheel is None else (install_wheel(question, wheel),)
+    yield Seen(saw=facts.torch.reason, do=tuple(steps))
 
 
 def torch_shadowed(question: Question) -> Iterator[Seen]:
@@ -59,7 +61,7 @@ def triton_too_old_for_gpu(question: Question) -> Iterator[Seen]:
     facts = question.facts
     own = next((each for each in facts.build_variables if each.name == "TRITON_PTXAS_PATH"), None)
     triton = next((each for each in facts.companions if each.name in _TRITON), None)
-    if own is not None or triton is None or not _is_for_cuda(facts):
+    if own is not None or triton is None or not _is_for_cuda(facts) or is_wanted(facts):
         return
     programs = question.tables.triton_programs(triton.version)
     newest = max((row.ptxas for row in programs), default=None)
@@ -75,8 +77,8 @@ def triton_too_old_for_gpu(question: Question) -> Iterator[Seen]:
 def nvidia_wheel_off_pin(question: Question) -> Iterator[Seen]:
     """torch pins the NVIDIA wheels it was tested with; another installation moved one."""
     facts = question.facts
-    if isinstance(facts.torch, Unknown) or isinstance(facts.torch.value.requires, Unknown):
-        return
+    if isinstance(facts.torch, Unknown) or isinstance(facts.torch.value.requires, Unknown) or is_wanted(facts):
+        return  # installing a torch installs what it pins
     installed = {each.name: each for each in reversed(facts.nvidia_wheels)}
     for pin in facts.torch.value.requires.value:
         wheel = installed.get(pin.name)
@@ -104,7 +106,7 @@ def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[str]:
     for toolkit in facts.toolkits.toolkits:
         row = tables.targets(toolkit.version.value) if isinstance(toolkit.version, Known) else None
         if row is not None and gpu.capability.sm in row.targets and Part.PTXAS in toolkit.has:
-            yield f"export TRITON_PTXAS_PATH={toolkit.path}/bin/ptxas"
+            yield f"export TRITON_PTXAS_PATH={shlex.quote(toolkit.path + '/bin/ptxas')}"
             break
     for wheel in wheels_that_run(question):
         release = tables.torch_release(wheel.torch, facts.place.arch)
@@ -139,7 +141,7 @@ TORCH_RULES = (
         fires_when="torch has CUDA, no ptxas in the installed Triton knows the GPU, and TRITON_PTXAS_PATH is not set.",
         looks_at=("companions.version", "gpus.devices.capability", "build_variables", "toolkits.toolkits"),
         means="Plain torch works; torch.compile and every Triton kernel fail.",
-        error="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
+        error="ptxas fatal   : Value 'sm_...' is not defined for option 'gpu-name'",
         source="triton-lang/triton#8539",
         remedies=("set-triton-ptxas", "install-other-wheel"),
         for_goals=((Goal.KERNELS, Severity.BLOCKS),),
@@ -167,8 +169,8 @@ TORCH_RULES = (
         looks_at=("torch.requires", "nvidia_wheels"),
         means="It often goes well; where it does not, cuDNN, NCCL or cuBLAS fail at the first call that meets the "
         "difference.",
-        error="RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 13, 0) but found runtime "
-        "version (9, 10, 2).",
+        error="RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (...) but found runtime "
+        "version (...).",
         source="pytorch/pytorch#169092",
         remedies=("reinstall-pinned-wheel",),
     ),

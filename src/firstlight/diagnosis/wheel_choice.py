@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_choice import driver_runs
+from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import cuda_starts, platform
+from firstlight.diagnosis.observed import observed_cuda, platform
 from firstlight.diagnosis.specifiers import newest
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
@@ -61,9 +63,9 @@ def gpus_of(question: Question) -> tuple[SeenGpu, ...]:
 
 def cuda_major_in_reach(question: Question) -> int | None:
     """The newest CUDA major that runs as the machine is: that of a libcuda that starts, else by the driver's number."""
-    libcuda, kernel = question.facts.libcuda, question.facts.driver.kernel_version
-    if cuda_starts(question.facts) and isinstance(libcuda.driver_cuda, Known):
-        return libcuda.driver_cuda.value.major
+    observed, kernel = observed_cuda(question.facts), question.facts.driver.kernel_version
+    if observed is not None:
+        return observed.major
     if isinstance(kernel, Unknown):
         return None
     majors = (row.major for row in question.tables.cuda_majors)
@@ -94,6 +96,25 @@ def best_wheel(question: Question, like: TorchVersion | None = None) -> Wheel | 
                 if wheel.torch.release[:size] == like.release[:size]:
                     return wheel
     return found[0] if found else None
+
+
+def unproved_wheel(question: Question) -> Wheel | None:
+    """The newest wheel for this processor, Python and driver of which the tables do not know whose code it has."""
+    facts, python = question.facts, _python(question.facts)
+    releases = [row for row in question.tables.torch_releases if row.machine == facts.place.arch]
+    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
+        if not python or python in release.cpython:
+            for wheel in _variants(question, release):
+                known = bool(_codes(question, release, wheel.cuda)) or not _may_have_code(question, wheel.cuda)
+                if _driver_takes(question, wheel.cuda) and not known:
+                    return wheel
+    return None
+
+
+def _may_have_code(question: Question, cuda: CudaVersion) -> bool:
+    """Whether the compiler of a CUDA release knows the GPUs: that of 12.9 knows no Kepler."""
+    row = question.tables.targets(cuda)
+    return row is None or all(gpu.capability.sm in row.targets for gpu in gpus_of(question))
 
 
 def runs_here(question: Question, torch: TorchVersion) -> Wheel | None:
@@ -127,33 +148,38 @@ def _is_installed(facts: Facts, torch: TorchVersion) -> bool:
 
 def install(facts: Facts, *packages: str, index: str = "") -> str:
     """The command that installs into the environment that was judged; uv's environments have no pip."""
-    words = [f'"{package}"' if any(sign in package for sign in "<>*") else package for package in packages]
-    rest = " ".join([*words, *(("--index-url", index) if index else ())])
+    rest = " ".join([*(_word(each) for each in packages), *(("--index-url", shlex.quote(index)) if index else ())])
     environment = facts.environment
     if environment is None:
         return f"uv venv ~/venv && uv pip install --python ~/venv {rest}"
     if environment.kind is EnvironmentKind.UV_VENV:
-        return f"uv pip install --python {environment.prefix} {rest}"
+        return f"uv pip install --python {shlex.quote(environment.prefix)} {rest}"
     if environment.externally_managed:
         return f"{python_of(facts)} -m venv ~/venv && ~/venv/bin/python -m pip install {rest}"
     return f"{python_of(facts)} -m pip install {rest}"
+
+
+def _word(package: str) -> str:
+    """A package as a shell takes it: "nvidia-nccl-cu13>=2.29,<3", and in single quotes what is stranger than that."""
+    plain = re.fullmatch(r"[\w.+<>=*,\[\]-]+", package) is not None
+    return f'"{package}"' if plain and set(package) & set("<>*[") else shlex.quote(package)
 
 
 def uninstall(facts: Facts, package: str) -> str:
     """The command that takes a package out of the environment that was judged."""
     environment = facts.environment
     if environment is not None and environment.kind is EnvironmentKind.UV_VENV:
-        return f"uv pip uninstall --python {environment.prefix} {package}"
-    return f"{python_of(facts)} -m pip uninstall --yes {package}"
+        return f"uv pip uninstall --python {shlex.quote(environment.prefix)} {shlex.quote(package)}"
+    return f"{python_of(facts)} -m pip uninstall --yes {shlex.quote(package)}"
 
 
 def python_of(facts: Facts) -> str:
-    """The interpreter that was judged, e.g. /opt/venv/bin/python3."""
+    """The interpreter that was judged, as a shell takes it, e.g. /opt/venv/bin/python3."""
     environment = facts.environment
     if environment is None:
         return "python3"
     found = environment.interpreter
-    return found.value if isinstance(found, Known) else f"{environment.prefix}/bin/python3"
+    return shlex.quote(found.value if isinstance(found, Known) else f"{environment.prefix}/bin/python3")
 
 
 def _python(facts: Facts) -> str:
@@ -182,8 +208,10 @@ def _variants(question: Question, release: TorchRelease) -> list[Wheel]:
     found = {cuda: INDEX + cuda.tag for cuda in listed}
     if release.wheel_cuda is not None:
         found.setdefault(release.wheel_cuda, "")
-    offered = question.facts.libcuda.driver_cuda
-    native = offered.value.release if isinstance(offered, Known) else max(found, default=CudaVersion(0, 0))
+    offered, said = offered_cuda(question), question.facts.libcuda.driver_cuda
+    if offered is None and isinstance(said, Known):
+        offered = said.value
+    native = max(found, default=CudaVersion(0, 0)) if offered is None else offered.release
     order = sorted(found, key=lambda cuda: (cuda <= native, cuda), reverse=True)
     return [Wheel(release.torch, cuda, found[cuda]) for cuda in order]
 

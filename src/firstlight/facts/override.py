@@ -47,20 +47,21 @@ def override(facts: T, settings: tuple[str, ...]) -> T:
         path = SHORT_NAMES.get(key.strip(), key.strip())
         before = facts
         facts = _put(type(facts), facts, _Setting(key.strip(), text.strip(), tuple(path.split("."))))
-        facts = _without_what_depends(before, facts, path=path, key=key.strip())
+        facts = _without_what_depends(before, facts, path=path)
     return facts
 
 
-def _without_what_depends(before: T, after: T, *, path: str, key: str) -> T:
+def _without_what_depends(before: T, after: T, *, path: str) -> T:
     """The facts without what was seen together with the old value of one; what --set said itself stays."""
     old, new = _at(before, path), _at(after, path)
     if isinstance(old, Known) and isinstance(new, Known) and old.value == new.value:
         return after
+    name_of = {place: short for short, place in SHORT_NAMES.items()}
     for place in _NO_LONGER_SEEN.get(path, ()):
         found = _at(after, place)
         if isinstance(found, Known) and found.seen_in != SEEN_IN:
             group, _, name = place.partition(".")
-            forgotten: Any = {name: Unknown(f"--set {key}: not observed")}
+            forgotten: Any = {name: Unknown(f"--set {name_of[path]}: not observed")}
             changed: Any = {group: replace(getattr(after, group), **forgotten)}
             after = replace(after, **changed)  # type: ignore[type-var]
     return after

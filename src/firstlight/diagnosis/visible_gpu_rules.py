@@ -1,0 +1,284 @@
+"""Rules about which GPUs CUDA sees: masks, MIG slices, compute modes, fewer than NVML counts, of several kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.observed import (
+    as_root,
+    at,
+    container,
+    counted_gpus,
+    cuda_starts,
+    cuda_works,
+    gpu_label,
+    init_code,
+    init_error,
+    listed,
+    pci_gpus,
+    start_with_gpus,
+)
+from firstlight.facts.collect import Facts
+from firstlight.facts.containers import Provider
+from firstlight.facts.gpus import ComputeMode, Gpu
+from firstlight.facts.known import Known, Unknown, value_or
+
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+_GIB = 1 << 30
+
+
+def devices_masked(question: Question) -> Iterator[Seen]:
+    """CUDA_VISIBLE_DEVICES hides every GPU."""
+    facts = question.facts
+    mask = facts.gpus.cuda_visible_devices
+    if isinstance(mask, Unknown) or not facts.gpus.devices or cuda_works(facts):
+        return
+    if not _hides_all(mask.value, len(facts.gpus.devices), error=init_code(facts)):
+        return
+    count = len(facts.gpus.devices)
+    error = f", and cuInit gives {init_error(question)}" if init_error(question) else ""
+    every = ",".join(str(number) for number in range(count))
+    slurm = ("ask Slurm for one: srun --gres=gpu:1 COMMAND",) if at(facts, Provider.SLURM) else ()
+    yield Seen(
+        f"CUDA_VISIBLE_DEVICES is {mask.value[:40]!r}; NVML sees {counted_gpus(count)}, numbered from 0{error}",
+        do=(*slurm, "unset CUDA_VISIBLE_DEVICES", f"or name GPUs that are there: export CUDA_VISIBLE_DEVICES={every}"),
+    )
+
+
+def _hides_all(mask: str, count: int, *, error: int) -> bool:
+    """Whether a mask leaves no GPU: CUDA stops at the first entry that names none, so the first one decides.
+
+    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    first = mask.partition(",")[0].strip()
+    if first.lower().startswith(("gpu-", "mig-")):
+        return error == _NO_DEVICE  # by name; whether that name is here is what cuInit says
+    return not (first.isascii() and first.isdecimal() and int(first) < count)
+
+
+def mig_without_slices(question: Question) -> Iterator[Seen]:
+    """MIG is on and the GPU has no slice: CUDA has nothing to run on."""
+    facts = question.facts
+    if cuda_works(facts):
+        return
+    for gpu in facts.gpus.devices:
+        if not value_or(gpu.mig_mode, default=False) or gpu.mig_devices:
+            continue
+        number = gpu.id.removeprefix("gpu-")
+        inside = ("ask for a slice when the container starts: docker run --gpus '\"device=0:0\"' IMAGE",)
+        outside = (
+            f"cut slices: {as_root(facts, f'nvidia-smi mig -i {number} -lgip')} lists the sizes, "
+            f"{as_root(facts, f'nvidia-smi mig -i {number} -cgi PROFILE -C')} makes one",
+            f"or turn MIG off: {as_root(facts, f'nvidia-smi -i {number} -mig 0')}",
+        )
+        yield Seen(
+            f"{gpu_label(gpu)}: MIG is on, no slice is to be seen (NVML)", do=inside if container(facts) else outside
+        )
+
+
+def mig_slice(question: Question) -> Iterator[Seen]:
+    """A slice of a GPU: its memory and its share of the processors, one slice a process."""
+    for gpu in question.facts.gpus.devices:
+        if value_or(gpu.mig_mode, default=False) and gpu.mig_devices:
+            yield Seen(f"{gpu_label(gpu)} is cut into {listed(_slices(gpu))} (NVML)")
+
+
+def _slices(gpu: Gpu) -> Iterator[str]:
+    for each in gpu.mig_devices:
+        size = f" with {each.memory_bytes.value / _GIB:.1f} GiB" if isinstance(each.memory_bytes, Known) else ""
+        yield f"{value_or(each.profile, 'a slice')}{size}"
+
+
+def gpu_prohibited(question: Question) -> Iterator[Seen]:
+    """Compute mode 'prohibited' lets cuInit pass and refuses every context."""
+    for gpu in question.facts.gpus.devices:
+        if isinstance(gpu.compute_mode, Known) and gpu.compute_mode.value is ComputeMode.PROHIBITED:
+            command = f"nvidia-smi -i {gpu.id.removeprefix('gpu-')} -c DEFAULT"
+            yield Seen(
+                f"{gpu_label(gpu)}: compute mode is prohibited ({gpu.compute_mode.seen_in})",
+                do=(as_root(question.facts, command),),
+            )
+
+
+def mixed_gpus(question: Question) -> Iterator[Seen]:
+    """GPUs of different kinds in one host: CUDA counts them otherwise than nvidia-smi."""
+    facts = question.facts
+    kinds = {(value_or(gpu.name, ""), str(value_or(gpu.capability, ""))): None for gpu in facts.gpus.devices
+             if isinstance(gpu.name, Known)}  # fmt: skip
+    if len(kinds) < 2:
+        return
+    found = [gpu.capability.value for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)]
+    targets = ";".join(str(each) for each in sorted(set(found)))
+    order = () if isinstance(facts.gpus.cuda_device_order, Known) else ("export CUDA_DEVICE_ORDER=PCI_BUS_ID",)
+    names = (
+        f"{gpu_label(gpu)} ({gpu.capability.value})" if isinstance(gpu.capability, Known) else gpu_label(gpu)
+        for gpu in facts.gpus.devices
+    )
+    build = (f'build extensions for all of them: export TORCH_CUDA_ARCH_LIST="{targets}"',) if ";" in targets else ()
+    yield Seen(f"{listed(names)} (NVML)", do=(*order, *build))
+
+
+def cuda_sees_no_device(question: Question) -> Iterator[Seen]:
+    """cuInit returns 0 and counts no device, although GPUs are here and no mask or missing slice explains it."""
+    facts = question.facts
+    count = facts.libcuda.device_count
+    here = _gpus_here(facts)
+    if not cuda_starts(facts) or not isinstance(count, Known) or count.value > 0 or not here:
+        return
+    if any(devices_masked(question)) or any(mig_without_slices(question)):
+        return
+    loaded = facts.libcuda.loaded_path
+    library = f" of {loaded.value}" if isinstance(loaded, Known) else ""
+    again = (start_with_gpus(facts),) if container(facts) else ()
+    unset = ("unset CUDA_VISIBLE_DEVICES",) if isinstance(facts.gpus.cuda_visible_devices, Known) else ()
+    yield Seen(
+        f"cuInit{library} gives 0 and counts no device ({count.seen_in}), while {here}{_mask_words(facts)}",
+        do=(
+            *unset,
+            "see that this user may open every node: ls -l /dev/nvidia*",
+            *again,
+            f"see what the driver says: {as_root(facts, 'dmesg')} | grep -E 'NVRM|Xid'",
+        ),
+    )
+
+
+def cuda_sees_fewer_devices(question: Question) -> Iterator[Seen]:
+    """CUDA counts some of the GPUs that NVML counts; mostly a mask that is meant."""
+    facts = question.facts
+    count, there = facts.libcuda.device_count, len(facts.gpus.devices)
+    if not cuda_works(facts) or not isinstance(count, Known) or count.value >= there:
+        return
+    if any(value_or(gpu.mig_mode, default=False) for gpu in facts.gpus.devices):
+        return  # a process sees one slice: mig-slice says so
+    masked = isinstance(facts.gpus.cuda_visible_devices, Known)
+    yield Seen(
+        f"CUDA counts {count.value} ({count.seen_in}), NVML {counted_gpus(there)}{_mask_words(facts)}",
+        do=("if it is not meant: unset CUDA_VISIBLE_DEVICES",)
+        if masked
+        else ("see that this user may open every node: ls -l /dev/nvidia*",),
+    )
+
+
+def _gpus_here(facts: Facts) -> str:
+    """'NVML sees 2 GPUs', else what is on the PCI bus of a plain machine; '' for none."""
+    if facts.gpus.devices:
+        return f"NVML sees {counted_gpus(len(facts.gpus.devices))}"
+    on_bus = () if container(facts) else pci_gpus(facts)
+    return f"{counted_gpus(len(on_bus))} on the PCI bus (/sys/bus/pci/devices)" if on_bus else ""
+
+
+def _mask_words(facts: Facts) -> str:
+    """What limits the GPUs that a program sees, e.g. '; CUDA_VISIBLE_DEVICES is 1'."""
+    masks = (facts.gpus.cuda_visible_devices, facts.container.visible_devices)
+    names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+    found = [f"{name} is {mask.value[:40]!r}" for name, mask in zip(names, masks, strict=True)
+             if isinstance(mask, Known) and mask.value != "all"]  # fmt: skip
+    return f"; {listed(found)}" if found else "; no mask is set"
+
+
+VISIBLE_GPU_RULES: tuple[Rule, ...] = (
+    Rule(
+        code="devices-masked",
+        check=devices_masked,
+        severity=Severity.BLOCKS,
+        depth=10,
+        title="CUDA_VISIBLE_DEVICES hides every GPU.",
+        fires_when="CUDA_VISIBLE_DEVICES is set, its first entry names no GPU that is here, and CUDA lists no device.",
+        looks_at=("gpus.cuda_visible_devices", "gpus.devices", "libcuda.init_code", "libcuda.device_count"),
+        means="CUDA programs see no GPU; nvidia-smi, which does not look at the variable, shows them.",
+        error="RuntimeError: No CUDA GPUs are available",
+        source="pytorch/pytorch#1040; docs.nvidia.com/cuda/cuda-programming-guide, environment variables",
+        remedies=("unset-mask",),
+        explains=("cuinit-fails",),
+    ),
+    Rule(
+        code="mig-without-slices",
+        check=mig_without_slices,
+        severity=Severity.BLOCKS,
+        depth=10,
+        title="MIG is on, and there is no slice to run on.",
+        fires_when="A GPU is in MIG mode, no MIG device of it can be seen, and CUDA lists no device.",
+        looks_at=("gpus.devices", "libcuda.device_count", "libcuda.init_code"),
+        means="A GPU in MIG mode is used through its slices alone; without one CUDA finds no device.",
+        error="RuntimeError: No CUDA GPUs are available",
+        source="wilicc/gpu-burn#36, owl-project/owl#94",
+        remedies=("create-mig-slices", "turn-off-mig"),
+        explains=("cuinit-fails",),
+    ),
+    Rule(
+        code="mig-slice",
+        check=mig_slice,
+        severity=Severity.NOTE,
+        depth=10,
+        title="The GPU is a MIG slice.",
+        fires_when="A GPU is in MIG mode and has MIG devices.",
+        looks_at=("gpus.devices",),
+        means="A process sees one slice, torch.cuda.device_count() is 1 however many there are, and slices of one "
+        "GPU cannot train together by NCCL. Memory and speed are the slice's.",
+        error="",
+        source="pytorch/pytorch#102715, pytorch/pytorch#130181",
+        remedies=("other-machine",),
+    ),
+    Rule(
+        code="gpu-prohibited",
+        check=gpu_prohibited,
+        severity=Severity.BLOCKS,
+        depth=10,
+        title="The GPU is set to refuse every program.",
+        fires_when="NVML says that the compute mode of a GPU is prohibited.",
+        looks_at=("gpus.devices",),
+        means="The first tensor on the GPU fails, although torch.cuda.is_available() is True.",
+        error="CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        source="tensorflow/tensorflow#526; CUDA programming guide, compute modes",
+        remedies=("set-compute-mode",),
+    ),
+    Rule(
+        code="mixed-gpus",
+        check=mixed_gpus,
+        severity=Severity.NOTE,
+        depth=10,
+        title="The GPUs of this host are of different kinds.",
+        fires_when="NVML names GPUs with different names or compute capabilities.",
+        looks_at=("gpus.devices", "gpus.cuda_device_order"),
+        means="CUDA counts the fastest GPU as 0, nvidia-smi counts along the PCI bus: the same number may mean two "
+        "GPUs. A wheel or an extension must have code for each of them.",
+        error="Detected different devices in the system",
+        source="vllm-project/vllm#19741",
+        remedies=("set-device-order",),
+    ),
+    Rule(
+        code="cuda-sees-no-device",
+        check=cuda_sees_no_device,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="CUDA starts and sees no GPU, although there is one.",
+        fires_when="cuInit returns 0, cuDeviceGetCount returns 0, NVML or the PCI bus shows a GPU, and neither "
+        "CUDA_VISIBLE_DEVICES nor MIG without slices explains it.",
+        looks_at=(
+            "libcuda.init_code",
+            "libcuda.device_count",
+            "gpus.devices",
+            "gpus.pci",
+            "gpus.cuda_visible_devices",
+            "container.visible_devices",
+        ),
+        means="In torch, torch.cuda.is_available() is False and torch.cuda.device_count() is 0.",
+        error="RuntimeError: No CUDA GPUs are available",
+        source="CUDA Driver API, cuDeviceGetCount: 0 where there is no device of compute capability 2.0 or more",
+        remedies=("unset-mask", "restart-with-gpus", "reboot"),
+    ),
+    Rule(
+        code="cuda-sees-fewer-devices",
+        check=cuda_sees_fewer_devices,
+        severity=Severity.NOTE,
+        depth=30,
+        title="CUDA sees fewer GPUs than there are.",
+        fires_when="CUDA counts at least 1 GPU and fewer than the GPUs that NVML counts; not with MIG.",
+        looks_at=("libcuda.device_count", "gpus.devices", "gpus.cuda_visible_devices", "container.visible_devices"),
+        means="Programs use those alone, numbered from 0; that is what a mask is for.",
+        error="",
+        source="docs.nvidia.com/cuda/cuda-programming-guide, environment variables",
+        remedies=("unset-mask",),
+    ),
+)

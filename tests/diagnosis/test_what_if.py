@@ -1,0 +1,164 @@
+"""What-if questions (--set, --want) and absurd facts: no contradiction, no empty remedy, no crash, safe commands."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from firstlight.diagnosis.finding import Diagnosis, Goal, Question, Severity
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES
+from firstlight.diagnosis.wanted import with_wanted
+from firstlight.diagnosis.wheel_choice import install, uninstall
+from firstlight.errors import BadInput
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.override import override
+from firstlight.facts.python_environments import EnvironmentKind
+from firstlight.tables import load
+from tests.diagnosis.absurd import absurd_facts
+from tests.diagnosis.rule_case import MACHINES, facts_of
+
+TABLES = load()
+NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
+VARIATIONS = (
+    (),
+    ("driver=470.82.01",),
+    ("driver=550.54.15",),
+    ("driver=unknown",),
+    *((f"cuinit={code}",) for code in (3, 34, 46, 100, 304, 802, 803, 804, 805, 999)),
+    ("libcuda.device_count=0", "cuinit=0"),
+    ("glibc=2.12",),
+)
+
+
+def _judged(facts: Facts, *wants: str, goal: Goal = Goal.INFER) -> Diagnosis:
+    return judge(Question(with_wanted(facts, TABLES, wants), TABLES, goal, wants), RULES)
+
+
+def _all_words(diagnosis: Diagnosis) -> str:
+    parts = ((each.title, *each.saw, each.means, *each.do) for each in diagnosis.findings)
+    return "\n".join(word for part in parts for word in part)
+
+
+def test_a_pretended_driver_takes_what_was_seen_with_the_real_one_with_it() -> None:
+    facts = override(facts_of("h200"), ("driver=570.133.20",))
+    for fact in (facts.libcuda.driver_cuda, facts.libcuda.init_code, facts.libcuda.device_count):
+        assert fact == Unknown("--set driver: not observed")
+    kept = override(facts_of("h200"), ("driver_cuda=13.0", "driver=570.133.20"))
+    assert isinstance(kept.libcuda.driver_cuda, Known)
+
+
+def test_the_same_driver_pretended_changes_nothing_that_was_seen() -> None:
+    assert isinstance(override(facts_of("h200"), ("driver=580.159.04",)).libcuda.driver_cuda, Known)
+
+
+def test_the_remedy_for_a_pretended_driver_is_not_the_wheel_that_was_refused() -> None:
+    finding = _judged(override(facts_of("h200"), ("driver=570.133.20",))).of("driver-too-old-for-wheel")
+    assert finding is not None
+    assert "offers CUDA 12.8" in finding.saw[0]
+    assert not any("+cu130 " in step for step in finding.do)
+    assert any("torch==2.11.0+cu128" in step for step in finding.do)
+
+
+def test_a_pretended_code_is_named_by_the_tables_and_not_by_what_was_seen_before() -> None:
+    words = _all_words(_judged(override(facts_of("h200"), ("cuinit=804",))))
+    assert "CUDA_SUCCESS" not in words
+    assert "804 CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" in words
+    assert "is newer than" not in words
+
+
+@pytest.mark.parametrize("want", ["torch==2.9.0+cu999", "torch==2.12.0+cu128"])
+def test_a_variant_that_does_not_exist_is_refused_with_those_that_do(want: str) -> None:
+    with pytest.raises(BadInput, match=r"known for it: cu126") as caught:
+        _judged(facts_of("h200-healthy"), want)
+    assert caught.value.exit_code == 2
+
+
+def test_a_torch_newer_than_the_tables_is_refused_with_the_newest_and_their_date() -> None:
+    with pytest.raises(BadInput, match=rf"2\.15\.0 \(they are of {TABLES.newest_date()}\)"):
+        _judged(facts_of("h200-healthy"), "torch==99.0")
+
+
+@pytest.mark.parametrize("want", ["torch==2.16.0.dev20261101+cu134", "torch==2.9.0+cu130", "torch==2.9.1"])
+def test_nightlies_and_known_releases_may_be_wanted(want: str) -> None:
+    _judged(facts_of("h200-healthy"), want)
+
+
+def test_a_wanted_torch_is_never_called_installed_and_brings_its_own_pins() -> None:
+    diagnosis = _judged(facts_of("h100-driver-570"), "torch==2.9.0+cu130")
+    finding = diagnosis.of("driver-too-old-for-wheel")
+    assert finding is not None
+    assert finding.title == "The GPU driver is too old for the wanted torch wheel."
+    assert "torch==2.9.0+cu130 --index-url https://download.pytorch.org/whl/cu130" in finding.do[0]
+    off_pin = _judged(facts_of("h100-cudnn-off-pin"), "torch==2.9.0")
+    assert off_pin.of("nvidia-wheel-off-pin") is None
+    assert _judged(facts_of("h100-triton-3-4"), "torch==2.9.0").of("companions-disagree") is None
+    other = _judged(facts_of("vllm-torch-2-9"), "torch==2.9.1").of("companion-wants-other-torch")
+    assert other is not None
+    assert "wanted is 2.9.1" in other.saw[0]
+
+
+def test_a_cpu_torch_may_be_wanted_where_there_is_no_gpu() -> None:
+    assert not _judged(facts_of("gpu-less"), "torch==2.9.0+cpu").blocked
+    assert _judged(facts_of("gpu-less"), "torch==2.9.0+cu130").blocked
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_blocks_always_says_what_to_do(name: str) -> None:
+    for settings in VARIATIONS:
+        for goal in (Goal.INFER,) if settings else (Goal.INFER, Goal.BUILD_EXTENSIONS):
+            diagnosis = _judged(override(facts_of(name), settings), goal=goal)
+            empty = [each.code for each in diagnosis.findings if each.severity is Severity.BLOCKS and not each.do]
+            assert empty == [], settings
+
+
+def test_a_driver_too_old_for_every_known_wheel_is_told_what_is_left() -> None:
+    finding = _judged(override(facts_of("h200-no-torch"), ("driver=470.82.01",))).of("torch-not-installed")
+    assert finding is not None
+    assert "nvidia-driver-580" in finding.do[0]
+    assert "+cu118 --index-url https://download.pytorch.org/whl/cu118" in finding.do[1]
+
+
+@pytest.mark.parametrize("kind", [EnvironmentKind.VENV, EnvironmentKind.UV_VENV])
+def test_commands_survive_a_path_that_a_shell_would_take_apart(kind: EnvironmentKind) -> None:
+    facts = facts_of("h100-driver-570")
+    prefix = "/opt/my venv;id"
+    [*environments] = facts.python.environments
+    chosen = facts.python.selected
+    assert isinstance(chosen, Known)
+    environments[chosen.value] = replace(
+        environments[chosen.value], prefix=prefix, kind=kind, interpreter=Known(f"{prefix}/bin/python3", "there")
+    )
+    facts = replace(facts, python=replace(facts.python, environments=tuple(environments)))
+    for command in (install(facts, "torch==2.9.0", "a b;c"), uninstall(facts, "torch")):
+        words = shlex.split(command)
+        assert prefix in words or f"{prefix}/bin/python3" in words
+    for finding in _judged(facts).findings:
+        for step in finding.do:
+            assert prefix not in step.replace(f"'{prefix}", ""), step
+
+
+def test_links_into_torch_are_quoted() -> None:
+    facts = facts_of("thor-missing-libraries")
+    assert isinstance(facts.torch, Known)
+    torch = replace(facts.torch.value, folder="/opt/my venv;id/site-packages/torch")
+    finding = _judged(replace(facts, torch=Known(torch, facts.torch.seen_in))).of("missing-library")
+    assert finding is not None
+    [link] = [step for step in finding.do if step.startswith("ln -s") and "cudss" in step] or [
+        step for step in finding.do if step.startswith("ln -s")
+    ][:1]
+    assert shlex.split(link)[-1] == "/opt/my venv;id/site-packages/torch/lib/"
+
+
+@pytest.mark.parametrize("name", NAMES[::6])
+def test_no_rule_raises_on_absurd_facts(name: str) -> None:
+    for path, facts in absurd_facts(facts_of(name)):
+        question = Question(facts, TABLES, Goal.KERNELS)
+        for rule in RULES:
+            try:
+                tuple(rule.check(question))
+            except Exception as error:  # noqa: BLE001 the point of the test
+                pytest.fail(f"{rule.code} raised {error!r} with {path} absurd")
