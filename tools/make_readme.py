@@ -84,9 +84,8 @@ def _bench() -> str:
             rows.append(f"| `{name}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |")
     gpu, software = found["gpus"][0], found["software"]
     return (
-        "\n".join(rows)
-        + f"\n\n{gpu['name']}, driver {software['driver']}, torch {software['torch']}; `firstlight bench --effort standard "
-        f"--no-compile`, all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`.\n"
+        "\n".join(rows) + f"\n\n{gpu['name']}, driver {software['driver']}, torch {software['torch']}; "
+        f"`firstlight bench --effort standard --no-compile`, all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`.\n"
     )
 
 
