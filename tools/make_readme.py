@@ -83,10 +83,10 @@ def _bench() -> str:
             shown = f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
             rows.append(f"| `{name}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |")
     gpu, software = found["gpus"][0], found["software"]
-    return (
-        "\n".join(rows) + f"\n\n{gpu['name']}, driver {software['driver']}, torch {software['torch']}; "
-        f"`firstlight bench --effort standard --no-compile`, all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`.\n"
-    )
+    where = f"{gpu['name']}, driver {software['driver']}, torch {software['torch']}"
+    command = "`firstlight bench --effort standard --no-compile`"
+    kept = f"all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`"
+    return "\n".join(rows) + f"\n\n{where}; {command}, {kept}.\n"
 
 
 if __name__ == "__main__":
