@@ -9,7 +9,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.report.facts_text import every_fact
 from firstlight.report.layout import WIDTH, counted, labelled
-from firstlight.report.summary import machine_summary
+from firstlight.report.summary import is_wanted, machine_summary
 
 _HEADS = {Severity.BLOCKS: "BLOCKED", Severity.DEGRADES: "WORKS, BUT", Severity.NOTE: "NOTE"}
 
@@ -46,7 +46,8 @@ def _healthy(facts: Facts) -> str:
         seen.append(f"sees {counted(facts.libcuda.device_count.value, 'device')}")
     if isinstance(facts.torch_libraries, Known) and not facts.torch_libraries.value.missing:
         seen.append("torch's libraries are all there")
-    return f"healthy: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel was run)"
+    word = "nothing keeps it from working" if is_wanted(facts) else "healthy"
+    return f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel was run)"
 
 
 def _notes(diagnosis: Diagnosis) -> str:

@@ -44,7 +44,13 @@ def _torch(facts: Facts) -> str:
         return "no torch"
     torch = facts.torch.value
     build = torch.build.value.value if isinstance(torch.build, Known) else ""
-    return f"torch {text(torch.version)} ({text(torch.wheel_cuda, 'CUDA {}') or build or 'build unknown'})"
+    name = f"torch {text(torch.version)} ({text(torch.wheel_cuda, 'CUDA {}') or build or 'build unknown'})"
+    return f"{name}, wanted" if is_wanted(facts) else name
+
+
+def is_wanted(facts: Facts) -> bool:
+    """Whether the torch of these facts is one that was asked for, not one that is installed."""
+    return isinstance(facts.torch, Known) and facts.torch.seen_in.startswith("--want")
 
 
 def _place(facts: Facts) -> str:
