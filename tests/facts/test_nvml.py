@@ -34,6 +34,12 @@ H200_ROW = (
 SECOND_ROW = H200_ROW.replace("0, NVIDIA", "1, NVIDIA", 1).replace("18:00", "2A:00").replace("GPU-0a", "GPU-0b")
 
 
+@pytest.fixture(autouse=True)
+def _pynvml_not_imported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of bench import pynvml; a module that is loaded would be found in place of the one a test puts down."""
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+
+
 @pytest.fixture(scope="session")
 def library_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with libnvidia-ml.so.1 -> libnvidia-ml.so.580.159.04; what it does is chosen by FAKE_NVML."""
