@@ -34,7 +34,6 @@ test: lint
 	$(BIN)/pytest -m "not system and not network"
 
 test-system: $(VENV)/.installed-tests
-	sh tools/install_system_test_tools.sh
 	$(BIN)/pytest -m "system and not network"
 
 zipapp: $(VENV)/.installed
