@@ -28,6 +28,7 @@ from firstlight.bench.results import RunResult
 from firstlight.bench.runner import Request, World, run_bench
 from firstlight.facts.collect import Facts
 from firstlight.facts.look import Look, look_at
+from firstlight.report.summary import machine_summary
 from firstlight.tables import load
 
 AGREEMENT = (
@@ -40,12 +41,14 @@ LARGE_S = 100e-6
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--commit", default="", help="of the code that runs, where it is not a checkout")
     options = parser.parse_args()
     facts, place = look_at(Look()), place_of(describe("cuda:0"))
     document = {
         "schema": "firstlight.bench-checks/1",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "gpu": "NVIDIA H200",
+        "commit": options.commit or None,
+        "machine": ", ".join(machine_summary(facts)),
         "planted": _planted(facts),
         "agreement": _agreement(facts, place),
     }

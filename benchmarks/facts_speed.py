@@ -29,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--collect-env", action="store_true")
+    parser.add_argument("--commit", default="", help="of the code that runs, where it is not a checkout")
     parser.add_argument("--name", default="", help="what this machine is called in the results")
     options = parser.parse_args()
     compileall.compile_dir(str(ROOT / "src"), quiet=1)
@@ -54,7 +55,7 @@ def main() -> None:
         "python": platform.python_version(),
         "kernel": platform.release().split("-")[0],
         "cores": os.cpu_count(),
-        "commit": _commit(),
+        "commit": options.commit or _commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "method": f"wall time of the process, median of {RUNS} interleaved runs (collect_env: 3), bytecode compiled",
         "median_ms": {name: round(value * 1e3, 1) for name, value in medians.items()},
