@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from firstlight.bench.choice import Choice, chosen, estimated_run_s, estimated_s
 from firstlight.bench.patience import PATIENCE
 from firstlight.bench.peaks import peaks_named
 from firstlight.bench.place import ASSUMED
-from firstlight.bench.results import Verdict, read_run
+from firstlight.bench.results import RunResult, Verdict, read_run
+from firstlight.bench.runner import Round
 from firstlight.cli import main
 from firstlight.errors import BadInput
 from firstlight.tables import load
@@ -119,14 +121,55 @@ def test_a_baseline_decides_the_exit_code(
     assert main.run(on_cpu("--out", str(out))) == 0
     fast = with_medians(out, (1.000e-3, 1.001e-3, 0.999e-3))
     slow = with_medians(out, (2.000e-3, 2.002e-3, 1.998e-3))
-    monkeypatch.setattr(bench, "_run", lambda choice, given: read_run(slow))
+    looks: list[tuple[str, ...]] = []
+
+    def measured(choice: Choice, given: object, *, look: Round | None = None) -> RunResult:
+        looks.append(choice.only)
+        return read_run(slow)
+
+    monkeypatch.setattr(bench, "_run", measured)
     assert main.run(on_cpu("--baseline", slow)) == 0
+    looks.clear()
     assert main.run(on_cpu("--baseline", fast)) == 1
-    capsys.readouterr()
+    assert looks == [("layernorm", "softmax"), ("layernorm/fp32/32x128x1024", "softmax/fp32/8x12x256x256")]
+    assert "a second look at 2 cases" in capsys.readouterr().err
     assert main.run(on_cpu("--json", "--baseline", fast)) == 1
     said = capsys.readouterr()
     json.loads(said.out)  # the comparison does not spoil the document
     assert "slower" in said.err
+
+
+def test_a_change_that_the_second_look_does_not_show_fails_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from firstlight.cli import bench
+
+    out = tmp_path / "run.json"
+    assert main.run(on_cpu("--out", str(out))) == 0
+    fast = with_medians(out, (1.000e-3, 1.001e-3, 0.999e-3))
+    slow = with_medians(out, (2.000e-3, 2.002e-3, 1.998e-3))
+
+    def measured(choice: Choice, given: object, *, look: Round | None = None) -> RunResult:
+        return read_run(fast if look is Round.AGAIN else slow)
+
+    monkeypatch.setattr(bench, "_run", measured)
+    assert main.run(on_cpu("--baseline", fast, "--out", str(out))) == 0
+    said = capsys.readouterr()
+    assert "0 slower" in said.out
+    assert f"wrote {out}.again" in said.err
+    assert main.run(["bench", "compare", fast, str(out)]) == 1
+    assert main.run(["bench", "compare", fast, str(out), "--again", f"{out}.again"]) == 0
+
+
+def test_a_second_look_has_five_passes_in_the_same_process_and_no_idle_check(tmp_path: Path) -> None:
+    from firstlight.cli import bench
+
+    given = {"device": "cpu", "out": str(tmp_path / "run.json"), "strict": False, "effort": "quick", "only": "softmax",
+             "no_compile": False}  # fmt: skip
+    again = bench._run(Choice(Effort.QUICK, ("softmax",)), given, look=Round.AGAIN)
+    assert again.run.passes == 5
+    assert [len(case.figures[0].passes) for case in again.cases] == [5]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -192,6 +235,33 @@ def test_ctrl_c_keeps_finished_cases_and_writes_the_file(tmp_path: Path) -> None
     assert result.run.interrupted
     assert result.cases[0].verdict is Verdict.OK
     assert {case.reason for case in result.cases[1:]} == {"interrupted before it ran"}
+
+
+def test_a_killed_run_leaves_its_finished_cases_in_a_file_beside_the_result(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    part = tmp_path / "run.json.part"
+    command = [
+        sys.executable,
+        "-m",
+        "firstlight",
+        "bench",
+        "--device",
+        "cpu",
+        "--effort",
+        "standard",
+        "--out",
+        str(out),
+    ]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    while child.poll() is None and not part.exists():
+        time.sleep(0.05)
+    child.kill()
+    child.wait(timeout=60)
+    assert not out.exists()
+    result = read_run(str(part))
+    assert result.run.interrupted
+    assert result.cases[0].verdict is Verdict.OK
+    assert {case.reason for case in result.cases[1:]} == {"not reached before the run ended"}
 
 
 # Which cases

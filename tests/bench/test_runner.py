@@ -19,7 +19,7 @@ from firstlight.bench.memory import CpuMemory
 from firstlight.bench.patience import PATIENCE, Patience
 from firstlight.bench.results import RunResult, Verdict, from_json, to_json
 from firstlight.bench.runner import Request, World, run_bench
-from firstlight.bench.stopwatch import Stopwatch
+from firstlight.bench.stopwatch import Regimes, Stopwatch, Subject
 from firstlight.bench.timers import CpuTimer
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.tables import load
@@ -27,8 +27,9 @@ from tests.bench.tiny_cases import addition, product, raising, unavailable, wron
 
 CPU = Place("cpu", 0, 8 << 30, (0, 0))
 HASTY = Patience(
-    passes=3, budget_s=0.006, warm_up_s=0.0, warm_up_limit_s=0.001, settle_s=0.0, sustain_s=0.0, block=2,
-    least_samples=2, precise_from=2, most_samples=6, half_width=0.05, host_samples=2, soak_s=0.0, run_limit_s=10.0,
+    passes=3, sustained_passes=3, budget_s=0.006, warm_up_s=0.0, warm_up_limit_s=0.001, settle_s=0.0,
+    sustain_s=0.0, block=2, least_samples=2, precise_from=2, most_samples=6, half_width=0.05, host_samples=2,
+    soak_s=0.0, run_limit_s=10.0,
 )  # fmt: skip
 
 
@@ -86,6 +87,19 @@ def test_a_late_run_takes_fewer_samples_instead_of_leaving_cases_out() -> None:
     assert given[0] == late.pass_budget_s
     assert given[-1] == pytest.approx(0.1 * late.pass_budget_s)
     assert all(len(attempt.passes) == 3 for attempt in outcome.attempts)
+
+
+def test_sustained_figures_are_taken_in_as_many_passes_as_the_effort_has_for_them() -> None:
+    asked: list[Regimes] = []
+
+    class Watch:
+        def time_pass(self, subject: Subject, *, budget_s: float) -> Any:
+            asked.append(subject.regimes)
+            return Stopwatch(CpuTimer(), NoGauge("no NVML"), patience=HASTY).time_pass(subject, budget_s=0.001)
+
+    patience = replace(HASTY, sustained_passes=1)
+    run_passes([first_attempt(product(), CPU)], Tools(CPU, Watch(), CpuMemory(), patience), tell=lambda step: None)
+    assert asked == [Regimes.BOTH_IF_BIG, Regimes.BURST_IF_BIG, Regimes.BURST_IF_BIG]
 
 
 # Correctness before speed
@@ -270,7 +284,7 @@ def test_garbage_is_collected_between_cases_and_not_inside_them() -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_an_interrupt_before_the_first_case_leaves_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object) -> Sequence[Case]:
+    def interrupted(*arguments: object, keep: object) -> Sequence[Case]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run_device", interrupted)

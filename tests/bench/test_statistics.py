@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from firstlight.bench.distributions import median_ranks, t_quantile, t_tail
 from firstlight.bench.statistics import (
+    Background,
     Change,
     compare_passes,
     effective_count,
@@ -184,15 +185,51 @@ def test_the_noise_floor_pools_the_passes_of_many_cases() -> None:
 
 
 def test_the_smallest_detectable_change_is_found_about_four_times_in_five() -> None:
-    found = smallest_detectable(0.02, 5, 0.001)
-    assert found == pytest.approx(math.expm1((2.3060 + 0.84) * 0.02 * math.sqrt(2 / 5)), rel=1e-3)
-    assert smallest_detectable(0.0001, 3, 0.03) == 0.03
+    background = Background(floor=0.02)
+    found = smallest_detectable(background, 5, 0.001)
+    assert found == pytest.approx(math.expm1((2.1788 + 0.84) * 0.02 * math.sqrt(2 / 5)), rel=1e-3)
+    assert smallest_detectable(Background(floor=0.0001), 3, 0.03) == 0.03
     source, effect, hits = random.Random(4), math.log1p(found or 0), 0
     for _ in range(1500):
         base = [math.exp(source.gauss(0, 0.02)) for _ in range(5)]
         new = [math.exp(effect + source.gauss(0, 0.02)) for _ in range(5)]
-        hits += verdict_of(compare_passes(base, new), 0.001) is Change.SLOWER
+        hits += verdict_of(compare_passes(base, new, background), 0.001) is Change.SLOWER
     assert 0.74 <= hits / 1500 <= 0.88
+
+
+def _called_slower(between: float, told: float, *, effect: float = 0.0, trials: int = 1500) -> float:
+    """Share of pairs of processes called SLOWER; each process has a shift of its own, and the test is told of it."""
+    source, found = random.Random(12), 0
+    for _ in range(trials):
+        sides = []
+        for shift in (0.0, effect):
+            fixed = shift + source.gauss(0, between)
+            sides.append([math.exp(fixed + source.gauss(0, 0.003)) for _ in range(3)])
+        found += verdict_of(compare_passes(sides[0], sides[1], Background(0.003, told)), 0.03) is Change.SLOWER
+    return found / trials
+
+
+def test_a_spread_between_processes_that_is_told_raises_no_alarms_and_one_that_is_not_does() -> None:
+    """Passes of one process agree to 0.3 %, processes to 5 %: passes alone call a third of all pairs slower."""
+    assert _called_slower(0.05, 0.0) > 0.25
+    assert _called_slower(0.05, 0.05) < 0.04
+    assert _called_slower(0.05, 0.05, effect=math.log(1.25)) > 0.8
+
+
+def test_a_change_of_five_percent_is_found_where_processes_agree_to_half_a_percent() -> None:
+    assert _called_slower(0.005, 0.005, effect=math.log(1.05)) > 0.95
+    assert _called_slower(0.005, 0.005) == 0.0
+
+
+def test_three_passes_that_agree_by_luck_are_not_believed_alone() -> None:
+    """2 % is the noise of the family; three passes within 0.01 % of each other are luck."""
+    lucky = [1.0, 1.0001, 1.0], [1.05, 1.0501, 1.05]
+    alone, among = compare_passes(*lucky), compare_passes(*lucky, Background(floor=0.02))
+    assert alone is not None
+    assert among is not None
+    assert alone.ci95[0] > 0.048
+    assert among.ci95[0] < 0.03
+    assert among.df > alone.df
 
 
 def test_benjamini_hochberg_keeps_the_textbook_set() -> None:
@@ -259,6 +296,6 @@ def test_a_test_on_pooled_samples_would_cry_wolf_where_the_pass_test_does_not() 
         error = math.sqrt(sum(plain.variance(side) / len(side) for side in flat))
         pooled += abs(plain.fmean(flat[0]) - plain.fmean(flat[1])) > 1.96 * error
         medians = [[plain.median(each) for each in side] for side in sides]
-        by_pass += verdict_of(compare_passes(*medians), 0.03) in (Change.SLOWER, Change.FASTER)
+        by_pass += verdict_of(compare_passes(medians[0], medians[1]), 0.03) in (Change.SLOWER, Change.FASTER)
     assert pooled / 300 > 0.45
     assert by_pass == 0

@@ -188,6 +188,14 @@ def test_a_big_kernel_below_the_power_limit_is_not_sampled_for_longer() -> None:
     assert len(sustained.samples) == 15
 
 
+def test_a_later_pass_of_a_quick_run_takes_the_burst_alone() -> None:
+    device = FakeDevice(power_s=0.05)
+    big = timed(device, subject(device.call(1.4 * MS), regimes=Regimes.BURST_IF_BIG))
+    assert regimes_of(big) == [Regime.BURST]
+    small = timed(device, subject(device.call(30 * US), regimes=Regimes.BURST_IF_BIG))
+    assert regimes_of(small) == [Regime.SUSTAINED]
+
+
 def test_bursts_are_short_and_come_after_pauses() -> None:
     device = FakeDevice(power_s=0.04)
     timed(device, subject(device.call(1.4 * MS)))

@@ -120,6 +120,15 @@ def test_without_the_block_the_launches_would_be_timed(stream: Stream) -> None:
     assert median(bare.seconds) >= 5 * US
 
 
+def test_a_torch_without_the_spinning_kernel_times_launches_and_says_so(stream: Stream) -> None:
+    del sys.modules["torch"].cuda._sleep
+    series = CudaTimer("cuda:0", l2_bytes=1 << 20).series([Shot(stream.kernel(2 * US), 1)] * 40)
+    assert not series.hidden
+    assert series.sm_mhz is None
+    assert stream.blocks == []
+    assert median(series.seconds) >= 5 * US
+
+
 def test_a_long_queue_gets_a_long_block(stream: Stream) -> None:
     timer = CudaTimer("cuda:0", l2_bytes=1 << 20)
     shots = [Shot(stream.kernel(2 * US), 1)] * 1500  # 10 ms of launching

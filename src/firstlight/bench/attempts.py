@@ -81,8 +81,21 @@ def first_attempt(case: Case, place: Place) -> Attempt:
     return _ended(attempt, Verdict.SKIPPED, case.needs) if case.needs else attempt
 
 
-def run_passes(attempts: Sequence[Attempt], tools: Tools, *, tell: Callable[[Step], None]) -> Outcome:
-    """Every case in pass 1, then every case in pass 2 and so on; what is finished survives an interrupt."""
+def nobody(_: object) -> None:
+    """Whom nobody listens to is told nothing."""
+
+
+def run_passes(
+    attempts: Sequence[Attempt],
+    tools: Tools,
+    *,
+    tell: Callable[[Step], None],
+    keep: Callable[[tuple[Attempt, ...]], None] = nobody,
+) -> Outcome:
+    """Every case in pass 1, then every case in pass 2 and so on; what is finished survives an interrupt.
+
+    `keep` gets what there is after every case, for whoever wants it to survive more than that.
+    """
     kept = list(attempts)
     pace = _Pace(tools.patience, cases=sum(each.verdict is Verdict.OK for each in kept))
     interrupted = False
@@ -97,6 +110,7 @@ def run_passes(attempts: Sequence[Attempt], tools: Tools, *, tell: Callable[[Ste
                 pace.spent(time.perf_counter() - began - setup_s)
                 if kept[place].verdict is Verdict.FAILED and (lost := _lost(tools.memory)):
                     return Outcome(_after_loss(kept, attempt.case.id, lost), interrupted, pace.total_s)
+                keep(tuple(_unless_run(each, "not reached before the run ended") for each in kept))
     except KeyboardInterrupt:
         interrupted = True
     return Outcome(tuple(_unless_run(each, "interrupted before it ran") for each in kept), interrupted, pace.total_s)
@@ -121,7 +135,8 @@ def run_one_pass(attempt: Attempt, tools: Tools, *, budget_s: float) -> tuple[At
                 call()
             memory.finish()
             setup_s = time.perf_counter() - began
-            timing = tools.stopwatch.time_pass(subject_of(case, prepared, place), budget_s=budget_s)
+            subject = subject_of(case, prepared, place, regimes=_regimes(attempt, tools.patience))
+            timing = tools.stopwatch.time_pass(subject, budget_s=budget_s)
             memory.finish()
             attempt = _with_pass(attempt, timing, setup_s=setup_s, peaks=memory.peaks())
     except Unavailable as error:
@@ -131,14 +146,21 @@ def run_one_pass(attempt: Attempt, tools: Tools, *, budget_s: float) -> tuple[At
     return attempt, setup_s
 
 
-def subject_of(case: Case, prepared: Prepared, place: Place) -> Subject:
+def _regimes(attempt: Attempt, patience: Patience) -> Regimes:
+    if attempt.case.peak in ("link", "none"):
+        return Regimes.SUSTAINED
+    has_sustained = len(attempt.passes) >= patience.sustained_passes
+    return Regimes.BURST_IF_BIG if has_sustained else Regimes.BOTH_IF_BIG
+
+
+def subject_of(case: Case, prepared: Prepared, place: Place, *, regimes: Regimes) -> Subject:
     """The prepared case as the stopwatch takes it."""
     return Subject(
         calls=prepared.calls,
         mode=case.mode,
         cold=how_cold(case, place, sets=len(prepared.calls)),
         launching=Launching.PLAIN if UNCAPTURED in (*case.flags, *prepared.flags) else Launching.GRAPHS,
-        regimes=Regimes.SUSTAINED if case.peak in ("link", "none") else Regimes.BOTH_IF_BIG,
+        regimes=regimes,
     )
 
 

@@ -81,8 +81,10 @@ def estimated_s(case: Case, effort: Effort, peaks: Peaks) -> float:
     samples_s = max(patience.least_samples * call_s, min(patience.pass_budget_s, patience.precise_from * call_s))
     one_pass_s = max(patience.warm_up_s, 3 * call_s) + samples_s
     if call_s >= BIG_CALL_S and case.mode is Mode.DEVICE and case.peak not in ("link", "none"):
-        one_pass_s += FIRST_PAUSE_S + MOST_BURSTS / 2 * PAUSE_S + samples_s + patience.settle_s
-        one_pass_s += patience.sustain_s if case.peak not in ("bandwidth", "fp64", "fp32") else 0.0
+        one_pass_s += FIRST_PAUSE_S + MOST_BURSTS / 2 * PAUSE_S
+        swings_s = patience.sustain_s if case.peak not in ("bandwidth", "fp64", "fp32") else 0.0
+        sustained_s = patience.sustained_passes * (samples_s + patience.settle_s + swings_s)
+        return patience.passes * one_pass_s + sustained_s
     return patience.passes * one_pass_s
 
 

@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from firstlight.bench.between_processes import Kind, can_be_same, spread_of
 from firstlight.bench.comparable import Label, labels, paired, refusals
 from firstlight.bench.results import Bound, CaseResult, Figure, PassResult, Regime, RunResult, Verdict
 from firstlight.bench.statistics import (
     LEAST_PASSES,
+    Background,
     Change,
     Difference,
     compare_passes,
@@ -24,6 +26,8 @@ from firstlight.frozen import dataclass
 DEFAULT_MARGIN = 0.03
 TIMER_RESOLUTION_S = 0.5e-6  # of CUDA events
 SAME_CLOCK = 0.01
+PASSES_AGAIN = 5
+SECOND_LOOK_S = 60.0  # so that a standard run with a second look stays a matter of minutes
 
 
 class Cause(enum.Enum):
@@ -58,6 +62,12 @@ class CaseChange:
     noise_floor: float | None = None
     smallest: float | None = None
     note: str = ""
+    kind: Kind = Kind.DEVICE
+    between: float = 0.0  # spread of processes running the same code, a share: 0.1 is 10 %
+
+    def can_settle(self, margin: float) -> bool:
+        """Whether more passes could clear it up; False where two processes alone differ by more than the margin."""
+        return can_be_same(self.between, margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,12 @@ class Comparison:
         return sum(case.change is change for case in self.cases)
 
     @property
+    def unsettled(self) -> tuple[CaseChange, ...]:
+        """Unclear figures that more passes could clear up."""
+        unclear = (case for case in self.cases if case.change is Change.UNCLEAR)
+        return tuple(case for case in unclear if case.can_settle(self.margin))
+
+    @property
     def broken(self) -> tuple[Lost, ...]:
         """Cases that the new run measured wrongly or not at all, although it tried."""
         bad = (Verdict.INVALID.value, Verdict.IMPOSSIBLE.value, Verdict.FAILED.value)
@@ -125,7 +141,7 @@ def compare_runs(base: RunResult, new: RunResult, *, margin: float = DEFAULT_MAR
     pairs = list(paired(base, new))
     matched = [(first, second, regime) for first, second in pairs for regime in _common(first, second)]
     floors = _floors(matched)
-    cases = [_case_change(*match, margin=margin, floor=floors.get(_family(match))) for match in matched]
+    cases = [_case_change(*match, margin=margin, floor=floors.get(_alike(match))) for match in matched]
     return replace(
         out,
         cases=_held_over_the_suite(cases),
@@ -137,18 +153,31 @@ def compare_runs(base: RunResult, new: RunResult, *, margin: float = DEFAULT_MAR
 
 
 def exit_code(comparison: Comparison, strictness: Strictness) -> int:
-    """3 not comparable, 1 a regression or a broken case (strict: also unclear or lost ones), else 0."""
+    """3 not comparable, 1 a regression or a broken case (strict: also unclear or lost ones), else 0.
+
+    A figure that can never be clear, because processes running the same code differ too much, is no open end.
+    """
     if comparison.refused:
         return 3
     if comparison.count(Change.SLOWER) or comparison.broken:
         return 1
-    open_ends = comparison.count(Change.UNCLEAR) or comparison.lost or comparison.only_in_base
+    open_ends = comparison.unsettled or comparison.lost or comparison.only_in_base
     return 1 if open_ends and strictness is Strictness.STRICT else 0
 
 
 def needs_second_look(comparison: Comparison) -> tuple[CaseChange, ...]:
-    """The figures to run again with more passes before anything is said of them: all but those that are the same."""
-    return tuple(case for case in comparison.cases if case.change is not Change.SAME)
+    """The figures to run again with more passes: those that changed, and unclear ones that passes can clear up."""
+    changed = [case for case in comparison.cases if case.change in (Change.SLOWER, Change.FASTER)]
+    return (*changed, *comparison.unsettled)
+
+
+def second_look_ids(comparison: Comparison, run: RunResult) -> tuple[str, ...]:
+    """The cases to run again, changed ones first, as many as fit the time: at the pace of the run, five passes each."""
+    spent_s = run.run.gpu_seconds or run.run.wall_seconds or 0.0
+    steps = run.run.passes * sum(case.verdict is Verdict.OK for case in run.cases)
+    ids = list(dict.fromkeys(case.id for case in needs_second_look(comparison)))
+    affordable = len(ids) if spent_s <= 0 else int(SECOND_LOOK_S / (PASSES_AGAIN * spent_s / max(1, steps)))
+    return tuple(ids[: max(1, affordable)])
 
 
 def with_second_look(first: Comparison, again: Comparison) -> Comparison:
@@ -180,6 +209,11 @@ def _family(match: Match) -> tuple[str, Regime]:
     return match[0].family, match[2]
 
 
+def _alike(match: Match) -> tuple[str, Regime, Kind]:
+    """Figures whose pass-to-pass noise is pooled: eager rows of a model are no guide to its graph rows."""
+    return match[0].family, match[2], spread_of(match[0], match[1]).kind
+
+
 def _common(first: CaseResult, second: CaseResult) -> Iterable[Regime]:
     if first.verdict is Verdict.OK and second.verdict is Verdict.OK:
         yield from (figure.regime for figure in first.figures if second.figure(figure.regime) is not None)
@@ -197,7 +231,9 @@ def _case_change(
 ) -> CaseChange:
     first, second = _figures((base, new, regime))
     passes = len(first.passes), len(second.passes)
-    difference = compare_passes(_medians(first.passes), _medians(second.passes))
+    spread = spread_of(base, new)
+    background = Background(floor, spread.spread)
+    difference = compare_passes(_medians(first.passes), _medians(second.passes), background)
     span = min(first.time_s.median * base.graph_calls, second.time_s.median * new.graph_calls)
     allowed = max(margin, TIMER_RESOLUTION_S / span)
     change, note = verdict_of(difference, allowed), ""
@@ -217,22 +253,24 @@ def _case_change(
         p_value=difference.p_value if difference else None,
         passes=passes,
         noise_floor=floor,
-        smallest=smallest_detectable(floor, min(passes), allowed),
+        smallest=smallest_detectable(background, min(passes), allowed),
         note=note,
+        kind=spread.kind,
+        between=spread.spread,
     )
     if change not in (Change.SLOWER, Change.FASTER):
         return out
-    cycles = _cycles(first.passes, second.passes)
+    cycles = _cycles(first.passes, second.passes, background)
     cause = _cause(change, (base, new, regime), verdict_of(cycles, allowed))
     return replace(out, cause=cause, cycle_ratio=cycles.ratio if cycles else None)
 
 
-def _cycles(base: Sequence[PassResult], new: Sequence[PassResult]) -> Difference | None:
+def _cycles(base: Sequence[PassResult], new: Sequence[PassResult], background: Background) -> Difference | None:
     """The same test on clock cycles, time x SM clock of the pass; None where a pass has no clock."""
     sides = [[each.median * each.sm_mhz for each in side if each.sm_mhz is not None] for side in (base, new)]
     if len(sides[0]) < len(base) or len(sides[1]) < len(new):
         return None
-    return compare_passes(sides[0], sides[1])
+    return compare_passes(sides[0], sides[1], background)
 
 
 def _cause(change: Change, match: Match, in_cycles: Change) -> Cause:
@@ -258,11 +296,11 @@ def _clock(readings: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(readings) else None
 
 
-def _floors(matched: Sequence[Match]) -> dict[tuple[str, Regime], float]:
+def _floors(matched: Sequence[Match]) -> dict[tuple[str, Regime, Kind], float]:
     """Pass-to-pass noise of each family, pooled over its cases and both sides: three passes alone say little."""
-    medians: dict[tuple[str, Regime], list[list[float]]] = {}
+    medians: dict[tuple[str, Regime, Kind], list[list[float]]] = {}
     for match in matched:
-        medians.setdefault(_family(match), []).extend(_medians(figure.passes) for figure in _figures(match))
+        medians.setdefault(_alike(match), []).extend(_medians(figure.passes) for figure in _figures(match))
     found = {family: noise_floor(each) for family, each in medians.items()}
     return {family: floor for family, floor in found.items() if floor is not None}
 
@@ -285,7 +323,7 @@ def _family_changes(matched: Sequence[Match]) -> Iterable[FamilyChange]:
     for family in dict.fromkeys(_family(match) for match in matched):
         figures = [_figures(match) for match in matched if _family(match) == family]
         sides = [_pass_means([pair[side].passes for pair in figures]) for side in (0, 1)]
-        difference = compare_passes(*sides)
+        difference = compare_passes(sides[0], sides[1])
         if difference is None:
             ratio = math.exp(sum(math.log(b.time_s.median / a.time_s.median) for a, b in figures) / len(figures))
         else:

@@ -11,6 +11,7 @@ class Patience:
     """What one effort allows, e.g. standard: 3 passes and 0.8 s of samples per case over all of them."""
 
     passes: int
+    sustained_passes: int  # of big kernels, which cost the most time: a figure of one pass is shown, but not judged
     budget_s: float  # of samples per case, over all passes
     warm_up_s: float  # at least this long, in every pass
     warm_up_limit_s: float  # then it is as steady as it gets
@@ -33,16 +34,19 @@ class Patience:
 
 PATIENCE: dict[Effort, Patience] = {
     Effort.QUICK: Patience(
-        passes=2, budget_s=0.25, warm_up_s=0.03, warm_up_limit_s=0.15, settle_s=0.3, sustain_s=0.4, block=3,
-        least_samples=3, precise_from=6, most_samples=30, half_width=0.01, host_samples=5, soak_s=3.0, run_limit_s=45.0,
+        passes=3, sustained_passes=1, budget_s=0.25, warm_up_s=0.03, warm_up_limit_s=0.15, settle_s=0.3,
+        sustain_s=0.4, block=3, least_samples=3, precise_from=6, most_samples=30, half_width=0.01, host_samples=5,
+        soak_s=3.0, run_limit_s=45.0,
     ),
     Effort.STANDARD: Patience(
-        passes=3, budget_s=0.8, warm_up_s=0.05, warm_up_limit_s=0.3, settle_s=0.5, sustain_s=1.0, block=5,
+        passes=3, sustained_passes=3, budget_s=0.8, warm_up_s=0.05, warm_up_limit_s=0.3, settle_s=0.5,
+        sustain_s=1.0, block=5,
         least_samples=5, precise_from=11, most_samples=67, half_width=0.005, host_samples=10,
         soak_s=5.0, run_limit_s=180.0,
     ),
     Effort.RIGOROUS: Patience(
-        passes=5, budget_s=2.0, warm_up_s=0.05, warm_up_limit_s=0.3, settle_s=1.0, sustain_s=2.0, block=5,
+        passes=5, sustained_passes=5, budget_s=2.0, warm_up_s=0.05, warm_up_limit_s=0.3, settle_s=1.0,
+        sustain_s=2.0, block=5,
         least_samples=6, precise_from=11, most_samples=100, half_width=0.005, host_samples=10,
         soak_s=30.0, run_limit_s=600.0,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import gc
 import os
 import time
@@ -13,14 +14,15 @@ from dataclasses import replace
 from firstlight import __version__
 from firstlight.bench import gate
 from firstlight.bench.about import commit_of, gpu_of, host_of, software_of
-from firstlight.bench.attempts import Outcome, Step, Tools, first_attempt, run_passes
+from firstlight.bench.attempts import Attempt, Outcome, Step, Tools, first_attempt, nobody, run_passes
 from firstlight.bench.case import Place
 from firstlight.bench.choice import Choice, Suite, chosen
-from firstlight.bench.clocks import Gauge, NvmlCard, NvmlGauge, Watch, reasons_pct
+from firstlight.bench.clocks import Counters, Gauge, NvmlCard, NvmlGauge, Watch, reasons_pct
+from firstlight.bench.compare import PASSES_AGAIN
 from firstlight.bench.figures import Setting, case_results
 from firstlight.bench.memory import CpuMemory, CudaMemory
 from firstlight.bench.outliers import outliers
-from firstlight.bench.patience import PATIENCE
+from firstlight.bench.patience import PATIENCE, Patience
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import CPU, Device, describe, device_names, import_torch, place_of, with_link_under_load
 from firstlight.bench.results import CaseResult, GpuResult, Health, RunInfo, RunResult
@@ -34,6 +36,14 @@ from firstlight.machine.live import LiveMachine
 from firstlight.tables import Tables
 
 NO_SOAK = Soak((), None, (), 0.0)
+KEEP_EVERY_S = 10.0
+
+
+class Round(enum.Enum):
+    """Which look at the cases a run is."""
+
+    FIRST = "first"
+    AGAIN = "again"  # in the same process: the GPU is warm, and what NVML sees on it is us
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,16 @@ class Request:
     device: str
     argv: tuple[str, ...]
     refuses_contention: bool = False
+    round: Round = Round.FIRST
+
+    @property
+    def patience(self) -> Patience:
+        """That of the effort; a second look has five passes of the same length, all of them in both regimes."""
+        given = PATIENCE[self.choice.effort]
+        if self.round is Round.FIRST:
+            return given
+        budget_s = given.pass_budget_s * PASSES_AGAIN
+        return replace(given, passes=PASSES_AGAIN, sustained_passes=PASSES_AGAIN, budget_s=budget_s, soak_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +75,7 @@ class World:
     tables: Tables
     tell: Callable[[Step], None]
     say: Callable[[str], None]
+    keep: Callable[[RunResult], None] = nobody  # gets the result so far, every ten seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +96,39 @@ def run_bench(request: Request, world: World) -> RunResult:
     names = device_names(request.device)
     runs: list[DeviceRun] = []
     interrupted = False
+
+    def keep(unfinished: DeviceRun) -> None:
+        so_far = [*runs, unfinished]
+        world.keep(_result(_info(request, so_far, started=started, began=began), so_far, world))
+
     try:
         for name in names:
-            runs.append(run_device(name, len(runs), request, world))
+            runs.append(run_device(name, len(runs), request, world, keep=keep))
             if runs[-1].interrupted:
                 break
     except KeyboardInterrupt:  # between the passes of two devices: what the first ones gave is kept
         if not runs:
             raise
         interrupted = True
+    info = _info(request, runs, started=started, began=began)
     commit = commit_of(LiveMachine())
-    info = RunInfo(
+    info = replace(info, interrupted=interrupted or runs[-1].interrupted, commit=commit.name, dirty=commit.dirty)
+    return _result(info, runs, world)
+
+
+def _info(request: Request, runs: list[DeviceRun], *, started: datetime.datetime, began: float) -> RunInfo:
+    """What is known of a run before its end: as if it had been interrupted here."""
+    on_processor = all(run.gpu is None for run in runs)
+    return RunInfo(
         id=f"{started:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}",
         started=f"{started:%Y-%m-%dT%H:%M:%SZ}",
         profile=request.choice.effort.value,
         argv=request.argv,
-        passes=PATIENCE[request.choice.effort].passes,
-        gpu_seconds=None if names == (CPU,) else round(sum(run.timing_s for run in runs), 2),
+        passes=request.patience.passes,
+        gpu_seconds=None if on_processor else round(sum(run.timing_s for run in runs), 2),
         wall_seconds=round(time.perf_counter() - began, 2),
-        interrupted=interrupted or runs[-1].interrupted,
-        commit=commit.name,
-        dirty=commit.dirty,
+        interrupted=True,
     )
-    return _result(info, runs, world)
 
 
 def _result(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
@@ -120,7 +151,9 @@ def _result(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
     )
 
 
-def run_device(name: str, gpu_place: int, request: Request, world: World) -> DeviceRun:
+def run_device(
+    name: str, gpu_place: int, request: Request, world: World, *, keep: Callable[[DeviceRun], None] = nobody
+) -> DeviceRun:
     """All cases on one device; the gate looks before our own context exists."""
     device = describe(name)
     contention = _passed_gate(device, request, world)
@@ -129,33 +162,66 @@ def run_device(name: str, gpu_place: int, request: Request, world: World) -> Dev
         wear, before = gauge.wear(), gauge.counters()
         soaked = _soaked(device, place, timer, gauge, request=request, world=world)
         gpu = gpu_of(with_link_under_load(device), world.facts)
-        outcome = _run_cases(place, timer, gauge, request=request, world=world)
-        whole = Watch(before, gauge.counters(), ())
-        findings = (*soaked.findings, *wear_findings(wear, gauge.wear()), *power_findings(gpu))
-        peaks = NO_PEAKS if gpu is None else peaks_of(gpu, world.tables)
-        setting = Setting(
-            gpu=gpu,
-            gpu_place=-1 if gpu is None else gpu_place,
-            peaks=peaks,
-            patience=PATIENCE[request.choice.effort],
-            missing=gauge.missing,
-        )
-        return DeviceRun(
-            gpu=None if gpu is None else replace(gpu, peaks=peaks.source),
-            cases=case_results(outcome.attempts, setting),
-            health=Health(
-                contention=contention,
-                throttle_pct=reasons_pct((whole,)),
-                findings=tuple(replace(finding, gpu=setting.gpu_place) for finding in findings),
-                soak=soaked.points,
-                soak_steady=soaked.steady,
+        scene = _Scene(
+            gauge=gauge,
+            contention=contention,
+            before=before,
+            wear=wear,
+            soaked=soaked,
+            setting=Setting(
+                gpu=gpu,
+                gpu_place=-1 if gpu is None else gpu_place,
+                peaks=NO_PEAKS if gpu is None else peaks_of(gpu, world.tables),
+                patience=request.patience,
+                missing=gauge.missing,
             ),
-            timing_s=outcome.timing_s + soaked.seconds,
-            interrupted=outcome.interrupted,
         )
+        kept_at = float("-inf")
+
+        def keep_attempts(attempts: tuple[Attempt, ...]) -> None:
+            nonlocal kept_at
+            if world.keep is not nobody and time.monotonic() - kept_at >= KEEP_EVERY_S:
+                keep(_device_run(scene, Outcome(attempts, interrupted=True, timing_s=0.0)))
+                kept_at = time.monotonic()
+
+        return _device_run(scene, _run_cases(place, timer, gauge, request=request, world=world, keep=keep_attempts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What is known of a device before its cases run."""
+
+    gauge: Gauge
+    contention: tuple[str, ...]
+    before: Counters
+    wear: Counters
+    soaked: Soak
+    setting: Setting
+
+
+def _device_run(scene: _Scene, outcome: Outcome) -> DeviceRun:
+    setting, gauge = scene.setting, scene.gauge
+    whole = Watch(scene.before, gauge.counters(), ())
+    worn = wear_findings(scene.wear, gauge.wear())
+    findings = (*scene.soaked.findings, *worn, *power_findings(setting.gpu))
+    return DeviceRun(
+        gpu=None if setting.gpu is None else replace(setting.gpu, peaks=setting.peaks.source),
+        cases=case_results(outcome.attempts, setting),
+        health=Health(
+            contention=scene.contention,
+            throttle_pct=reasons_pct((whole,)),
+            findings=tuple(replace(finding, gpu=setting.gpu_place) for finding in findings),
+            soak=scene.soaked.points,
+            soak_steady=scene.soaked.steady,
+        ),
+        timing_s=outcome.timing_s + scene.soaked.seconds,
+        interrupted=outcome.interrupted,
+    )
 
 
 def _passed_gate(device: Device, request: Request, world: World) -> tuple[str, ...]:
+    if request.round is Round.AGAIN:
+        return ()
     if device.gpu is None:
         world.say("no GPU is timed: small cases on the processor, to see the whole flow; there are no limits for it")
         return ()
@@ -181,20 +247,27 @@ def _started(device: Device) -> tuple[Place, Timer]:
 
 
 def _soaked(device: Device, place: Place, timer: Timer, gauge: Gauge, *, request: Request, world: World) -> Soak:
-    if device.gpu is None:
+    if device.gpu is None or request.round is Round.AGAIN:
         return NO_SOAK
-    most_s = PATIENCE[request.choice.effort].soak_s
+    most_s = request.patience.soak_s
     world.say(f"{device.name}: warming up to a steady clock, at most {most_s:.0f} s")
     return soak(product_load(place, timer), timer, gauge, most_s=most_s)
 
 
-def _run_cases(place: Place, timer: Timer, gauge: Gauge, *, request: Request, world: World) -> Outcome:
-    patience = PATIENCE[request.choice.effort]
+def _run_cases(
+    place: Place,
+    timer: Timer,
+    gauge: Gauge,
+    *,
+    request: Request,
+    world: World,
+    keep: Callable[[tuple[Attempt, ...]], None],
+) -> Outcome:
     cases = chosen(world.suite(place), request.choice)
     attempts = [first_attempt(case, place) for case in cases]
     memory = CpuMemory() if place.device == CPU else CudaMemory(place.device)
-    tools = Tools(place, Stopwatch(timer, gauge, patience=patience), memory, patience)
-    return run_passes(attempts, tools, tell=world.tell)
+    tools = Tools(place, Stopwatch(timer, gauge, patience=request.patience), memory, request.patience)
+    return run_passes(attempts, tools, tell=world.tell, keep=keep)
 
 
 @contextmanager

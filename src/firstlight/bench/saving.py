@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 
+from firstlight.bench.results import RunResult, to_text
 from firstlight.errors import BadInput
+from firstlight.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The file beside a result that holds the finished cases until the result is there: 'run.json.part'."""
+
+    path: str
+
+    def keep(self, so_far: RunResult) -> None:
+        """Write what there is; a full disk ends no measurement."""
+        with contextlib.suppress(BadInput):
+            save(self.path, to_text(so_far))
+
+    def forget(self) -> None:
+        """The result itself is there now."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+def unfinished(path: str) -> Unfinished:
+    """Where finished cases wait: 'run.json.part' for 'run.json'."""
+    return Unfinished(f"{path}.part")
 
 
 def writable(path: str) -> None:
@@ -17,6 +42,11 @@ def writable(path: str) -> None:
         raise BadInput(f"--out {path}: is a folder; name a file")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise BadInput(f"--out {path}: cannot be written here; name a file you can write")
+
+
+def is_plain(path: str) -> bool:
+    """Whether a file can stand beside this one: not where there is no path, nor beside /dev/stdout or a named pipe."""
+    return bool(path) and (os.path.isfile(path) or not os.path.exists(path))
 
 
 def save(path: str, text: str) -> None:

@@ -18,6 +18,7 @@ from firstlight.frozen import dataclass
 
 LEAST_PASSES = 3  # two passes a side leave two degrees of freedom: rates and limits, but no verdict
 P95_FROM = 40
+MOST_DF = 1000  # from there on Student's t is the normal distribution
 
 
 class Change(enum.Enum):
@@ -43,6 +44,22 @@ class Difference:
     def ratio(self) -> float:
         """New time over base time, e.g. 1.051."""
         return math.exp(self.log_ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is known beyond the passes of one case, both on a log scale: 0.01 is 1 %.
+
+    Three passes tell their own spread badly, so `floor`, that of the family, counts as much as two more of them.
+    `between` is how much two processes running the same code differ, which no number of passes in one process shows.
+    """
+
+    floor: float | None = None
+    between: float = 0.0
+
+
+NO_BACKGROUND = Background()
+FLOOR_WEIGHT = 2  # degrees of freedom, as many as three passes have
 
 
 def summarise(samples: Sequence[float], *, half_width: float, least_n: int) -> TimeSummary:
@@ -89,19 +106,31 @@ def effective_count(samples: Sequence[float]) -> float:
     return float(n) if rho <= 0 else max(1.0, n * (1 - rho) / (1 + rho))
 
 
-def compare_passes(base: Sequence[float], new: Sequence[float]) -> Difference | None:
+def compare_passes(
+    base: Sequence[float], new: Sequence[float], background: Background = NO_BACKGROUND
+) -> Difference | None:
     """Welch's t on the log of the pass medians, degrees of freedom rounded down; None with fewer than 2 a side."""
     if min(len(base), len(new)) < 2:
         return None
     first, second = [math.log(value) for value in base], [math.log(value) for value in new]
     delta = plain.fmean(second) - plain.fmean(first)
-    parts = plain.variance(first) / len(first), plain.variance(second) / len(second)
-    error, df = math.sqrt(sum(parts)), _welch_df(parts, (len(first), len(second)))
+    sides = _side(first, background.floor), _side(second, background.floor)
+    known = 2 * background.between**2
+    error, df = math.sqrt(sum(part for part, _ in sides) + known), _welch_df(sides, known)
     wide, narrow = t_quantile(0.975, df) * error, t_quantile(0.95, df) * error
     if error == 0:  # passes as equal as the timer can tell
         return Difference(delta, (delta, delta), (delta, delta), 1.0 if delta == 0 else 0.0, df)
     p_value = min(1.0, 2 * t_tail(abs(delta) / error, df))
     return Difference(delta, (delta - wide, delta + wide), (delta - narrow, delta + narrow), p_value, df)
+
+
+def _side(logs: Sequence[float], floor: float | None) -> tuple[float, int]:
+    """The variance of one side's mean and its degrees of freedom, the family's noise weighed in."""
+    own, freedom = plain.variance(logs), len(logs) - 1
+    if floor is not None:
+        own = (freedom * own + FLOOR_WEIGHT * floor**2) / (freedom + FLOOR_WEIGHT)
+        freedom += FLOOR_WEIGHT
+    return own / len(logs), freedom
 
 
 def verdict_of(difference: Difference | None, margin: float) -> Change:
@@ -129,11 +158,13 @@ def noise_floor(passes: Sequence[Sequence[float]]) -> float | None:
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def smallest_detectable(floor: float | None, passes: int, margin: float) -> float | None:
+def smallest_detectable(background: Background, passes: int, margin: float) -> float | None:
     """The smallest change (0.05: 5 %) found four times in five with this noise and so many passes a side."""
-    if floor is None or passes < 2:
+    if background.floor is None or passes < 2:
         return None
-    reach = (t_quantile(0.975, 2 * passes - 2) + 0.84) * floor * math.sqrt(2 / passes)
+    side = background.floor**2 / passes, passes - 1 + FLOOR_WEIGHT
+    known = 2 * background.between**2
+    reach = (t_quantile(0.975, _welch_df((side, side), known)) + 0.84) * math.sqrt(2 * side[0] + known)
     return max(margin, math.expm1(reach))
 
 
@@ -153,13 +184,15 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
 
 
-def _welch_df(parts: tuple[float, float], counts: tuple[int, int]) -> int:
-    if sum(parts) == 0:
-        return sum(counts) - 2
-    bottom = sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+def _welch_df(sides: tuple[tuple[float, int], tuple[float, int]], known: float) -> int:
+    """Satterthwaite's degrees of freedom; a known variance has as many as anybody wants."""
+    total = sum(part for part, _ in sides) + known
+    if total == 0:
+        return sum(freedom for _, freedom in sides)
+    bottom = sum(part**2 / freedom for part, freedom in sides)
     if bottom == 0:  # variances so small that their squares vanish
-        return min(counts) - 1
-    return max(1, math.floor(sum(parts) ** 2 / bottom + 1e-9))
+        return MOST_DF if known else min(freedom for _, freedom in sides)
+    return min(MOST_DF, max(1, math.floor(total**2 / bottom + 1e-9)))
 
 
 def _at(ordered: Sequence[float], share: float) -> float:

@@ -41,6 +41,7 @@ class Regimes(enum.Enum):
     """Which figures a case gets."""
 
     BOTH_IF_BIG = "burst and sustained when a call is long"
+    BURST_IF_BIG = "burst when a call is long"  # the sustained figure has its passes already
     SUSTAINED = "sustained"  # copies over a link draw no power to speak of
 
 
@@ -91,8 +92,14 @@ class Stopwatch:
         made = make_shots(self._timer, subject.calls, cold=subject.cold, launching=subject.launching)
         tape = self._tape(subject, made)
         steady = self._warm_up(tape)
-        is_big = subject.regimes is Regimes.BOTH_IF_BIG and made.call_s >= BIG_CALL_S and self._timer.has_launches
-        stretches = self._both(tape, budget_s=budget_s) if is_big else (self._sustained(tape, budget_s=budget_s),)
+        is_big = subject.regimes is not Regimes.SUSTAINED and made.call_s >= BIG_CALL_S and self._timer.has_launches
+        stretches: tuple[Stretch, ...]
+        if not is_big:
+            stretches = (self._sustained(tape, budget_s=budget_s),)
+        elif subject.regimes is Regimes.BURST_IF_BIG:
+            stretches = (self._burst(tape, budget_s=budget_s / 2),)
+        else:
+            stretches = self._both(tape, budget_s=budget_s)
         host = self._host_samples(subject.calls, budget_s=budget_s / 4) if self._timer.has_launches else ()
         flags = (*made.flags, *_when("not_steady", not steady and not is_big), *_hiding(tape))
         return PassTiming(stretches, stretches[-1].samples, host, made.graph_calls, flags)
@@ -136,7 +143,7 @@ class Stopwatch:
 
     def _both(self, tape: Tape, *, budget_s: float) -> tuple[Stretch, Stretch]:
         """Bursts after pauses, then back to back; where the power limit bites, over at least one of its swings."""
-        burst = self._stretch(Regime.BURST, lambda: self._bursts(tape, budget_s=budget_s / 2))
+        burst = self._burst(tape, budget_s=budget_s / 2)
         deadline = self._timer.now() + self._patience.settle_s
         settled = [median(tape.block_of(self._patience.most_samples).seconds)]
         while self._timer.now() < deadline:
@@ -144,6 +151,9 @@ class Stopwatch:
         if median(settled[len(settled) // 2 :]) > SLOWED * median(burst.samples):
             return burst, self._stretch(Regime.SUSTAINED, lambda: self._through_swings(tape))
         return burst, self._sustained(tape, budget_s=budget_s / 2)
+
+    def _burst(self, tape: Tape, *, budget_s: float) -> Stretch:
+        return self._stretch(Regime.BURST, lambda: self._bursts(tape, budget_s=budget_s))
 
     def _bursts(self, tape: Tape, *, budget_s: float) -> _Taken:
         """A few calls after each pause; the pauses are not charged to the budget, but their number is bounded."""

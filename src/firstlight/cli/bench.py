@@ -10,8 +10,10 @@ import click
 if TYPE_CHECKING:
     from firstlight.bench.case import Case
     from firstlight.bench.choice import Choice
+    from firstlight.bench.compare import Comparison
     from firstlight.bench.peaks import Peaks
     from firstlight.bench.results import RunResult
+    from firstlight.bench.runner import Round
 
 # subcommand -> (module under firstlight.cli, one line)
 SUBCOMMANDS = {
@@ -61,7 +63,7 @@ class BenchGroup(click.Group):
     type=click.Choice(["quick", "standard", "rigorous"]),
     default="standard",
     show_default=True,
-    help="quick: under 45 s, no verdicts against a baseline; standard: under 3 minutes; rigorous: 10.",
+    help="quick: under 45 s; standard: under 3 minutes; rigorous: 10. Making inputs and compiling not counted.",
 )
 @click.option(
     "--only", default="", metavar="PATTERN,..", help="Families, starts of ids or patterns: gemm,sdpa/*/causal."
@@ -77,7 +79,8 @@ class BenchGroup(click.Group):
 @click.option(
     "--strict", is_flag=True, help="Refuse to measure on a shared GPU; with --baseline, unclear is a failure."
 )
-@click.option("--baseline", default="", metavar="FILE", help="Compare with an earlier result; exit 1 when slower.")
+@click.option("--baseline", default="", metavar="FILE",
+              help="Compare with an earlier result, looking twice at what differs; exit 1 when slower.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run the benchmark suite and hold every number against what the GPU can do.
@@ -138,7 +141,7 @@ def _measure(choice: Choice, given: dict[str, Any]) -> int:
     import sys
 
     from firstlight.bench.results import read_run, to_text
-    from firstlight.bench.saving import save, writable
+    from firstlight.bench.saving import save, unfinished, writable
 
     baseline = read_run(given["baseline"]) if given["baseline"] else None
     if given["out"]:
@@ -146,6 +149,7 @@ def _measure(choice: Choice, given: dict[str, Any]) -> int:
     run = _run(choice, given)
     if given["out"]:
         save(given["out"], to_text(run))
+        unfinished(given["out"]).forget()
         click.echo(f"firstlight: wrote {given['out']}", err=True)
     click.echo(_shown(run, given["style"] or "text"), nl=False)
     sys.stdout.flush()
@@ -153,21 +157,32 @@ def _measure(choice: Choice, given: dict[str, Any]) -> int:
     return code if baseline is None or code == INTERRUPTED else max(code, _compared(baseline, run, given))
 
 
-def _run(choice: Choice, given: dict[str, Any]) -> RunResult:
+def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) -> RunResult:
+    """The run; with Round.AGAIN it is a second look at cases in this process."""
     import sys
 
+    from firstlight.bench.attempts import nobody
     from firstlight.bench.cases.suite import ALL_CASES
     from firstlight.bench.place import device_names
     from firstlight.bench.progress import Progress
-    from firstlight.bench.runner import Request, World, run_bench
+    from firstlight.bench.runner import Request, Round, World, run_bench
+    from firstlight.bench.saving import is_plain, unfinished
     from firstlight.facts.look import Look, look_at
     from firstlight.tables import load
 
     device_names(given["device"])  # a device that is not there is said before anything is looked at
     progress = Progress(sys.stderr)
-    progress.say(f"effort {choice.effort.value}; --list names the cases, Ctrl-C keeps what is finished")
-    request = Request(choice, given["device"], _arguments(given), refuses_contention=given["strict"])
-    world = World(ALL_CASES, look_at(Look()), load(), progress.tell, progress.say)
+    if look is None:
+        progress.say(f"effort {choice.effort.value}; --list names the cases, Ctrl-C keeps what is finished")
+    request = Request(
+        choice,
+        given["device"],
+        _arguments(given),
+        refuses_contention=given["strict"],
+        round=look or Round.FIRST,
+    )
+    keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else nobody
+    world = World(ALL_CASES, look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
         return run_bench(request, world)
     finally:
@@ -216,11 +231,35 @@ def _exit_code(run: RunResult) -> int:
 
 
 def _compared(baseline: RunResult, run: RunResult, given: dict[str, Any]) -> int:
-    """Print the comparison: on stderr where stdout carries a document."""
-    from firstlight.bench.compare import Strictness, compare_runs, exit_code
+    """Print the comparison, after a second look at what is not the same: on stderr where stdout carries a document."""
+    from firstlight.bench.compare import Strictness, compare_runs, exit_code, with_second_look
     from firstlight.report.bench_compare_text import compare_text
 
     comparison = compare_runs(baseline, run)
+    again = _second_look(comparison, run, given)
+    if again is not None:
+        comparison = with_second_look(comparison, compare_runs(baseline, again))
     code = exit_code(comparison, Strictness.STRICT if given["strict"] else Strictness.LENIENT)
     click.echo(compare_text(comparison, baseline, run, code), nl=False, err=given["style"] in ("json", "csv"))
-    return code
+    return INTERRUPTED if again is not None and again.run.interrupted else code
+
+
+def _second_look(comparison: Comparison, run: RunResult, given: dict[str, Any]) -> RunResult | None:
+    """Five more passes of what changed or is unclear, in this process; None where nothing is."""
+    from firstlight.bench.case import Effort
+    from firstlight.bench.choice import Choice
+    from firstlight.bench.compare import second_look_ids
+    from firstlight.bench.results import to_text
+    from firstlight.bench.runner import Round
+    from firstlight.bench.saving import is_plain, save
+
+    ids = second_look_ids(comparison, run)
+    if not ids:
+        return None
+    named = "1 case" if len(ids) == 1 else f"{len(ids)} cases"
+    click.echo(f"firstlight: a second look at {named} that changed or are unclear", err=True)
+    again = _run(Choice(Effort(given["effort"]), ids), {**given, "only": ",".join(ids)}, look=Round.AGAIN)
+    if is_plain(given["out"]):
+        save(f"{given['out']}.again", to_text(again))
+        click.echo(f"firstlight: wrote {given['out']}.again, for `bench compare --again`", err=True)
+    return again

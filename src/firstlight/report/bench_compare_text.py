@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from firstlight import __version__
+from firstlight.bench.between_processes import SPREADS
 from firstlight.bench.codec import encode
 from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange, Lost, needs_second_look
 from firstlight.bench.results import RunResult
@@ -39,6 +40,7 @@ def compare_text(comparison: Comparison, base: RunResult, new: RunResult, code: 
         lines += _block(heading, (line for case in cases for line in _changed_lines(case)))
     lines += _block("broken in the new run", (_lost_line(lost) for lost in comparison.broken))
     lines += _unclear_lines(comparison)
+    lines += _block("not told: two runs of the same code differ by more than the margin", _wide_lines(comparison))
     lines += _block("not compared", _not_compared(comparison))
     lines += _block("families, new time over base time (95 % interval)", _family_lines(comparison.families))
     return "\n".join([*lines, _summary(comparison), _outcome(comparison, code), *_advice(comparison)]) + "\n"
@@ -93,12 +95,27 @@ def _changed_lines(case: CaseChange) -> Iterator[str]:
 
 
 def _unclear_lines(comparison: Comparison) -> Iterator[str]:
-    cases = [case for case in comparison.cases if case.change is Change.UNCLEAR]
+    cases = comparison.unsettled
     shown = sorted(cases, key=_badness)[:_MOST_UNCLEAR]
     lines = [_unclear_line(case) for case in shown]
     if len(cases) > len(shown):
         lines.append(f"and {len(cases) - len(shown)} more; --json has all of them")
     yield from _block("unclear: neither a change nor its absence is sure", lines)
+
+
+def _wide_lines(comparison: Comparison) -> Iterator[str]:
+    """One line for each kind of case that no number of passes in one process can judge at this margin."""
+    unclear = [case for case in comparison.cases if case.change is Change.UNCLEAR]
+    for row in SPREADS:
+        cases = [case for case in unclear if case.kind is row.kind and not case.can_settle(comparison.margin)]
+        if cases:
+            least = min((case.smallest for case in cases if case.smallest is not None), default=None)
+            reach = "" if least is None else f"; a change of {100 * least:.0f} % and more would be"
+            worst = min(cases, key=_badness)
+            yield (
+                f"{counted(len(cases), 'figure')}, by about {100 * row.spread:.1f} %: {row.why}{reach} "
+                f"(largest here {_percent(worst.ratio)} %, {worst.id})"
+            )
 
 
 def _unclear_line(case: CaseChange) -> str:
@@ -138,7 +155,7 @@ def _outcome(comparison: Comparison, code: int) -> str:
         return f"exit code {code}: slower than the base"
     if comparison.broken:
         return f"exit code {code}: the new run has cases that are failed, invalid or impossible"
-    if comparison.count(Change.UNCLEAR) or comparison.lost or comparison.only_in_base:
+    if comparison.unsettled or comparison.lost or comparison.only_in_base:
         end = "not all is clear, and --strict wants that" if code else "no regression was found, but not all is clear"
         return f"exit code {code}: {end}"
     return f"exit code {code}: no regression"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from firstlight.bench import counts
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.needs import tf32_needs
-from firstlight.bench.cases.settings import settings_for, under
+from firstlight.bench.cases.settings import Search, settings_for, under
 from firstlight.bench.counts import ConvShape
 from firstlight.frozen import dataclass
 
@@ -33,6 +34,7 @@ class Convolution:
     dtype: str
     layout: Layout
     shape: ConvShape
+    search: Search = Search.HEURISTIC
 
 
 DENSE = (
@@ -50,7 +52,7 @@ IN_QUICK = DENSE[1], DEPTHWISE[1]
 
 
 def cases(place: Place) -> tuple[Case, ...]:
-    """Five shapes in fp32, tf32 and fp16; three depthwise ones in fp32 and fp16."""
+    """Five shapes in fp32, tf32 and fp16; three depthwise ones in fp32 and fp16; two again with cuDNN's search."""
     kinds = (("tf32", Layout.NCHW), ("fp16", Layout.NHWC), ("fp32", Layout.NCHW))
     dense = (
         convolution_case(
@@ -64,7 +66,10 @@ def cases(place: Place) -> tuple[Case, ...]:
         for dtype, layout in (("fp16", Layout.NHWC), ("fp32", Layout.NCHW))
         for shape in DEPTHWISE
     )
-    return (*dense, *depthwise)
+    searched = (
+        convolution_case("fp16", Layout.NHWC, shape, effort=Effort.RIGOROUS, search=Search.TIMED) for shape in IN_QUICK
+    )
+    return (*dense, *depthwise, *searched)
 
 
 def _effort(dtype: str, shape: ConvShape) -> Effort:
@@ -82,27 +87,30 @@ def convolution_case(
     effort: Effort = Effort.STANDARD,
     needs: str = "",
     devices: str = "cuda",
+    search: Search = Search.HEURISTIC,
 ) -> Case:
-    """One convolution, e.g. conv2d/fp16/nhwc/b32-64to128-112x112-k3."""
+    """One convolution, e.g. conv2d/fp16/nhwc/b32-64to128-112x112-k3; /searched where cuDNN times its algorithms."""
     family = "conv2d" if shape.groups == 1 else "depthwise"
     channels = f"{shape.channels_in}to{shape.channels_out}" if shape.groups == 1 else f"c{shape.channels_in}"
     case_id = f"{family}/{dtype}/{layout.value}/b{shape.batch}-{channels}-{shape.height}x{shape.width}-k{shape.kernel}"
+    case_id += "/searched" if search is Search.TIMED else ""
     width = data.ELEMENT_BYTES[dtype]
     work = counts.conv2d(shape, element_bytes=width)
     return Case(
         id=case_id,
         family=family,
-        params=_params(layout, shape, work),
+        params=(*_params(layout, shape, work), ("algorithm", search.value)),
         dtype=dtype,
         work=work,
         peak=dtype,
-        prepare=partial(prepare_convolution, Convolution(case_id, dtype, layout, shape)),
+        prepare=partial(prepare_convolution, Convolution(case_id, dtype, layout, shape, search)),
         set_bytes=work.bytes,
         tolerance=data.TOLERANCE[dtype],
         least_effort=effort,
         devices=(devices,),
         needs=needs,
-        flags=("algorithmic",),  # Winograd and FFT kernels do less than the direct count
+        # Winograd and FFT kernels do less than the direct count.
+        flags=("algorithmic", "searched") if search is Search.TIMED else ("algorithmic",),
     )
 
 
@@ -125,7 +133,7 @@ def _params(layout: Layout, shape: ConvShape, work: counts.Work) -> tuple[tuple[
 
 
 def prepare_convolution(case: Convolution, place: Place, sets: int) -> Prepared:
-    """Images and weights in the layout named; cuDNN picks its algorithm on the first call."""
+    """Images and weights in the layout named; a search of cuDNN happens on the first call."""
     import torch
     from torch.nn.functional import conv2d
 
@@ -145,7 +153,7 @@ def prepare_convolution(case: Convolution, place: Place, sets: int) -> Prepared:
         inputs.append((images.to(memory_format=memory), weights.to(memory_format=memory)))
     boxes: list[list[Any]] = [[] for _ in range(sets)]
     options = {"stride": shape.stride, "padding": shape.padding, "groups": shape.groups}
-    settings = settings_for(case.dtype)
+    settings = replace(settings_for(case.dtype), search=case.search)
     calls = tuple(
         data.holding(under(settings, partial(conv2d, images, weights, **options)), box)
         for (images, weights), box in zip(inputs, boxes, strict=True)

@@ -10,6 +10,7 @@ from firstlight.bench.case import Cache, Case, Effort, Mode, Place
 from firstlight.bench.cases import data
 from firstlight.bench.cases.inference import MODEL_TOLERANCE, Inference, Run, prepare_inference
 from firstlight.bench.cases.needs import tf32_needs
+from firstlight.bench.cases.settings import Search
 
 if TYPE_CHECKING:
     import torch
@@ -70,6 +71,7 @@ def resnet_case(
             ("image", f"{IMAGE}x{IMAGE}"),
             ("layout", "nhwc"),
             ("run", run.value),
+            ("algorithm", Search.HEURISTIC.value),
             ("items", str(batch)),
             ("item", "image"),
         ),

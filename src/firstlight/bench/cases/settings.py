@@ -33,6 +33,13 @@ class Backend(enum.Enum):
     UNUSED = "unused"  # no attention in the call: the switches are left alone
 
 
+class Search(enum.Enum):
+    """How cuDNN chooses the algorithm of a convolution."""
+
+    HEURISTIC = "cudnn heuristics"  # torch's default: the same choice in every process
+    TIMED = "cudnn search"  # torch.backends.cudnn.benchmark: one timing of each candidate, which may end differently
+
+
 _SWITCHED = [Backend.FLASH, Backend.CUDNN, Backend.MEM_EFFICIENT, Backend.MATH]
 
 
@@ -42,6 +49,7 @@ class Settings:
 
     products: Products = Products.IEEE
     backend: Backend = Backend.ANY
+    search: Search = Search.HEURISTIC
 
 
 def settings_for(dtype: str, *, backend: Backend = Backend.UNUSED) -> Settings:
@@ -66,10 +74,11 @@ def apply_settings(settings: Settings) -> None:
 
 
 def _setter(settings: Settings) -> Callable[[], None]:
-    """Sets the switches when called; cuDNN times its algorithms on the first call of a shape, before measurements."""
+    """Sets the switches when called; a search of cuDNN happens on the first call of a shape, before measurements."""
     from torch import backends
 
     allowed = settings.products is Products.TF32
+    searches = settings.search is Search.TIMED
     attention = [] if settings.backend is Backend.UNUSED else _SWITCHED
     switches = [(_switch(each), settings.backend in (each, Backend.ANY)) for each in attention]
     matmul, cudnn = backends.cuda.matmul, backends.cudnn
@@ -78,7 +87,7 @@ def _setter(settings: Settings) -> Callable[[], None]:
         # The older of torch's two ways: torch.compile refuses to run after the newer `fp32_precision` was used.
         matmul.allow_tf32 = allowed
         cudnn.allow_tf32 = allowed
-        cudnn.benchmark = True
+        cudnn.benchmark = searches
         for switch, state in switches:
             switch(state)
 
@@ -99,10 +108,7 @@ def _nothing(_: object) -> None:
 
 def apply_reference_settings() -> None:
     """The switches of a reference: no TF32, any attention kernel, and no search among cuDNN's algorithms."""
-    from torch import backends
-
     apply_settings(Settings())
-    backends.cudnn.benchmark = False
 
 
 @contextlib.contextmanager

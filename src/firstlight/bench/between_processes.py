@@ -1,0 +1,88 @@
+"""How much two processes running the same code differ, as data: what no number of passes inside one process can show.
+
+A process fixes things for its whole life: where its pages lie, which cores it got, which algorithm a search chose. The
+comparison of two runs has one process a side, so it cannot see this spread and has to be told.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from firstlight.bench.results import CaseResult
+from firstlight.frozen import dataclass
+
+LAUNCHES_FROM = 0.04  # share of an eager call in which the device waits: from here on the processor is in the time
+SEARCHED = ("searched", "compile")  # flags of cases whose kernel was chosen by timing candidates in that process
+NORMAL_90 = 1.645  # the two-sided 90 % that the test for "same" uses
+
+
+class Kind(enum.Enum):
+    """What a time depends on beside the code and the GPU."""
+
+    DEVICE = "device"  # nothing: kernels on a stream that is never empty
+    HOST = "host"  # the processor: eager calls that wait for launches, and everything on a processor
+    HOST_COPY = "host copy"  # the processor's memory: pageable copies
+    SEARCHED = "searched"  # which kernel a search in that process chose
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The standard deviation of one process on a log scale (0.10: 10 %), and where that is known from."""
+
+    kind: Kind
+    spread: float
+    why: str  # completes 'runs of the same code differ by 10 % here: ...'
+    source: str
+    date: str
+    confidence: str  # measured or supposed
+
+
+SPREADS = (
+    Spread(
+        Kind.DEVICE, 0.005, "nothing but the GPU is in the time",
+        "two standard runs on two H200: 75 of 108 figures the same within 3 %, none of the others of this kind changed",
+        "2026-11-15", "supposed",
+    ),
+    Spread(
+        Kind.HOST, 0.10, "the time of the processor is in it",
+        "results/bench-h200-standard.json: pass medians of eager rows spread by 10 to 25 % inside one process",
+        "2026-11-15", "supposed",
+    ),
+    Spread(
+        Kind.HOST_COPY, 0.105, "the driver copies through host memory",
+        "two standard runs on two H200: transfer/d2h/pageable/256MiB differs by 13.8 %, a spread of 10.5 %",
+        "2026-11-15", "measured",
+    ),
+    Spread(
+        Kind.SEARCHED, 0.146, "a search in each process chose its kernel",
+        "two standard runs on two H200: depthwise/fp16/nhwc/b32-c256-56x56-k3 under cuDNN's search differs by 18.7 %",
+        "2026-11-15", "measured",
+    ),
+)  # fmt: skip
+_BY_KIND = {row.kind: row for row in SPREADS}
+
+
+def kind_of(case: CaseResult) -> Kind:
+    """What the time of a case depends on, by its mode, flags and the share of launches in it."""
+    if any(flag in case.flags for flag in SEARCHED):
+        return Kind.SEARCHED
+    if case.mode == "host" and case.family == "transfer":
+        return Kind.HOST_COPY
+    waits = case.launch_bound is None or case.launch_bound >= LAUNCHES_FROM
+    return Kind.HOST if case.gpu < 0 or (case.mode == "host" and waits) else Kind.DEVICE
+
+
+def spread_of(base: CaseResult, new: CaseResult) -> Spread:
+    """The wider spread of the two sides of a comparison."""
+    return max((_BY_KIND[kind_of(case)] for case in (base, new)), key=lambda row: row.spread)
+
+
+def row_of(kind: Kind) -> Spread:
+    """The row of a kind."""
+    return _BY_KIND[kind]
+
+
+def can_be_same(between: float, margin: float) -> bool:
+    """Whether one process a side could ever show that nothing changed by more than the margin."""
+    return NORMAL_90 * math.sqrt(2) * between < math.log1p(margin)
