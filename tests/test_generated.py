@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tools.machines.__main__ import EXAMPLES, MACHINES
-from tools.make_readme import README, filled
+from tools.make_readme import BENCH, README, bench_table, filled
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,3 +31,38 @@ def test_the_bundled_examples_are_what_their_recipes_give() -> None:
 
 def test_the_readme_is_current() -> None:
     assert filled(README.read_text()) == README.read_text(), "run: python -m tools.make_readme"
+
+
+def _no_commit(run: dict[str, Any], figure: dict[str, Any]) -> None:
+    run["run"]["commit"] = None
+
+
+def _no_samples(run: dict[str, Any], figure: dict[str, Any]) -> None:
+    figure["passes"][-1]["samples"] = []
+
+
+def _no_clocks(run: dict[str, Any], figure: dict[str, Any]) -> None:
+    figure["telemetry"]["sm_mhz"] = None
+
+
+def _no_telemetry(run: dict[str, Any], figure: dict[str, Any]) -> None:
+    figure["telemetry"] = None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_no_commit, "names no commit"),
+        (_no_samples, "holds no samples"),
+        (_no_clocks, "holds no clocks"),
+        (_no_telemetry, "holds no clocks"),
+    ],
+)
+def test_the_readme_takes_no_figures_without_their_evidence(tmp_path: Path, spoil: Any, reason: str) -> None:
+    run = json.loads((ROOT / "results" / BENCH).read_text())
+    case = next(case for case in reversed(run["cases"]) if case["figures"])  # one that has no row in the table
+    spoil(run, case["figures"][-1])
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    with pytest.raises(SystemExit, match=reason):
+        bench_table(path)

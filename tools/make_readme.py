@@ -67,26 +67,47 @@ def _speed() -> str:
 
 
 def _bench() -> str:
-    """A few rows of the measured suite; a file without samples, NVML's readings or a commit is refused."""
-    found: dict[str, Any] = json.loads((ROOT / "results" / BENCH).read_text())
+    return bench_table(ROOT / "results" / BENCH)
+
+
+def bench_table(path: Path) -> str:
+    """A few rows of a measured suite; a file without a commit, or with a figure that `_backed` refuses, is refused."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    name = f"results/{path.name}"
     if not found["run"]["commit"]:
-        sys.exit(f"results/{BENCH} names no commit")
-    rows = ["| case | figure | time | rate | of the limit at the measured clock |", "|---|---|---|---|---|"]
+        sys.exit(f"{name} names no commit")
     by_id = {case["id"]: case for case in found["cases"]}
-    for name in BENCH_ROWS:
-        for figure in by_id[name]["figures"]:
-            if not figure["passes"][0]["samples"] or not figure["telemetry"]["sm_mhz"]:
-                sys.exit(f"results/{BENCH}: {name} holds no samples or no clocks")
-            rate, limit = figure["rate"], figure["limit"]
-            fast = f"{rate['tflops']:.0f} TFLOPS" if limit["bound"] == "compute" else f"{rate['gbps']:,.0f} GB/s"
-            time_us = figure["time_s"]["median"] * 1e6
-            shown = f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
-            rows.append(f"| `{name}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |")
+    measured = [case for case in found["cases"] if case["verdict"] == "ok"]
+    for case in measured:
+        _backed(case, name)
+    rows = ["| case | figure | time | rate | of the limit at the measured clock |", "|---|---|---|---|---|"]
+    rows += [_bench_row(case_id, figure) for case_id in BENCH_ROWS for figure in by_id[case_id]["figures"]]
     gpu, software = found["gpus"][0], found["software"]
     where = f"{gpu['name']}, driver {software['driver']}, torch {software['torch']}"
-    command = "`firstlight bench --effort standard --no-compile`"
-    kept = f"all {len(found['cases'])} cases with samples and clocks in `results/{BENCH}`"
+    command = f"`firstlight bench --effort {found['run']['profile']} --no-compile`, {found['run']['started'][:10]}"
+    skipped = len(found["cases"]) - len(measured)
+    kept = f"{len(measured)} cases measured and {skipped} skipped; samples and clocks in `{name}`"
     return "\n".join(rows) + f"\n\n{where}; {command}, {kept}.\n"
+
+
+def _backed(case: dict[str, Any], where: str) -> None:
+    """Refuse a case whose figures lack samples or what NVML read meanwhile: a number alone proves nothing."""
+    for figure in case["figures"]:
+        spot = f"{where}: {case['id']} ({figure['regime']})"
+        if not all(each["samples"] for each in figure["passes"]):
+            sys.exit(f"{spot} holds no samples")
+        if not (figure["telemetry"] or {}).get("sm_mhz"):
+            sys.exit(f"{spot} holds no clocks")
+    if not case["figures"]:
+        sys.exit(f"{where}: {case['id']} holds no figures")
+
+
+def _bench_row(case_id: str, figure: dict[str, Any]) -> str:
+    rate, limit = figure["rate"], figure["limit"]
+    fast = f"{rate['tflops']:.0f} TFLOPS" if limit["bound"] == "compute" else f"{rate['gbps']:,.0f} GB/s"
+    time_us = figure["time_s"]["median"] * 1e6
+    shown = f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
+    return f"| `{case_id}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |"
 
 
 if __name__ == "__main__":
