@@ -9,12 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.compat import CompatNote, driver_version_of, is_compat_path, probe_compat, read_compat_note
+from firstlight.facts.compat import (
+    CompatLibrary,
+    CompatNote,
+    ask_compat,
+    driver_version_of,
+    is_compat_path,
+    probe_compat,
+    read_compat_note,
+)
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.evidence import from_document, to_document
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
 from firstlight.versions import CudaVersion, DriverVersion
+from tests.apply.stand_ins import build_libcuda
 
 # The whole note of libcuda 580.95.05, and the form of Orin's library.
 NOTE_13_0 = b'{"format":1,"CUDA version":"13.0","driver":[535,550,565,570,575,580],"device":[1,2,7,8,9,10,11,12,13,14]}'
@@ -203,3 +212,32 @@ def test_a_compat_path_is_told_from_others(path: str, expected: bool) -> None:  
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libcuda.so.1.1", "libcuda.so", "libcuda.so.580.x", "libspoof.so"])
 def test_a_name_without_a_driver_version_is_unknown(name: str) -> None:
     assert isinstance(driver_version_of(f"/x/{name}"), Unknown)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("0", 0), ("803", 803), ("804", 804)])
+def test_a_library_newer_than_the_driver_is_asked_in_a_child_of_its_own(tmp_path: Path, answer: str, code: int) -> None:
+    folder = tmp_path / "cuda-13.0/compat"
+    build_libcuda(folder, version="580.95.05", cuda=13000, answer=answer)
+    [asked] = ask_compat(LiveMachine(), (_listed(folder),), kernel=Known(DriverVersion.parse("570.133.20"), "x"))
+    assert asked.init_code == Known(code, f"cuInit in a child process with {folder} first")
+
+
+def test_a_library_that_crashes_leaves_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "cuda-13.0/compat"
+    build_libcuda(folder, version="580.95.05", cuda=13000, answer="crash")
+    [asked] = ask_compat(LiveMachine(), (_listed(folder),), kernel=Known(DriverVersion.parse("570.133.20"), "x"))
+    assert isinstance(asked.init_code, Unknown)
+    assert asked.init_code.reason.startswith("cuInit with it: ")
+
+
+def test_a_library_that_is_not_newer_than_the_driver_is_not_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "cuda-13.0/compat"
+    build_libcuda(folder, version="580.95.05", cuda=13000, answer="hang")
+    [asked] = ask_compat(LiveMachine(), (_listed(folder),), kernel=Known(DriverVersion.parse("580.159.04"), "x"))
+    assert asked.init_code == Unknown("not asked: it is not newer than driver 580.159.04")
+
+
+def _listed(folder: Path) -> CompatLibrary:
+    library = str(folder / "libcuda.so.580.95.05")
+    unknown = Unknown("not looked at")
+    return CompatLibrary(str(folder), (), library, driver_version_of(library), unknown, unknown, unknown)

@@ -162,6 +162,8 @@ def h100_driver_570_compat_unused() -> Reconstruction:
     machine.name = "h100-driver-570-compat-unused"
     machine.about = "H100 pod with driver 570.133.20 and cuda-compat-13-0 installed but not loaded"
     compat_package(machine, "13.0", "580.95.05", source="field report 000, lines 47 to 55")
+    # Line 200: with that folder in LD_LIBRARY_PATH torch sees the GPU, so cuInit returns 0 there.
+    machine.child("libcuda with compat 1", {"version_code": 0, "version": 13000, "init_code": 0})
     return parts.loader_cache(machine)
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from firstlight.facts.ability import AbilityFacts, probe_ability
 from firstlight.facts.build_variables import BuildVariable, probe_build_variables
 from firstlight.facts.companions import Companion, NvidiaWheel, probe_companions, probe_nvidia_wheels
-from firstlight.facts.compat import CompatLibrary, probe_compat
+from firstlight.facts.compat import CompatLibrary, ask_compat, probe_compat
 from firstlight.facts.compilers import CompilerFacts, probe_compilers
 from firstlight.facts.containers import ContainerFacts, probe_containers
 from firstlight.facts.cuda_libraries import CudaLibraryFacts, probe_cuda_libraries
@@ -30,6 +30,7 @@ from firstlight.facts.torch_install import TorchInstall, probe_torch
 from firstlight.facts.torch_libraries import TorchLibraries, probe_torch_libraries
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine
+from firstlight.versions import DriverVersion
 
 T = TypeVar("T")
 
@@ -85,10 +86,11 @@ def collect(machine: Machine, *, python: str = "") -> Facts:
     companions = () if environment is None else probe_companions(machine, environment)
     wheels = () if environment is None else probe_nvidia_wheels(machine, environment)
     prefixes = () if environment is None else (environment.prefix,)
+    compat = _Job(lambda: _look_at_compat(machine, prefixes, kernel=devices.result().driver.kernel_version))
     return Facts(
         collected_at=machine.host.now,
         place=probe_place(machine),
-        compat=probe_compat(machine, env_prefixes=prefixes),
+        compat=compat.result(),
         runtime=probe_runtime_libraries(machine),
         python=environments,
         torch=torch,
@@ -109,6 +111,12 @@ def collect(machine: Machine, *, python: str = "") -> Facts:
         health=devices.result().health,
         libcuda=libcuda.result(),
     )
+
+
+def _look_at_compat(
+    machine: Machine, prefixes: tuple[str, ...], *, kernel: Fact[DriverVersion]
+) -> tuple[CompatLibrary, ...]:
+    return ask_compat(machine, probe_compat(machine, env_prefixes=prefixes), kernel=kernel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.elf.reader import read_note
 from firstlight.errors import BadVersion
+from firstlight.facts.children import child_script
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
-from firstlight.machine.interface import Machine
+from firstlight.machine.interface import ChildScript, Machine
 from firstlight.versions import CudaVersion, DriverVersion
 
 NOTE_SECTION = ".note.cuda.fwd_compatibility"
+LIBCUDA_CHILD = "libcuda"
+HUNG_AFTER_S = 8  # the child's own limit, below the machine's, so that what came before a hung cuInit is kept
 
 # NGC images keep the files in compat/lib.real and link compat/lib to it at start.
 _SUBFOLDERS = ("", "/lib", "/lib.real")
@@ -39,6 +43,7 @@ class CompatLibrary:
     version: Fact[DriverVersion]
     note: Fact[CompatNote]
     package: Fact[str]
+    init_code: Fact[int]  # what cuInit says with its folder first in LD_LIBRARY_PATH
 
 
 def probe_compat(machine: Machine, *, env_prefixes: tuple[str, ...] = ()) -> tuple[CompatLibrary, ...]:
@@ -129,7 +134,39 @@ def _library(machine: Machine, library: str, *, seen_as: list[str], conda: tuple
         version=driver_version_of(library),
         note=read_compat_note(machine, library),
         package=_package(machine, library, conda=conda),
+        init_code=Unknown("cuInit was not asked with it"),
     )
+
+
+def ask_compat(
+    machine: Machine, libraries: tuple[CompatLibrary, ...], *, kernel: Fact[DriverVersion]
+) -> tuple[CompatLibrary, ...]:
+    """The libraries with what cuInit says of each that is newer than the kernel driver; an older one gives 803 anyway.
+
+    One child process a library, with that folder first in its LD_LIBRARY_PATH: a note is a promise, this is a proof.
+    """
+    return tuple(
+        replace(each, init_code=_asked(machine, each, kernel=kernel, number=number))
+        for number, each in enumerate(libraries, 1)
+    )
+
+
+def _asked(machine: Machine, library: CompatLibrary, *, kernel: Fact[DriverVersion], number: int) -> Fact[int]:
+    if isinstance(kernel, Unknown):
+        return Unknown("no kernel driver was seen: nothing to ask it with")
+    if isinstance(library.version, Unknown) or library.version.value <= kernel.value:
+        return Unknown(f"not asked: it is not newer than driver {kernel.value}")
+    script = child_script(LIBCUDA_CHILD)
+    before = machine.env("LD_LIBRARY_PATH")
+    path = f"{library.folder}:{before}" if before else library.folder
+    named = ChildScript(f"{script.name} with compat {number}", script.source)
+    said = machine.child(named, str(HUNG_AFTER_S), env={"LD_LIBRARY_PATH": path})
+    code = said.answer.get("init_code")
+    if isinstance(code, int) and not isinstance(code, bool):
+        return Known(code, seen_in=f"cuInit in a child process with {library.folder} first")
+    hung = said.answer.get("hung")
+    reason = said.complaint or (f"{hung} gave no answer" if hung else str(said.answer.get("load_error", "no answer")))
+    return Unknown(f"cuInit with it: {reason}")
 
 
 def _package(machine: Machine, library: str, *, conda: tuple[str, ...]) -> Fact[str]:

@@ -8,7 +8,7 @@ from firstlight.elf.loader import Candidate, LoaderSetup, Rule, loader_setup, se
 from firstlight.elf.reader import read_elf
 from firstlight.errors import BadVersion
 from firstlight.facts.children import child_script
-from firstlight.facts.compat import driver_version_of, is_compat_path
+from firstlight.facts.compat import HUNG_AFTER_S, LIBCUDA_CHILD, driver_version_of, is_compat_path
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
@@ -16,9 +16,6 @@ from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion
 
 LIBCUDA = "libcuda.so.1"
 NOT_FOUND = "no libcuda.so.1 in LD_LIBRARY_PATH, ld.so.cache or the default folders"
-
-LIBCUDA_CHILD = "libcuda"
-HUNG_AFTER_S = 8  # the child's own limit, below the machine's, so that what came before a hung cuInit is kept
 
 _CONF_FOLDER = "/etc/ld.so.conf.d"
 # Where drivers, container toolkits and distributions put it; one that is there but in none of the loader's places
