@@ -92,6 +92,12 @@ def _part(name: str, heading: str) -> Column:
     return Column(heading, cell)
 
 
+def _machines_of_wheels(row: Any) -> str:
+    if row.x86_64 and row.aarch64:
+        return "both"
+    return "x86_64" if row.x86_64 else "aarch64" if row.aarch64 else "source"
+
+
 def _short_name(row: Any) -> str:
     name = row.name or row.runtime_name
     return str(name.removeprefix("CUDA_ERROR_").removeprefix("NVML_ERROR_").removeprefix("cudaError"))
@@ -160,6 +166,29 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _pin_of("torch", "torch"),
         Column("also requires", lambda row: shown(tuple(p for p in row.requires if p.project != "torch"))),
     ),
+    "package_pins": (
+        _field("project"),
+        _field("version"),
+        _field("requires_python", "Python"),
+        Column("wheels", _machines_of_wheels),
+        _field("cuda_major_x86_64", "CUDA"),
+        Column("requires", lambda row: shown(tuple(p for p in row.requires if not p.project.startswith("nvidia")))),
+    ),
+    "wheel_sizes": (
+        _field("project"),
+        _field("version"),
+        _field("machine"),
+        Column("MB", lambda row: f"{row.bytes / 1e6:.1f}"),
+        Column("pulls", lambda row: f"{len(row.pulls)} wheels" if row.pulls else "-"),
+    ),
+    "runtime_settings": (_field("name"), _field("read_by", "reader"), _field("accepted")),
+    "source_tags": (_field("project"), _field("tag"), _field("commit")),
+    "features": (
+        _field("feature"),
+        _field("title"),
+        Column("there is such a thing", lambda row: "yes" if row.exists else "no"),
+        _or_word("least_capability", "from capability", "any"),
+    ),
     "error_codes": (
         _field("api"),
         _field("code"),
@@ -177,5 +206,10 @@ ONLY_IN_JSON = {
     "toolkit_wheels": "parts",
     "torch_releases": "released, wheel_mb, platform_tag, pins",
     "companions": "machines",
+    "package_pins": "released, Pythons of the wheels, sdist, requirements of one machine, nvidia-*",
+    "wheel_sizes": "bytes, the names of what is pulled",
+    "runtime_settings": "does, since, seen_in, accepts, suggested, instead",
+    "source_tags": "address",
+    "features": "claim, how it is found out, what is so",
     "error_codes": "runtime_name",
 }

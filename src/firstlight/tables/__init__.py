@@ -15,6 +15,8 @@ from firstlight.tables.compat_lookups import CompatAnswer, CompatLookups, Compat
 from firstlight.tables.error_lookups import ErrorLookups
 from firstlight.tables.gpu_lookups import GpuLookups
 from firstlight.tables.peak_lookups import PeakLookups
+from firstlight.tables.pin_lookups import PinLookups
+from firstlight.tables.setting_lookups import SettingLookups
 from firstlight.tables.soname_lookups import SonameLookups
 from firstlight.tables.stored import STALE_AFTER_DAYS
 from firstlight.tables.torch_lookups import TorchLookups
@@ -22,7 +24,9 @@ from firstlight.tables.torch_lookups import TorchLookups
 __all__ = ["STALE_AFTER_DAYS", "CompatAnswer", "CompatVerdict", "Tables", "load"]
 
 
-class Tables(CompatLookups, GpuLookups, PeakLookups, TorchLookups, SonameLookups, ErrorLookups):
+class Tables(
+    CompatLookups, GpuLookups, PeakLookups, PinLookups, TorchLookups, SonameLookups, ErrorLookups, SettingLookups
+):
     """Every question that the tables answer; see docs/tables.md."""
 
     __slots__ = ()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         CompatBrand,
         CompatBuild,
         CompatChannel,
+        CompatDownload,
         CompatPackage,
         ImageRequirement,
     )
@@ -66,6 +67,12 @@ class CompatLookups(CudaLookups):
         """Driver builds that the package of a CUDA release was seen to carry, oldest first."""
         rows: tuple[CompatBuild, ...] = self._rows("compat_builds")
         return tuple(sorted((row for row in rows if row.cuda == cuda.release), key=lambda row: row.driver))
+
+    def compat_downloads(self, channel: str, machine: str) -> tuple[CompatDownload, ...]:
+        """The files of a channel for a machine, oldest CUDA first: NVIDIA redist has 13.1, 13.2 and 13.3 for x86_64."""
+        rows: tuple[CompatDownload, ...] = self._rows("compat_downloads")
+        found = (row for row in rows if (row.channel, row.machine) == (channel, machine))
+        return tuple(sorted(found, key=lambda row: row.cuda))
 
     def accepts_kernel_branch(self, package: CompatPackage | CudaVersion, branch: int) -> CompatAnswer:
         """Whether a package takes a kernel driver of this branch: 13.0 accepts 550, 13.2 does not list it.

@@ -45,6 +45,19 @@ class CompatBuild(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class CompatDownload(Row):
+    """A file that holds a compat library: the apt package of 13.0, 65.4 MB; sha256 "" where it is not known."""
+
+    cuda: CudaVersion
+    channel: str  # NVIDIA apt, NVIDIA redist
+    machine: str
+    driver: DriverVersion
+    file: str
+    download_bytes: int
+    sha256: str
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class CompatChannel(Row):
     """A place that has, or measurably lacks, the compat libraries: conda-forge has them, PyPI has none."""
 

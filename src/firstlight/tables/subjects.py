@@ -49,6 +49,9 @@ SUBJECTS = (
     Subject(
         "compat_builds", "compat", "driver builds seen in packages", "compat_rows", "CompatBuild", ("cuda", "driver")
     ),
+    Subject(
+        "compat_downloads", "compat", "files of the libraries, with sizes", "compat_rows", "CompatDownload", ("file",)
+    ),
     Subject("compat_sources", "compat", "where to get the libraries", "compat_rows", "CompatChannel", ("channel",)),
     Subject("compat_files", "compat", "libraries of a package", "compat_rows", "CompatFile", ("library",)),
     Subject("compat_brands", "compat", "which NVML brands may use it", "compat_rows", "CompatBrand", ("brand",)),
@@ -111,6 +114,22 @@ SUBJECTS = (
         ("project", "version"),
     ),
     Subject(
+        "package_pins",
+        "companions",
+        "requirements and wheels around torch",
+        "pin_rows",
+        "PackagePins",
+        ("project", "version"),
+    ),
+    Subject(
+        "wheel_sizes",
+        "companions",
+        "sizes of wheels on PyPI",
+        "pin_rows",
+        "WheelSize",
+        ("project", "version", "machine"),
+    ),
+    Subject(
         "newest_releases",
         "companions",
         "newest release of watched projects",
@@ -128,6 +147,9 @@ SUBJECTS = (
     ),
     Subject("debian_sonames", "libraries", "Debian package of a library", "soname_rows", "SonameDebian", ("soname",)),
     Subject("error_codes", "errors", "CUDA and NVML error codes", "error_rows", "ErrorCode", ("api", "code")),
+    Subject("runtime_settings", "settings", "who reads which variable", "setting_rows", "RuntimeSetting", ("name",)),
+    Subject("source_tags", "settings", "commits of source trees", "setting_rows", "SourceTag", ("project", "tag")),
+    Subject("features", "torch", "features that reports claim of torch", "feature_rows", "Feature", ("feature",)),
 )
 
 GROUPS = tuple(dict.fromkeys(subject.group for subject in SUBJECTS))

@@ -1,0 +1,37 @@
+"""Questions about the packages around torch and the sizes of wheels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firstlight.tables.stored import StoredRows
+
+if TYPE_CHECKING:
+    from firstlight.tables.pin_rows import PackagePins, WheelSize
+
+
+class PinLookups(StoredRows):
+    """The tables `package_pins` and `wheel_sizes`. None and () mean that the tables do not know."""
+
+    __slots__ = ()
+
+    @property
+    def package_pins(self) -> tuple[PackagePins, ...]:
+        return self._rows("package_pins")
+
+    @property
+    def wheel_sizes(self) -> tuple[WheelSize, ...]:
+        return self._rows("wheel_sizes")
+
+    def package_releases(self, project: str) -> tuple[PackagePins, ...]:
+        """The releases of a project, oldest first: those of vllm from 0.6.0 on."""
+        return tuple(row for row in self.package_pins if row.project == project)
+
+    def package_release(self, project: str, version: str) -> PackagePins | None:
+        """One release: package_release('vllm', '0.11.0').pins('x86_64') names torch==2.8.0."""
+        return next((row for row in self.package_releases(project) if row.version == version), None)
+
+    def wheel_size(self, project: str, version: str, *, machine: str) -> WheelSize | None:
+        """The wheel of a release for a machine on PyPI: 899738273 bytes for torch 2.9.0 on x86_64."""
+        rows = (row for row in self.wheel_sizes if (row.project, row.version) == (project, version))
+        return next((row for row in rows if row.machine in (machine, "any")), None)

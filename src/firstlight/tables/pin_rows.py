@@ -1,0 +1,56 @@
+"""Rows about the packages around torch: what each release requires, which wheels PyPI has of it, how large they are."""
+
+from __future__ import annotations
+
+import datetime
+
+from firstlight.tables.row import Pin, Row, row_class
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class PackagePins(Row):
+    """A release on PyPI: vllm 0.11.0 requires torch==2.8.0, has wheels cp38-abi3 for both machines, of CUDA 12.
+
+    x86_64 and aarch64 hold the Pythons of the Linux wheels: cp312, cp313t, cp38-abi3 (3.8 and later), py3 (any); () =
+    no wheel. cuda_major_* is that of the libcudart its libraries name; None = they name none.
+    """
+
+    project: str
+    version: str
+    released: datetime.date
+    requires_python: str
+    x86_64: tuple[str, ...]
+    aarch64: tuple[str, ...]
+    cuda_major_x86_64: int | None
+    cuda_major_aarch64: int | None
+    sdist: bool
+    requires: tuple[Pin, ...]
+    requires_x86_64: tuple[Pin, ...]  # besides those of every machine
+    requires_aarch64: tuple[Pin, ...]
+
+    def pythons(self, machine: str) -> tuple[str, ...]:
+        """The Pythons that PyPI has a wheel for on a machine, e.g. ('cp38-abi3',)."""
+        return {"x86_64": self.x86_64, "aarch64": self.aarch64}.get(machine, ())
+
+    def cuda_major(self, machine: str) -> int | None:
+        """The CUDA major the wheel for a machine is linked with, e.g. 12."""
+        return {"x86_64": self.cuda_major_x86_64, "aarch64": self.cuda_major_aarch64}.get(machine)
+
+    def pins(self, machine: str) -> tuple[Pin, ...]:
+        """What it requires on a machine: vllm 0.11.0 requires xformers on x86_64 alone."""
+        own = {"x86_64": self.requires_x86_64, "aarch64": self.requires_aarch64}
+        return (*self.requires, *own.get(machine, ()))
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class WheelSize(Row):
+    """A file on PyPI: torch 2.9.0 for x86_64 has 899738273 bytes and pulls nvidia-cudnn-cu12==9.10.2.21 and more.
+
+    machine 'source' = a source archive. pulls: the nvidia-*, cuda-* and triton wheels that pip fetches with it.
+    """
+
+    project: str
+    version: str
+    machine: str
+    bytes: int
+    pulls: tuple[Pin, ...]
