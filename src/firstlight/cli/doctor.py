@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from firstlight.cli.looking import look_options, look_patiently
-from firstlight.diagnosis.finding import Goal, Question
+from firstlight.diagnosis.finding import Diagnosis, Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES, rule_named
 from firstlight.diagnosis.wanted import with_wanted
 from firstlight.facts.look import Look
 from firstlight.tables import load
+
+if TYPE_CHECKING:
+    from firstlight.plan.request import Ranked
 
 _GOALS = click.Choice([goal.value for goal in Goal])
 
@@ -23,7 +27,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     epilog='Example: firstlight doctor --want "torch==2.9.0+cu130"',
 )
 @click.option("--want", "wants", metavar="SPEC", multiple=True,
-              help='Judge the machine for a torch that is not installed yet, e.g. "torch==2.9.0+cu130".')  # fmt: skip
+              help='Judge it for what is not installed yet, e.g. "torch==2.9.0+cu130". May be repeated.')  # fmt: skip
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis (schema firstlight.diagnosis/1).")
 @click.option("--all", "everything", is_flag=True, help="Print every finding in full.")
@@ -50,17 +54,40 @@ def command(
         return
     asked = rule_named(why_not) if why_not else None
     tables = load()
-    facts = with_wanted(look_patiently(look), tables, wants)
-    diagnosis = judge(Question(facts, tables, Goal(goal), wants), RULES)
+    facts = with_wanted(look_patiently(look), tables, _exact_torch(wants))
+    question = Question(facts, tables, Goal(goal), wants)
+    diagnosis = judge(question, RULES)
     if asked is not None:
         click.echo(why_not_text(asked, facts, diagnosis), nl=False)
         return
     if as_json:
         from firstlight.report.doctor_json import diagnosis_document
 
-        click.echo(json.dumps(diagnosis_document(facts, diagnosis, goal, wants), indent=1))
+        click.echo(json.dumps(diagnosis_document(facts, diagnosis, question, _ranked(question, diagnosis)), indent=1))
     else:
-        click.echo(doctor_text(facts, diagnosis, Length.ALL if everything else Length.SCREEN), nl=False)
+        options = ""
+        if diagnosis.primary or wants:  # a healthy machine needs none, and does not wait for them
+            from firstlight.report.options_text import top_options
+
+            options = top_options(_ranked(question, diagnosis))
+        length = Length.ALL if everything else Length.SCREEN
+        click.echo(doctor_text(facts, diagnosis, length, options), nl=False)
     if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
         click.echo(warning, err=True)
     click.get_current_context().exit(1 if diagnosis.blocked else 0)
+
+
+def _exact_torch(wants: tuple[str, ...]) -> tuple[str, ...]:
+    """The wants that put a torch in the place of the installed one; all of them are checked."""
+    if not wants:
+        return ()
+    from firstlight.plan.want import parse_wants
+
+    return tuple(want.text for want in parse_wants(wants) if want.project == "torch" and want.exact)
+
+
+def _ranked(question: Question, diagnosis: Diagnosis) -> Ranked:
+    from firstlight.plan.options import Request, rank_options
+    from firstlight.plan.want import parse_wants
+
+    return rank_options(question, diagnosis, Request(parse_wants(question.wants), question.goal))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from firstlight import __version__
-from firstlight.diagnosis.finding import Diagnosis, Finding
+from firstlight.diagnosis.finding import Diagnosis, Finding, Question
 from firstlight.facts.collect import Facts
+from firstlight.plan.request import Ranked
+from firstlight.report.options_json import option_document
 from firstlight.report.summary import machine_summary
 
 SCHEMA = "firstlight.diagnosis/1"
 
 
-def diagnosis_document(facts: Facts, diagnosis: Diagnosis, goal: str, wants: tuple[str, ...]) -> dict[str, Any]:
+def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, options: Ranked) -> dict[str, Any]:
     """The document, schema first; `primary` is null on a machine where nothing is wrong."""
     what, where = machine_summary(facts)
     return {
@@ -21,11 +23,12 @@ def diagnosis_document(facts: Facts, diagnosis: Diagnosis, goal: str, wants: tup
         "collected_at": facts.collected_at,
         "machine": what,
         "place": where,
-        "goal": goal,
-        "wants": list(wants),
+        "goal": question.goal.value,
+        "wants": list(question.wants),
         "blocked": diagnosis.blocked,
         "primary": diagnosis.primary or None,
         "findings": [_finding(finding, diagnosis) for finding in diagnosis.findings],
+        "options": [option_document(option) for option in options.options],
     }
 
 

@@ -21,19 +21,19 @@ class Length(enum.Enum):
     ALL = "all"
 
 
-def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length) -> str:
-    """The diagnosis for a person to read."""
+def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length, options: str = "") -> str:
+    """The diagnosis for a person to read; `options`: the best ways out, in lines of their own."""
     what, where = machine_summary(facts)
     if not diagnosis.primary and length is Length.SCREEN:
-        return f"{what}\n{_healthy(facts)}\n{_notes(diagnosis)}\n"
+        return f"{what}\n{_healthy(facts)}\n{_notes(diagnosis)}\n{options}"
     out = f"{what}\n{where}\n\n"
     if length is Length.ALL:
         out += "\n".join(finding_text(finding) for finding in diagnosis.findings)
-        return out if diagnosis.findings else f"{out}{_healthy(facts)}\n"
+        return out + options if diagnosis.findings else f"{out}{_healthy(facts)}\n"
     primary = diagnosis.of(diagnosis.primary)
     assert primary is not None, diagnosis.primary
     rest = [finding for finding in diagnosis.findings if finding.code != diagnosis.primary]
-    return out + finding_text(primary) + _others(rest) + _where_next(rest)
+    return out + finding_text(primary) + options + _others(rest) + _where_next(rest)
 
 
 def _healthy(facts: Facts) -> str:

@@ -1,0 +1,82 @@
+"""What a plan has to know of a machine's files: their texts, read here and handed over as data; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question
+from firstlight.facts.look import Look
+from firstlight.machine.interface import Machine
+from firstlight.plan.building import environment_to_change
+from firstlight.plan.compat_steps import start_files
+from firstlight.plan.diffs import FileText
+from firstlight.plan.extras import Checkout, Extras, Setting
+from firstlight.plan.wheel_steps import project_of
+
+_LIMIT = 1 << 20
+_IN_HOME = (".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshrc", ".zshenv", ".zprofile", ".pam_environment")
+_IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshenv")
+_OURS = ("compat/wire.sh", "compat/run", "tuning.sh", "cuda-build.sh")  # under the state folder
+
+
+def machine_looked_at(look: Look) -> Machine | None:
+    """The machine whose facts were asked for: this one, a recording, or none for a document of facts alone."""
+    from firstlight.machine.live import LiveMachine
+
+    if not look.facts_file:
+        return LiveMachine()
+    return _recorded(look.facts_file)
+
+
+def _recorded(path: str) -> Machine | None:
+    import os
+
+    from firstlight.facts.document import EXAMPLE, RECORDING_NAME, parse_json, read_file
+    from firstlight.machine.evidence import from_document
+    from firstlight.machine.recorded import RecordedMachine
+
+    if path.startswith(EXAMPLE):
+        return None
+    file = os.path.join(path, RECORDING_NAME) if os.path.isdir(path) else path
+    document = parse_json(read_file(file), file)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, str) or not schema.startswith("firstlight.machine/"):
+        return None
+    return RecordedMachine(from_document(document, file))
+
+
+def extras_of(
+    machine: Machine | None,
+    question: Question,
+    *,
+    settings: tuple[Setting, ...] = (),
+    checkouts: tuple[Checkout, ...] = (),
+) -> Extras:
+    """The texts of the files that steps may change here, and where firstlight keeps its own."""
+    if machine is None:
+        return Extras(settings, checkouts)
+    home = machine.host.home
+    state = machine.env("XDG_STATE_HOME") or f"{home.rstrip('/')}/.local/state"
+    state = f"{state.rstrip('/')}/firstlight"
+    found = []
+    for path in dict.fromkeys(_paths(machine, question, home=home, state=state)):
+        text = machine.read(path, limit=_LIMIT)
+        if text is not None and len(text) < _LIMIT:
+            found.append(FileText(path, text))
+    return Extras(settings, checkouts, tuple(found), home, state)
+
+
+def _paths(machine: Machine, question: Question, *, home: str, state: str) -> Iterator[str]:
+    yield from (f"{home.rstrip('/')}/{name}" for name in _IN_HOME)
+    yield from _IN_ETC
+    yield from (f"/etc/profile.d/{name}" for name in machine.list("/etc/profile.d", "*.sh"))
+    environment = environment_to_change(question)
+    if environment is not None:
+        hooks = f"{environment.prefix}/etc/conda/activate.d"
+        yield from (f"{hooks}/{name}" for name in machine.list(hooks, "*.sh"))
+        project = project_of(question, environment)
+        if project is not None:
+            yield project.file
+    yield from question.facts.libcuda.compat_conf_files
+    yield from (f"{state}/{name}" for name in _OURS)
+    yield from start_files(question)

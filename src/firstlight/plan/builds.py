@@ -1,0 +1,199 @@
+"""The builds of torch that are known for this machine: which run on it, and why the others do not."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import listed, platform
+from firstlight.diagnosis.wheel_choice import INDEX, cuda_major_in_reach, gpus_of, wheels_that_run
+from firstlight.facts.known import Known, Unknown
+from firstlight.facts.place import Platform
+from firstlight.frozen import dataclass
+from firstlight.plan.pins import Place, admits
+from firstlight.plan.want import PYTHON, Want
+from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_rows import TorchRelease, VariantStatus
+from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
+
+CPU = "cpu"
+_SUPPOSED = "--set"  # where override says it saw a value: what was observed then tells nothing
+
+
+class Surety(enum.Enum):
+    """How well it is known that a build exists and has code for the GPUs, best first."""
+
+    DOCUMENTED = "documented"  # or measured: PyPI's own wheels
+    LISTED = "listed"  # only torch's own list of builds names it
+    REPORTED = "reported"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One build of torch, e.g. 2.9.0 with CUDA 13.0 from PyTorch's index; cuda 0.0 = without CUDA."""
+
+    torch: TorchVersion
+    cuda: CudaVersion
+    index: str
+    local: str  # "" on PyPI
+    why_not: tuple[str, ...]  # sentences; () = it runs here
+    surety: Surety
+    doubt: str  # what is not known of it, as a sentence; a build in doubt is taken only where it was asked for by name
+    source: str
+
+    @property
+    def has_cuda(self) -> bool:
+        return self.cuda.major > 0
+
+    @property
+    def name(self) -> str:
+        """torch 2.9.0+cu130, and torch 2.9.0 for PyPI's."""
+        return f"torch {self.torch.public}" + (f"+{self.local}" if self.local else "")
+
+
+def supposing(question: Question, wants: tuple[Want, ...], *, driver_cuda: CudaVersion | None) -> Question:
+    """The question as it would be with the wanted Python and with a libcuda of that CUDA."""
+    facts = question.facts
+    if (python := _wanted_python(wants)) and facts.environment is not None:
+        selected = replace(facts.environment, python_version=Known(python, "--want"))
+        environments = tuple(selected if each is facts.environment else each for each in facts.python.environments)
+        facts = replace(facts, python=replace(facts.python, environments=environments))
+    if driver_cuda is not None:
+        cuda = Known(driver_cuda, _SUPPOSED)
+        libcuda = replace(facts.libcuda, driver_cuda=cuda, init_code=Known(0, _SUPPOSED))
+        facts = replace(facts, libcuda=libcuda)
+    return replace(question, facts=facts)
+
+
+def place_of(question: Question, wants: tuple[Want, ...]) -> Place:
+    """The machine and the Python that wheels are for: the wanted Python, else that of the environment judged."""
+    facts = question.facts
+    version = facts.environment.python_version if facts.environment is not None else Unknown("no environment")
+    found = version.value if isinstance(version, Known) else ""
+    return Place(facts.place.arch, _wanted_python(wants) or found)
+
+
+def _wanted_python(wants: tuple[Want, ...]) -> str:
+    return next((want.exact for want in wants if want.project == PYTHON), "")
+
+
+def builds_for(question: Question, want: Want, *, place: Place) -> tuple[Build, ...]:
+    """Every known build for this processor that fits the bounds of a want, its local part aside; best first.
+
+    Those that run come first; then the newest release; of one release PyPI's own build, then the others in the order
+    of wheels_that_run: CUDA up to the driver's own, the newest first.
+    """
+    runs = {(wheel.torch.public, wheel.cuda): number for number, wheel in enumerate(wheels_that_run(question))}
+    found: list[Build] = []
+
+    def order(build: Build) -> tuple[int, CudaVersion]:
+        return runs.get((build.torch.public, build.cuda), len(runs)), build.cuda
+
+    releases = (row for row in question.tables.torch_releases if row.machine == place.machine)
+    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
+        if admits(want.specifier, release.torch.public):
+            builds = _builds_of(question, release, place=place, runs=set(runs))
+            if want.local == CPU:
+                builds.append(_cpu_build(release, place))
+            found += sorted(builds, key=lambda each: (bool(each.index), order(each)))
+    return tuple(sorted(found, key=lambda build: bool(build.why_not)))
+
+
+def suits(build: Build, want: Want) -> bool:
+    """Whether a build is the one wanted: its local part where one is asked for, else any that is beyond doubt."""
+    if want.local:
+        return want.local == (build.local or (build.cuda.tag if build.has_cuda else CPU))
+    return build.has_cuda and build.surety is Surety.DOCUMENTED
+
+
+def _builds_of(
+    question: Question, release: TorchRelease, *, place: Place, runs: set[tuple[str, CudaVersion]]
+) -> list[Build]:
+    variants = {row.wheel_cuda: row for row in question.tables.torch_variants(release.torch)}
+    pypi = f"{release.source}, {release.date}"
+    builds = []
+    for cuda in {*variants, *((release.wheel_cuda,) if release.wheel_cuda else ())}:
+        known = (release.torch.public, cuda) in runs and _fits_python(release, place)
+        why_not = () if known else _why_not(question, release, cuda=cuda, place=place)
+        unproved = f"Whether torch {release.torch.public} with CUDA {cuda} has code for every GPU here is not known."
+        if cuda == release.wheel_cuda:
+            doubt = (Surety.DOCUMENTED, "") if known else (Surety.NOT_KNOWN, unproved)
+            builds.append(Build(release.torch, cuda, "", "", why_not, *doubt, pypi))
+        row = variants.get(cuda)
+        if row is not None and (row.status is not VariantStatus.IN_WHEEL_TABLE or cuda != release.wheel_cuda):
+            doubt = _doubt(question, release, cuda=cuda)
+            if doubt[0] is Surety.DOCUMENTED and not known:
+                doubt = (Surety.NOT_KNOWN, unproved)
+            source = f"{row.source}, {row.date}"
+            builds.append(Build(release.torch, cuda, INDEX + cuda.tag, cuda.tag, why_not, *doubt, source))
+    return builds
+
+
+def _cpu_build(release: TorchRelease, place: Place) -> Build:
+    why_not = () if _fits_python(release, place) else (_no_wheel_for_python(release, place),)
+    doubt = "PyTorch's index was not looked at."
+    return Build(release.torch, CudaVersion(0, 0), INDEX + CPU, CPU, why_not, Surety.LISTED, doubt, release.source)
+
+
+def _fits_python(release: TorchRelease, place: Place) -> bool:
+    return not place.python or place.minor in release.cpython
+
+
+def _no_wheel_for_python(release: TorchRelease, place: Place) -> str:
+    return (
+        f"torch {release.torch.public} has wheels for Python {listed(release.cpython)}; this is Python {place.python}."
+    )
+
+
+def _why_not(question: Question, release: TorchRelease, *, cuda: CudaVersion, place: Place) -> tuple[str, ...]:
+    """The sentences that keep a build from running here; () where nothing is known against it."""
+    name = f"torch {release.torch.public}+{cuda.tag}"
+    found = [] if _fits_python(release, place) else [_no_wheel_for_python(release, place)]
+    reach = cuda_major_in_reach(question)
+    offered = question.facts.libcuda.driver_cuda
+    if reach is not None and cuda.major > reach:
+        driver = question.facts.driver.kernel_version
+        shown = f"driver {driver.value}" if isinstance(driver, Known) else "driver"
+        found.append(f"{name} needs a driver that runs CUDA {cuda.major}; the {shown} here runs CUDA {reach}.")
+    elif isinstance(offered, Known) and _is_jetson(question) and cuda.release > offered.value.release:
+        found.append(f"{name} is later than CUDA {offered.value.release}, the one that this Jetson's driver has.")
+    codes = _codes(question, release, cuda)
+    for gpu in gpus_of(question) if codes else ():
+        if question.tables.any_runs_on(codes, gpu.capability, torch_cuda=cuda) is Runs.NO:
+            compiled = " ".join(str(each) for each in codes)
+            found.append(
+                f"{name} is compiled for {compiled}, which {gpu.name} (capability {gpu.capability}) cannot run."
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def _is_jetson(question: Question) -> bool:
+    return platform(question.facts) is Platform.JETSON
+
+
+def _doubt(question: Question, release: TorchRelease, *, cuda: CudaVersion) -> tuple[Surety, str]:
+    """How well a build on PyTorch's index is known, and what is not known of it, as a sentence."""
+    variants = question.tables.torch_variants(release.torch)
+    row = next((each for each in variants if each.wheel_cuda == cuda), None)
+    name = f"torch {release.torch.public}+{cuda.tag}"
+    targets = question.tables.variant_targets(release.torch, cuda, machine=release.machine)
+    if row is not None and row.status is VariantStatus.IN_WHEEL_TABLE:
+        return Surety.LISTED, f"Only torch's own list of builds names {name}; PyTorch's index was not looked at."
+    if release.wheel_cuda == cuda:
+        return Surety.DOCUMENTED, ""
+    if release.machine == "aarch64" and (targets is None or targets.machine == "any"):
+        return Surety.NOT_KNOWN, f"That {name} was built for aarch64 is not documented."
+    if release.machine == "aarch64" and release.wheel_cuda is None:
+        return Surety.REPORTED, f"That {name} was built for aarch64 is reported, not documented."
+    if targets is None:
+        return Surety.NOT_KNOWN, f"For which GPUs {name} is compiled is not known."
+    return Surety.DOCUMENTED, ""
+
+
+def _codes(question: Question, release: TorchRelease, cuda: CudaVersion) -> tuple[ComputeCapability, ...]:
+    if release.wheel_cuda == cuda:
+        return release.compiled_for
+    row = question.tables.variant_targets(release.torch, cuda, machine=release.machine)
+    return () if row is None else row.compiled_for

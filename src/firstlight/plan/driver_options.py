@@ -1,0 +1,112 @@
+"""A newer driver as an option, where a driver can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from firstlight.diagnosis.observed import container, platform
+from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.facts.place import Platform
+from firstlight.plan.costs import not_known
+from firstlight.plan.option import Kind, Option, Proof, Reversible, Risk
+from firstlight.plan.rights import NO_ROOT, may_become_root
+from firstlight.plan.situation import Situation
+from firstlight.plan.with_set import with_set
+from firstlight.tables.gpu_rows import OpenModule
+
+_IN_WINDOWS = (Platform.WSL1, Platform.WSL2)
+
+
+def driver_options(situation: Situation) -> Iterator[Option]:
+    """A newer driver, or one at all; rejected in a container, without root, and where it does not help."""
+    facts = situation.facts
+    branch = _branch(situation)
+    option = replace(
+        situation.blank(Kind.DRIVER, str(branch) if branch else "any"),
+        title=_title(situation, branch),
+        cost=not_known(situation.request, "how long a driver and a reboot take here is not known"),
+        needs_root=platform(facts) not in _IN_WINDOWS,
+        reversible=Reversible.PARTLY,
+        risk=Risk.HIGH,
+        proof=Proof.DOCUMENTED,
+        proof_by="docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+        brings=(_package(situation, branch),) if branch and platform(facts) not in _IN_WINDOWS else (),
+    )
+    why_not = _why_not(situation, branch)
+    yield replace(option, feasible=False, why_not=why_not) if why_not else with_set(situation, option)
+
+
+def _why_not(situation: Situation, branch: int) -> str:
+    facts = situation.facts
+    if not situation.answered_by(Kind.DRIVER):
+        return _is_fine(situation)
+    if situation.kernel is not None and situation.needs is None and not _is_the_fault(situation):
+        return _is_fine(situation)
+    if container(facts) is not None:
+        return "a container cannot change the driver of the host below it"
+    if platform(facts) not in _IN_WINDOWS and not may_become_root(facts) and not _is_the_fault(situation):
+        return NO_ROOT
+    return _dropped(situation, branch)
+
+
+def _is_the_fault(situation: Situation) -> bool:
+    """Whether the driver itself is what is missing or wrong, so that somebody with root has to put it right."""
+    return situation.is_primary("driver-not-loaded", "blackwell-needs-open-module")
+
+
+def _branch(situation: Situation) -> int:
+    """The branch to have: the one supported longest of those that run what is needed and drive these GPUs; 0: none."""
+    tables = situation.question.tables
+    cuda = situation.needs or situation.torch_cuda
+    row = None if cuda is None else tables.cuda_major(cuda.major)
+    floor = 0 if row is None else row.min_driver_same_major.branch
+    if situation.is_primary("blackwell-needs-open-module") and situation.kernel is not None:
+        return situation.kernel.branch
+    month = situation.facts.collected_at[:7]
+    lives = [life for each in tables.driver_branches if (life := tables.branch_life(each.branch)) is not None]
+    alive = [life for life in lives if life.supported_until >= month and floor <= life.branch]
+    fitting = [life for life in alive if not _dropped(situation, life.branch)]
+    longest = max(fitting, key=lambda life: (life.supported_until, life.branch), default=None)
+    return floor if longest is None else longest.branch
+
+
+def _title(situation: Situation, branch: int) -> str:
+    kind = platform(situation.facts)
+    if kind in _IN_WINDOWS:
+        return f"the NVIDIA driver in Windows, {branch} or newer"
+    if kind is Platform.JETSON:
+        return "a JetPack with a newer driver"
+    if situation.is_primary("blackwell-needs-open-module"):
+        return f"driver {branch} with its open kernel modules, then a reboot"
+    return f"driver {branch or 'of NVIDIA'}, then a reboot"
+
+
+def _package(situation: Situation, branch: int) -> str:
+    """nvidia-driver-580-server-open; without -open for GPUs that the open modules do not drive."""
+    tables = situation.question.tables
+    for gpu in sorted(gpus_of(situation.question), key=lambda each: each.capability):
+        row = tables.capability(gpu.capability)
+        module = None if row is None else tables.kernel_module(row.architecture)
+        if module is not None and module.open_module is OpenModule.NOT_SUPPORTED:
+            return f"nvidia-driver-{branch}-server"
+    return f"nvidia-driver-{branch}-server-open"
+
+
+def _is_fine(situation: Situation) -> str:
+    cuda = situation.torch_cuda
+    if situation.kernel is None:
+        return f"it does not answer {situation.diagnosis.primary}"
+    runs = f" and runs CUDA {cuda.major}" if cuda is not None and situation.needs is None else ""
+    return f"driver {situation.kernel} is loaded{runs}; a newer one does not answer {situation.diagnosis.primary}"
+
+
+def _dropped(situation: Situation, branch: int) -> str:
+    """Whether a branch no longer drives a GPU here: R590 and later have no Volta."""
+    tables = situation.question.tables
+    for gpu in sorted(gpus_of(situation.question), key=lambda each: each.capability):
+        row = tables.capability(gpu.capability)
+        limit = None if row is None else tables.architecture_limit(row.architecture)
+        if limit is not None and limit.last_driver_branch < branch:
+            return f"driver branch {limit.last_driver_branch} is the last one for {gpu.name}"
+    return ""

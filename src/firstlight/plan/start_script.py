@@ -1,0 +1,153 @@
+"""The two small files that wire a compat library when a program starts: what they check, they check at every start."""
+
+from __future__ import annotations
+
+import shlex
+
+from firstlight.frozen import dataclass
+
+# Where a container runtime copies the image's compat library over the driver's own.
+DRIVER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+HUNG_AFTER_S = 10
+
+# The decision runs in a subshell, so that whatever the reader's shell has set, nothing of it gets in or stays behind.
+_WIRE = """\
+# Written by firstlight; `firstlight undo` takes it back. To be read by a shell: . {here}/wire.sh
+# Puts the forward-compat libcuda of CUDA {cuda} in front of the driver's own, if that is right for the driver that is
+# loaded at this moment: an older library on a newer driver makes cuInit return 803. FIRSTLIGHT_COMPAT=off never does,
+# FIRSTLIGHT_COMPAT=on says why not. What cuInit said is kept in works-<driver version> beside this file and holds for
+# that driver, those GPUs and that very library.
+_firstlight_compat() (
+    [ -z "${{ZSH_VERSION:-}}" ] || emulate -R sh
+    set +eufC
+    LC_ALL=C
+    here={quoted_here} folder={folder} mode="${{FIRSTLIGHT_COMPAT:-auto}}"
+    leave() {{ [ "$mode" != on ] || echo "firstlight: compat is not used: $1" >&2; exit 0; }}
+    complain() {{ echo "firstlight: $1; started without it${{2:+ ($2)}}" >&2; exit 0; }}
+    case "$mode" in auto | on) ;; *) exit 0 ;; esac
+    case ":${{LD_LIBRARY_PATH:-}}:" in *":$folder:"*) exit 0 ;; esac
+    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
+    driver=
+    [ ! -r /sys/module/nvidia/version ] || read -r driver < /sys/module/nvidia/version
+    [ -n "$driver" ] ||
+        driver="$(sed -n '1s/.* \\([0-9]\\{{3\\}}\\.[0-9.]*\\) .*/\\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+    case "$driver" in "" | *[!0-9.]*) leave "the version of the kernel driver cannot be read" ;; esac
+    case " {branches} " in
+        *" ${{driver%%.*}} "*) ;;
+        *) leave "driver $driver has CUDA {major} by itself, or this library does not take it" ;;
+    esac
+    for conf in /etc/ld.so.conf.d/00-compat*.conf; do
+        [ ! -e "$conf" ] || leave "the container toolkit wired it already ($conf)"
+    done
+    for own in {drivers}; do
+        [ -e "$own/libcuda.so.1" ] || continue
+        own="$(readlink -f "$own/libcuda.so.1")" real="$(readlink -f "$folder/libcuda.so.1")"
+        case "${{own##*/}}" in
+            libcuda.so.1) ;;
+            "${{real##*/}}") leave "the container runtime put it in the driver's place already" ;;
+        esac
+    done
+    seen="$(stat -L -c '%s %Y' "$folder/libcuda.so.1" 2>/dev/null)" gpus='' said=''
+    for gpu in /proc/driver/nvidia/gpus/*; do
+        [ -e "$gpu" ] || continue
+        id=
+        [ ! -r "/sys/bus/pci/devices/${{gpu##*/}}/device" ] || read -r id < "/sys/bus/pci/devices/${{gpu##*/}}/device"
+        gpus="$gpus $id"
+    done
+    proof="$here/works-$driver"
+    [ ! -f "$proof" ] || [ ! -r "$proof" ] || read -r said < "$proof"
+    if [ -z "$seen" ] || [ "$said" != "$seen$gpus" ]; then
+        code="$(FIRSTLIGHT_COMPAT=off LD_LIBRARY_PATH="$folder${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" \\
+            timeout -k 2 {limit} {python} -I -S -c {probe} 2>/dev/null < /dev/null)"
+        case "$?" in
+            0) code= ;;
+            124 | 137) code="cuInit hangs" ;;
+            126 | 127) code="timeout or python is missing" ;;
+            *) code="${{code:-it crashes}}" ;;
+        esac
+        [ -z "$code" ] || complain "the compat library in $folder does not start on driver $driver" "$code"
+        if [ -n "$seen" ] && [ ! -d "$proof" ]; then
+            {{ printf '%s\\n' "$seen$gpus" > "$proof.$$" && mv -f "$proof.$$" "$proof"; }} 2>/dev/null
+        fi
+    fi
+    printf '%s' "$folder"
+)
+_firstlight_wire() {{
+    set -- "$(_firstlight_compat)"
+    [ -n "$1" ] || return 0
+    LD_LIBRARY_PATH="$1${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    export LD_LIBRARY_PATH
+}}
+_firstlight_wire
+unset -f _firstlight_wire _firstlight_compat
+"""
+
+_RUN = """\
+#!/bin/sh
+# Written by firstlight; `firstlight undo` takes it back. Runs a command with the compat library where it is right:
+#   {here}/run python train.py
+. {wire}
+case "${{FIRSTLIGHT_COMPAT:-auto}}:${{LD_LIBRARY_PATH:-}}:" in
+    auto:* | off:* | *:{folder}:*) exec "$@" ;;
+    on:*) echo "firstlight: $1 was not started: FIRSTLIGHT_COMPAT=on, and compat cannot be used" >&2; exit 1 ;;
+    *) echo "firstlight: FIRSTLIGHT_COMPAT=$FIRSTLIGHT_COMPAT: accepted are auto, on, off" >&2; exit 2 ;;
+esac
+"""
+
+_PROBE = (
+    "import ctypes, sys; code = ctypes.CDLL('libcuda.so.1').cuInit(0); print('cuInit gives', code); sys.exit(code != 0)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What is wired: the folder of the library, the kernel-driver branches that need and take it, who asks cuInit."""
+
+    folder: str
+    cuda: str  # of the library, e.g. 13.0
+    branches: tuple[int, ...]
+    python: str
+    here: str  # where the two files lie
+
+    @property
+    def wire(self) -> str:
+        return f"{self.here}/wire.sh"
+
+    @property
+    def run(self) -> str:
+        return f"{self.here}/run"
+
+
+def wire_script(wiring: Wiring) -> str:
+    """The text of wire.sh: checks the loaded driver and cuInit, or its proof, then sets LD_LIBRARY_PATH or not."""
+    return _WIRE.format(
+        here=wiring.here,
+        quoted_here=shlex.quote(wiring.here),
+        cuda=wiring.cuda,
+        major=wiring.cuda.partition(".")[0],
+        folder=shlex.quote(wiring.folder),
+        branches=" ".join(str(branch) for branch in wiring.branches),
+        drivers=" ".join(DRIVER_FOLDERS),
+        python=shlex.quote(wiring.python),
+        limit=HUNG_AFTER_S,
+        probe=shlex.quote(_PROBE),
+    )
+
+
+def run_script(wiring: Wiring) -> str:
+    """The text of run: wires, then becomes the command it was given; FIRSTLIGHT_COMPAT=on starts nothing without."""
+    return _RUN.format(here=wiring.here, wire=shlex.quote(wiring.wire), folder=shlex.quote(wiring.folder))
+
+
+def forget_proofs(wiring: Wiring) -> tuple[str, ...]:
+    """The command that takes away what the start script wrote down of cuInit."""
+    return ("find", wiring.here, "-maxdepth", "1", "-name", "works-*", "-type", "f", "-delete")
+
+
+def asks_cuda(minimum: int) -> str:
+    """Python that fails unless the libcuda it gets starts and is at least of a CUDA, e.g. 13000 for 13.0."""
+    return (
+        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); seen = ctypes.c_int(); "
+        "code = cuda.cuInit(0); assert code == 0, code; cuda.cuDriverGetVersion(ctypes.byref(seen)); "
+        f"assert seen.value >= {minimum}, seen.value"
+    )

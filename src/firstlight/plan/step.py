@@ -1,0 +1,79 @@
+"""A step is data: what runs, why, how we know it worked, how to take it back."""
+
+from __future__ import annotations
+
+import enum
+
+from firstlight.facts.known import Fact
+from firstlight.frozen import dataclass
+
+
+class StepKind(enum.Enum):
+    """What carries a step out; `apply` has one backend for each."""
+
+    PIP = "pip"
+    UV = "uv"
+    VENV = "venv"
+    APT = "apt"
+    ARCHIVE = "archive"  # a download with a checksum, unpacked into a folder
+    GIT = "git"  # a checkout at a commit
+    FILE = "file"  # a file written, changed or removed, with a backup
+    PROJECT = "project"  # an edit of pyproject.toml or pixi.toml
+    COMPAT = "compat"  # the loader wired at start
+    TUNING = "tuning"  # optional settings of the runtime
+    MANUAL = "manual"  # a person does it elsewhere: another machine, a reboot, a provider's page
+
+
+class CheckKind(enum.Enum):
+    """What a condition looks at."""
+
+    FILE_EXISTS = "file-exists"
+    FILE_HOLDS = "file-holds"  # the file's text is exactly `expected`
+    FILE_ABSENT = "file-absent"
+    FILE_HAS_LINE = "file-has-line"
+    FILE_LACKS_LINE = "file-lacks-line"
+    DISTRIBUTIONS = "distributions"  # name==version in the environment of `target`
+    APT_PACKAGE = "apt-package"
+    GIT_COMMIT = "git-commit"
+    COMMAND = "command"  # `argv` exits 0
+    PERSON = "person"  # only a person can tell
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """When a step is done: looked at before (skip) and after (prove)."""
+
+    kind: CheckKind
+    target: str  # a path, a package, an interpreter
+    expected: str = ""  # a line, a version, a commit, requirements separated by newlines
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file before and after; "" before = it does not exist, `removes` = it does not exist afterwards."""
+
+    path: str
+    before: str
+    after: str
+    removes: bool = False
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done, e.g. install cuda-compat-13-0."""
+
+    id: str  # stable within a plan, e.g. 02-install-cuda-compat-13-0
+    kind: StepKind
+    title: str
+    because: str  # the code of the finding, or the want
+    commands: tuple[tuple[str, ...], ...]  # exact argv, in order
+    files: tuple[FileChange, ...]
+    needs_root: bool
+    done_when: tuple[Condition, ...]
+    undo: tuple[tuple[str, ...], ...]  # argv; files are put back from their backups without a command
+    seconds: Fact[float]
+    bytes: Fact[int]
+    optional: bool = False
+    note: str = ""  # what a reader must know, e.g. that a shell must be opened anew

@@ -1,0 +1,117 @@
+"""What was asked for by name, as options: the set that holds all of it, what comes nearest, or why it cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from firstlight.diagnosis.wheel_choice import Wheel
+from firstlight.errors import BadVersion
+from firstlight.facts.known import Known
+from firstlight.frozen import dataclass
+from firstlight.plan.option import Kind, Option, Proof
+from firstlight.plan.other_options import nothing_to_do
+from firstlight.plan.pins import admits
+from firstlight.plan.sets import PackageSet
+from firstlight.plan.situation import Situation
+from firstlight.plan.solve import WIDEST, Clash, Solution, solve
+from firstlight.plan.want import PYTHON, Want
+from firstlight.plan.wheel_options import proof_of_wheel, set_option
+from firstlight.plan.with_set import installed_builds
+from firstlight.versions import TorchVersion
+
+_MOST = 3  # of the sets that hold all wants, and of those that come near
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The situation with the set to install, and what could be solved with this driver and with any."""
+
+    situation: Situation
+    here: Solution
+    anywhere: Solution
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether no driver would help: the wants themselves cannot be had together."""
+        return not self.anywhere.sets
+
+    @property
+    def refused(self) -> tuple[Clash, ...]:
+        """Wants that cannot be had together, whatever the driver."""
+        return self.anywhere.clashes if not self.anywhere.sets else ()
+
+
+def situation_with_wants(situation: Situation) -> Answer:
+    """Solve the wants: with the driver as it is, and, where that gives nothing, with any driver."""
+    question, request = situation.question, situation.request
+    here = solve(question, request.wants, channel=request.channel)
+    anywhere = here if here.sets else solve(question, request.wants, channel=request.channel, driver_cuda=WIDEST)
+    return Answer(replace(situation, wanted=(here.sets or anywhere.sets)[:1]), here, anywhere)
+
+
+def want_options(answer: Answer) -> Iterator[Option]:
+    """The wanted sets as options of their own; what is installed already, what comes nearest, what is impossible."""
+    situation = answer.situation
+    if not situation.is_blocked and _is_installed(situation):
+        yield from nothing_to_do(situation)
+        return
+    for packages in answer.here.sets[:_MOST]:
+        yield _unless_blocked(situation, packages, ())
+    if answer.here.sets:
+        return
+    for packages in (answer.here.nearest or answer.anywhere.nearest)[:_MOST]:
+        yield _unless_blocked(situation, packages, tuple(_left_out(situation.request.wants, packages)))
+    yield replace(
+        situation.blank(Kind.WHEEL, "as-wanted"),
+        title=" with ".join(want.text for want in situation.request.wants),
+        feasible=False,
+        why_not=answer.here.impossible or answer.anywhere.impossible,
+    )
+
+
+def _unless_blocked(situation: Situation, packages: PackageSet, left: tuple[str, ...]) -> Option:
+    """A set as an option; infeasible alone where something else than torch has to be put right first."""
+    option = set_option(situation, packages, proof=_proof(situation, packages), leaves_out=left)
+    if not situation.is_blocked or situation.answered_by(Kind.WHEEL):
+        return option
+    why_not = f"{situation.diagnosis.primary} has to be answered first, and is not cured by another torch"
+    return replace(option, feasible=False, why_not=why_not)
+
+
+def _is_installed(situation: Situation) -> bool:
+    """Whether the environment that was judged holds every want, and no other copy of it."""
+    for want in situation.request.wants:
+        found = installed_builds(situation, want.project)
+        fits = [admits(want.specifier, version) and want.local in ("", local) for version, local in found]
+        if want.project != PYTHON and not (fits and all(fits)):
+            return False
+    return True
+
+
+def _left_out(wants: tuple[Want, ...], packages: PackageSet) -> Iterator[str]:
+    """The wants that a set does not hold, each with what it has instead."""
+    for want in wants:
+        pick = packages.pick(want.project)
+        if want.project == PYTHON:
+            continue
+        if pick is None:
+            yield f"{want.text}: it does not go with the rest"
+            continue
+        local = pick.local or (pick.cuda.value.tag if isinstance(pick.cuda, Known) else "")
+        if not admits(want.specifier, pick.version) or want.local not in ("", local):
+            yield f"{want.text}: it becomes {pick.requirement}"
+
+
+def _proof(situation: Situation, packages: PackageSet) -> Proof:
+    """As well as torch's own build is known; a package that is compiled here is a guess."""
+    torch = packages.torch
+    if any(pick.from_source for pick in packages.picks) or not torch.version:
+        return Proof.GUESSED
+    if not isinstance(torch.cuda, Known):
+        return Proof.DOCUMENTED
+    try:
+        wheel = Wheel(TorchVersion.parse(torch.version), torch.cuda.value, torch.index)
+    except BadVersion:
+        return Proof.GUESSED
+    return proof_of_wheel(situation, wheel)

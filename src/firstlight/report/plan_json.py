@@ -1,0 +1,63 @@
+"""A plan as a JSON document (schema firstlight.plan/1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firstlight import __version__
+from firstlight.diagnosis.finding import Question
+from firstlight.facts.codec import to_json
+from firstlight.facts.known import Fact, Known
+from firstlight.plan.diffs import unified_diff
+from firstlight.plan.plan import Plan
+from firstlight.plan.request import Ranked
+from firstlight.plan.step import Step
+from firstlight.report.options_json import option_document
+from firstlight.report.summary import machine_summary
+
+SCHEMA = "firstlight.plan/1"
+
+
+def plan_document(question: Question, plan: Plan, ranked: Ranked) -> dict[str, Any]:
+    """The document, schema first: the option, its steps with argv and diffs, and the digest over them."""
+    return {
+        **_head(question, ranked),
+        "option": option_document(plan.option),
+        "steps": [_step(step) for step in plan.steps],
+        "digest": plan.digest,
+    }
+
+
+def no_plan_document(question: Question, ranked: Ranked) -> dict[str, Any]:
+    """The document of a machine where no option can work."""
+    return {**_head(question, ranked), "option": None, "steps": [], "digest": ""}
+
+
+def _head(question: Question, ranked: Ranked) -> dict[str, Any]:
+    what, where = machine_summary(question.facts)
+    return {
+        "schema": SCHEMA,
+        "made_by": f"firstlight {__version__}",
+        "collected_at": question.facts.collected_at,
+        "machine": what,
+        "place": where,
+        "goal": question.goal.value,
+        "wants": list(question.wants),
+        "refused": [to_json(clash) for clash in ranked.refused],
+        "other_options": [option.id for option in ranked.options],
+        "rejected": [{"id": option.id, "why_not": option.why_not} for option in ranked.rejected],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    document: dict[str, Any] = to_json(step)
+    for entry, change in zip(document["files"], step.files, strict=True):
+        entry["diff"] = unified_diff(change)
+    return {**document, "seconds": _amount(step.seconds), "bytes": _amount(step.bytes)}
+
+
+def _amount(amount: Fact[int] | Fact[float]) -> dict[str, Any]:
+    """The form that an amount has in the options too: null with the reason where it is not known."""
+    if isinstance(amount, Known):
+        return {"value": amount.value, "from": amount.seen_in}
+    return {"value": None, "from": amount.reason}

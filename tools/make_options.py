@@ -1,0 +1,46 @@
+"""Write tests/machines/<name>/options.json: the ranked options of every recorded machine.
+
+python -m tools.make_options
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from firstlight.diagnosis.finding import Goal, Question
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES
+from firstlight.facts.document import read_machine_or_facts
+from firstlight.plan.options import Request, rank_options
+from firstlight.report.options_json import options_document
+from firstlight.tables import load
+
+MACHINES = Path(__file__).parents[1] / "tests" / "machines"
+NAMES = tuple(sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))
+
+
+def main() -> None:
+    for name in NAMES:
+        stored_in(name).write_text(json.dumps(derived(name), indent=1) + "\n")
+    print(f"wrote the options of {len(NAMES)} machines")
+
+
+def stored_in(name: str) -> Path:
+    return MACHINES / name / "options.json"
+
+
+def derived(name: str) -> dict[str, Any]:
+    """The options of a machine for the goal that its expected.json names, nothing wanted by name."""
+    facts = read_machine_or_facts(str(MACHINES / name))
+    goal = Goal(json.loads((MACHINES / name / "expected.json").read_text())["goal"])
+    question = Question(facts, load(), goal)
+    ranked = rank_options(question, judge(question, RULES), Request(goal=goal))
+    document = options_document(ranked)
+    del document["made_by"]  # a new version alone changes nothing
+    return {"goal": goal.value, **document}
+
+
+if __name__ == "__main__":
+    main()
