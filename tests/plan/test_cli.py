@@ -24,11 +24,6 @@ from tests.plan.planning import TABLES, option_of
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/plan-1.json").read_text())
 
 
-@pytest.fixture(autouse=True)
-def _verb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(main.VERBS, "plan", ("plan", "what to do: one option as exact commands and diffs"))
-
-
 def _plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main.run(["plan", *arguments])
     captured = capsys.readouterr()
@@ -164,3 +159,25 @@ def test_this_machine_itself_can_be_planned_for(capsys: pytest.CaptureFixture[st
     document = json.loads(out)
     jsonschema.validate(document, SCHEMA)
     assert code == (1 if document["option"] is None else 0)
+
+
+def test_an_impossible_want_says_which_part_and_what_comes_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    wants = ("--want", "torch==2.9.0", "--want", "python==3.15")
+    code, out, err = _plan(capsys, *wants, "--facts", _at("h100-driver-570"))
+    assert (code, out) == (2, "")
+    assert "torch 2.9.0 has wheels for Python 3.10" in err
+    assert "an environment of Python 3.14 takes torch 2.9.0" in err
+    assert "--option another-wheel:torch-2.15.0" in err
+
+
+def test_another_python_than_the_environments_is_not_planned_into_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _plan(capsys, "--want", "python==3.11", "--facts", _at("h100-driver-570"))
+    assert code == 2
+    assert "the environment has Python 3.12.3" in err
+    assert "uv venv --python 3.11" in err
+
+
+def test_another_build_of_the_wanted_release_is_not_taken_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _plan(capsys, "--want", "torch==2.9.0", "--facts", _at("h100-driver-570"))
+    assert code == 0
+    assert "torch==2.9.0 with CUDA 12.8 from PyPI" in out

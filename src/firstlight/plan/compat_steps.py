@@ -220,6 +220,7 @@ def wiring_steps(question: Question, option: Option, *, folder: str, extras: Ext
         kind=StepKind.COMPAT,
         title=f"wire {folder} when a program starts, if the driver loaded then needs it",
         files=changes,
+        commands=((wiring.run, "true"),),  # asks cuInit once and writes down what it said
         done_when=(
             *(written(change) for change in changes),
             succeeds(wiring.run, wiring.python, "-c", asks_cuda(_number(wiring.cuda))),
@@ -334,11 +335,12 @@ def _start_file(question: Question, option: Option, *, wiring: Wiring, extras: E
         kind=StepKind.FILE,
         title="let every start of this Python load it too",
         files=changes,
+        commands=((wiring.python, "-m", "py_compile", paths[0]),),
         done_when=(
             *(written(change) for change in changes),
             succeeds(wiring.python, "-c", asks_cuda(_number(wiring.cuda))),
         ),
-        undo=forget_compiled(posixpath.dirname(paths[0])),
+        undo=(forget_compiled(posixpath.dirname(paths[0])),),
         optional=True,
         note=f"For notebooks and services that no shell starts. Only what {wiring.run} or {wiring.wire} saw work is "
         "loaded, for the driver loaded then; pip, uv and venv are left alone.",

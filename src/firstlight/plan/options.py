@@ -47,12 +47,12 @@ def rank_options(question: Question, diagnosis: Diagnosis, request: Request) -> 
     situation = Situation(question, diagnosis, request)
     if not request.wants:
         return _in_order(_built(situation), ())
-    from firstlight.plan.want_options import situation_with_wants, want_options
+    from firstlight.plan.want_options import situation_with_wants, want_options, what_cannot_be_had
 
     answer = situation_with_wants(situation)
     # What cannot be had together is not had by a driver or a library either: only what comes nearest is left.
     built = () if answer.is_impossible else _built(answer.situation)
-    return _in_order((*want_options(answer), *built), answer.refused)
+    return replace(_in_order((*want_options(answer), *built), answer.refused), impossible=what_cannot_be_had(answer))
 
 
 def _in_order(options: Iterable[Option], refused: tuple[Clash, ...]) -> Ranked:

@@ -42,6 +42,10 @@ def digest_of(steps: tuple[Step, ...]) -> str:
 def choose(ranked: Ranked, wanted: str) -> Option:
     """The option of an id, of a number in the ranking (1 is the best), or the best; a rejected one is refused."""
     if not wanted:
+        if ranked.impossible:
+            near = ranked.options[0] if ranked.options else None
+            nearest = f" The nearest that works: {near.title} (--option {near.id})." if near is not None else ""
+            raise BadInput(f"{ranked.impossible}{nearest}")
         if not ranked.options:
             raise BadInput("there is no option that can work here; `firstlight plan --options` says why not.")
         return ranked.options[0]

@@ -39,3 +39,4 @@ class Ranked:
     rejected: tuple[Option, ...]
     rule: str
     refused: tuple[Clash, ...]  # wants that cannot be had together
+    impossible: str = ""  # which part of the wants cannot be had here, in sentences; the options come near it

@@ -172,8 +172,7 @@ def start_module(wiring: Wiring) -> str:
     )
 
 
-def forget_compiled(site_packages: str) -> tuple[tuple[str, ...], ...]:
-    """The commands that take away what Python made of the module, and the folder for it where that is empty then."""
-    cache = ("find", site_packages, "-maxdepth", "2", "-path", f"*/__pycache__/{MODULE}.*", "-delete")
-    empty = ("find", site_packages, "-maxdepth", "1", "-name", "__pycache__", "-type", "d", "-empty", "-delete")
-    return cache, empty
+def forget_compiled(site_packages: str) -> tuple[str, ...]:
+    """The command that takes away what Python made of the module, and the folder for it where that is empty then."""
+    remove = f'rm -f "$1"/__pycache__/{MODULE}.*; rmdir "$1/__pycache__" 2>/dev/null || :'
+    return ("sh", "-c", remove, "sh", site_packages)

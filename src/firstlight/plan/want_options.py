@@ -50,6 +50,28 @@ def situation_with_wants(situation: Situation) -> Answer:
     return Answer(replace(situation, wanted=(here.sets or anywhere.sets)[:1]), here, anywhere)
 
 
+def what_cannot_be_had(answer: Answer) -> str:
+    """Which part of the wants no driver and no library brings, in sentences; "" where all can be had."""
+    if answer.is_impossible:
+        return answer.here.impossible or answer.anywhere.impossible
+    situation = answer.situation
+    here = tuple(_python_here(situation))
+    for want in situation.request.wants:
+        if want.project == PYTHON and here and not admits(_of_minor(want.specifier), here[0]):
+            python = want.exact or "3.12"
+            return (
+                f"{want.text}: the environment has Python {here[0]}, and packages are installed into the environment "
+                f"that is there. Make another (uv venv --python {python} FOLDER) and give it with --python FOLDER."
+            )
+    return ""
+
+
+def _of_minor(specifier: str) -> str:
+    """Python 3.12 is any 3.12.x: '==3.12' becomes '==3.12.*'."""
+    exact = specifier.removeprefix("==")
+    return f"=={exact}.*" if specifier.startswith("==") and exact.count(".") == 1 else specifier
+
+
 def want_options(answer: Answer) -> Iterator[Option]:
     """The wanted sets as options of their own; what is installed already, what comes nearest, what is impossible."""
     situation = answer.situation
@@ -82,11 +104,23 @@ def _unless_blocked(situation: Situation, packages: PackageSet, left: tuple[str,
 def _is_installed(situation: Situation) -> bool:
     """Whether the environment that was judged holds every want, and no other copy of it."""
     for want in situation.request.wants:
-        found = installed_builds(situation, want.project)
-        fits = [admits(want.specifier, version) and want.local in ("", local) for version, local in found]
-        if want.project != PYTHON and not (fits and all(fits)):
+        if want.project == PYTHON:
+            fits = [admits(_of_minor(want.specifier), version) for version in _python_here(situation)]
+        else:
+            found = installed_builds(situation, want.project)
+            fits = [admits(want.specifier, version) and want.local in ("", local) for version, local in found]
+        if not (fits and all(fits)):
             return False
-    return True
+    # The build that was judged is the wanted one; another build of the same release may be what keeps it from working.
+    judged = situation.torch_cuda
+    builds = {local for _, local in installed_builds(situation, "torch")}
+    return judged is None or builds <= {"", judged.release.tag}
+
+
+def _python_here(situation: Situation) -> Iterator[str]:
+    environment = situation.facts.environment
+    if environment is not None and isinstance(environment.python_version, Known):
+        yield environment.python_version.value
 
 
 def _left_out(wants: tuple[Want, ...], packages: PackageSet) -> Iterator[str]:

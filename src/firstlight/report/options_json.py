@@ -20,6 +20,7 @@ def options_document(ranked: Ranked) -> dict[str, Any]:
         "rule": ranked.rule,
         "options": [option_document(option) for option in ranked.options],
         "rejected": [option_document(option) for option in ranked.rejected],
+        "impossible": ranked.impossible,
         "refused": [
             {"first": each.first, "second": each.second, "said_by": each.said_by, "sentence": each.sentence}
             for each in ranked.refused

@@ -63,6 +63,8 @@ def gigabytes(amount: Fact[int]) -> str:
 def options_text(ranked: Ranked) -> str:
     """Every option in full, those that were rejected with the reason, and the rule of the order."""
     out = ""
+    if ranked.impossible:
+        out += labelled("impossible", (ranked.impossible,), label_width=12) + "\n"
     for clash in ranked.refused:
         out += labelled("refused", (f"{clash.sentence} ({clash.said_by})",), label_width=9)
     out += "\n" if ranked.refused else ""

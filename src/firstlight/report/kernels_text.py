@@ -1,0 +1,78 @@
+"""The answer of `firstlight kernels` as plain text and as a JSON document (schema firstlight.kernels/1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from firstlight import __version__
+from firstlight.report.layout import counted, labelled
+
+if TYPE_CHECKING:  # importing them imports torch
+    from firstlight.kernels.autotune import Tuned
+    from firstlight.kernels.here import Device, Here
+
+SCHEMA = "firstlight.kernels/1"
+_LABEL = 11
+
+
+def kernels_text(here: Here) -> str:
+    """The path, the backends one by one, and the densities of each GPU."""
+    out = labelled("path", [f"{here.path}: {here.why}"], label_width=_LABEL)
+    cuda = f" (CUDA {here.torch_cuda})" if here.torch_cuda else " (no CUDA)"
+    out += labelled("torch", [f"{here.torch}{cuda}, triton {here.triton or 'not installed'}"], label_width=_LABEL)
+    lines = [f"{backend.name:<10} {'runs' if backend.runs else 'no':<5} {backend.why}" for backend in here.backends]
+    out += labelled("backends", lines, label_width=_LABEL)
+    for device in here.devices:
+        out += labelled(f"gpu {device.number}", _device_lines(device), label_width=_LABEL)
+    return out
+
+
+def _device_lines(device: Device) -> list[str]:
+    lines = [f"{device.name}, compute capability {device.capability}: auto takes {device.path}, {device.why}"]
+    if device.path == "triton":
+        lines += [
+            f"block {limit.block}: sparse up to density {limit.lowest:.2f}"
+            + ("" if limit.lowest == limit.highest else f" to {limit.highest:.2f}, by shape and tokens")
+            for limit in device.limits
+        ]
+        lines.append(
+            f"measurements: {device.measured_in}" if device.measured_in else "to measure: firstlight kernels autotune"
+        )
+    return lines
+
+
+def kernels_document(here: Here) -> dict[str, Any]:
+    """The document, schema first."""
+    return {
+        "schema": SCHEMA,
+        "made_by": f"firstlight {__version__}",
+        "path": here.path,
+        "why": here.why,
+        "torch": here.torch,
+        "torch_cuda": here.torch_cuda or None,
+        "triton": here.triton or None,
+        "backends": [{"name": item.name, "runs": item.runs, "why": item.why} for item in here.backends],
+        "devices": [
+            {
+                "number": device.number,
+                "name": device.name,
+                "capability": device.capability,
+                "path": device.path,
+                "why": device.why,
+                "measured_in": device.measured_in or None,
+                "limits": [
+                    {"block": limit.block, "lowest": limit.lowest, "highest": limit.highest} for limit in device.limits
+                ],
+            }
+            for device in here.devices
+        ],
+    }
+
+
+def tuned_text(tuned: Tuned) -> str:
+    """What autotune measured and where it is."""
+    rows = tuned.machine.rows
+    lines = [f"{counted(len(rows), 'product')} of {tuned.planned} in {tuned.seconds:.0f} s on {tuned.machine.gpu}"]
+    if len(rows) < tuned.planned:
+        lines.append("the budget ran out; a longer --budget measures the rest")
+    return labelled("measured", lines, label_width=_LABEL) + labelled("written", [tuned.path], label_width=_LABEL)

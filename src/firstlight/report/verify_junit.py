@@ -1,0 +1,72 @@
+"""A run of `verify` as JUnit XML, which CI systems show: one test case per check and per requirement."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+from firstlight.verify.check import Met, Outcome, Report, RequirementResult, Result
+from firstlight.verify.verdict import not_proved
+
+# What XML 1.0 cannot hold, escaped or not.
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def verify_junit(report: Report) -> str:
+    """The document; a check that is not here or was skipped is <skipped>, never a pass."""
+    root = ET.Element("testsuites", name="firstlight verify")
+    checks = _suite(root, "firstlight.verify", report)
+    for result in report.results:
+        _check(checks, result, must=result in not_proved(report))
+    if report.requirements:
+        required = _suite(root, "firstlight.require", report)
+        for row in report.requirements:
+            _requirement(required, row)
+    for suite in root:
+        _count(suite, report)
+    _count(root, report)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: ET.Element, name: str, report: Report) -> ET.Element:
+    return ET.SubElement(root, "testsuite", name=name, timestamp=report.started_at.rstrip("Z"))
+
+
+def _count(element: ET.Element, report: Report) -> None:
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    element.set("errors", "0")
+    element.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
+    element.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
+
+
+def _check(suite: ET.Element, result: Result, *, must: bool) -> None:
+    case = _case(suite, "firstlight.verify", result.check, seconds=result.seconds)
+    if result.outcome is Outcome.FAILED:
+        failure = ET.SubElement(case, "failure", message=_clean(result.says), type=result.check)
+        failure.text = _clean("\n".join([result.says, *(f"do: {each}" for each in result.do), result.stderr]))
+    elif must:
+        message = f"asked for by name and not proved, {result.outcome.value}: {result.says}"
+        ET.SubElement(case, "failure", message=_clean(message), type=result.check)
+    elif result.outcome is not Outcome.OK:
+        ET.SubElement(case, "skipped", message=_clean(f"{result.outcome.value}: {result.says}"))
+    seen = [result.title, result.says, *(f"{each.what}: {each.value}" for each in result.evidence)]
+    ET.SubElement(case, "system-out").text = _clean("\n".join(seen))
+
+
+def _requirement(suite: ET.Element, row: RequirementResult) -> None:
+    case = _case(suite, "firstlight.require", row.requirement, seconds=0.0)
+    told = f"{row.requirement}: needed {row.needed}, given {row.given} (line {row.line})"
+    if row.met is not Met.YES:
+        ET.SubElement(case, "failure", message=_clean(f"{row.met.value}: {told}"), type="requirement")
+    ET.SubElement(case, "system-out").text = _clean(told)
+
+
+def _case(suite: ET.Element, kind: str, name: str, *, seconds: float) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=kind, name=_clean(name), time=f"{seconds:.3f}")
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("?", text)
