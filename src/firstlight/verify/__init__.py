@@ -1,0 +1,1 @@
+"""PROVE. Each check is a child process with a time limit; what it saw is kept."""

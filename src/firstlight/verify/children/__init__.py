@@ -1,0 +1,1 @@
+"""Scripts that the interpreter under proof runs: standard library and torch alone, started by run.py."""
