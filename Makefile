@@ -34,6 +34,7 @@ test: lint
 	$(BIN)/pytest -m "not system and not network"
 
 test-system: $(VENV)/.installed-tests
+	@sh tools/system_packages.sh
 	$(BIN)/pytest -m "system and not network"
 
 zipapp: $(VENV)/.installed

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "diagnosis",
         "plan",
         "verify",
+        "kernels",
         "bench",
         "versions",
         "errors",
