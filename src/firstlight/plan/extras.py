@@ -36,6 +36,7 @@ class Extras:
     files: tuple[FileText, ...] = ()
     home: str = ""
     state: str = ""
+    offline_folder: str = ""  # of `apply --offline`: wheels come from there and from nowhere else
 
     def text_of(self, path: str) -> str | None:
         """The text of a file as it is now, None where it was not read."""

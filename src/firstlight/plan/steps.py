@@ -9,6 +9,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.plan.checkouts import checkout_steps
 from firstlight.plan.compat_steps import compat_steps
 from firstlight.plan.extras import Extras
+from firstlight.plan.offline import offline
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.other_steps import container_steps, driver_steps, machine_steps, source_steps
 from firstlight.plan.remove_steps import removal_beside, remove_steps, repair_steps, unbaked
@@ -45,4 +46,5 @@ _ALWAYS: tuple[Maker, ...] = (checkout_steps, tuning_steps)
 def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step, ...]:
     """The steps of an option in order, then the checkouts and settings that were asked for; ids are numbered."""
     made = [step for maker in (*_MAKERS[option.kind], *_ALWAYS) for step in maker(question, option, extras)]
-    return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
+    numbered = (replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
+    return tuple(offline(step, extras.offline_folder) for step in numbered)

@@ -53,7 +53,9 @@ def situation_with_wants(situation: Situation) -> Answer:
 def what_cannot_be_had(answer: Answer) -> str:
     """Which part of the wants no driver and no library brings, in sentences; "" where all can be had."""
     if answer.is_impossible:
-        return answer.here.impossible or answer.anywhere.impossible
+        clashes = " ".join(each.sentence for each in answer.refused)
+        # With any driver: the driver that is here is not what keeps them apart.
+        return f"{answer.anywhere.impossible} {clashes}".strip()
     situation = answer.situation
     here = tuple(_python_here(situation))
     for want in situation.request.wants:

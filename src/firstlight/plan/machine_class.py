@@ -1,0 +1,69 @@
+"""A class of machines in words, `--for "H100, driver >= 550"`: the GPUs, and the oldest driver that counts."""
+
+from __future__ import annotations
+
+import re
+
+from firstlight.errors import BadInput
+from firstlight.frozen import dataclass
+from firstlight.tables import Tables
+from firstlight.versions import ComputeCapability, DriverVersion
+
+_DRIVER = re.compile(r"driver\s*(?:>=|==|=)?\s*(\d{3}(?:\.\d+)*)", re.IGNORECASE)
+_EXAMPLE = 'e.g. --for "H100, driver >= 550"'
+
+
+@dataclass(frozen=True, slots=True)
+class ClassGpu:
+    """A GPU of the class, e.g. H100, capability 9.0."""
+
+    name: str
+    capability: ComputeCapability
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClass:
+    """Machines that take the same wheels: these GPUs, a driver no older than this one."""
+
+    text: str  # as given
+    gpus: tuple[ClassGpu, ...]
+    driver: DriverVersion
+
+
+def parse_machine_class(text: str, tables: Tables) -> MachineClass:
+    """The class that was named; what is neither a GPU of the tables nor a driver is refused."""
+    gpus: list[ClassGpu] = []
+    drivers: list[str] = []
+    for part in (each.strip() for each in text.split(",")):
+        if match := _DRIVER.fullmatch(part):
+            drivers.append(match[1])
+        else:
+            gpus.append(_gpu(part, text, tables=tables))
+    if not gpus or len(drivers) != 1:
+        what = "no GPU" if not gpus else ("no driver" if not drivers else f"{len(drivers)} drivers")
+        raise BadInput(f"--for {_shown(text)}: {what} in it; accepted: GPUs and the oldest driver, {_EXAMPLE}.")
+    return MachineClass(text.strip(), tuple(gpus), _oldest(drivers[0], tables))
+
+
+def _gpu(part: str, text: str, *, tables: Tables) -> ClassGpu:
+    for spelling in (part, f"NVIDIA {part}", f"NVIDIA GeForce {part}"):
+        row = tables.gpu_named(spelling) if part else None
+        if row is not None:
+            return ClassGpu(row.model, row.capability)
+    raise BadInput(
+        f"--for {_shown(text)}: {_shown(part)} is no GPU that the tables know, nor a driver; accepted: GPUs of "
+        f"`firstlight tables gpu` and the oldest driver, {_EXAMPLE}."
+    )
+
+
+def _oldest(text: str, tables: Tables) -> DriverVersion:
+    """The driver as given; of a branch alone its first release, where a CUDA major began with it."""
+    driver = DriverVersion.parse(text)
+    if len(driver.parts) > 1:
+        return driver
+    floors = [row.min_driver_same_major for row in tables.cuda_majors]
+    return next((floor for floor in floors if floor.branch == driver.branch), DriverVersion.parse(f"{text}.00"))
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:57] + "...")
