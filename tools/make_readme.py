@@ -1,4 +1,4 @@
-"""Fill the generated parts of README.md: the first screen's output, and tables from results/*.json.
+"""Fill the generated parts of README.md and docs/kernels/library.md: first screen's output, tables from results/*.json.
 
 python -m tools.make_readme [--check]
 """
@@ -10,11 +10,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tools import kernels_table
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+LIBRARY = ROOT / "docs" / "kernels" / "library.md"
 BENCH = "bench-h200-standard.json"
 BENCH_ROWS = (
     "gemm/fp16/4096x4096x4096", "gemm/bf16/8192x8192x8192", "gemm/fp8/8192x8192x8192", "bandwidth/copy/fp16/512MiB",
@@ -25,19 +29,35 @@ SPEED = ("facts-speed-gpu-less.json", "facts-speed-h200.json")
 
 
 def main() -> None:
-    text = filled(README.read_text())
-    if "--check" in sys.argv:
-        sys.exit(0 if text == README.read_text() else "README.md is not current; run: python -m tools.make_readme")
-    README.write_text(text)
+    pages = {README: filled(README.read_text()), LIBRARY: filled_library(LIBRARY.read_text())}
+    for path, text in pages.items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif text != path.read_text():
+            sys.exit(f"{path.relative_to(ROOT)} is not current; run: python -m tools.make_readme")
 
 
 def filled(text: str) -> str:
     """The README with every generated part made anew."""
-    for name, make in (("doctor", _doctor), ("speed", _speed), ("bench", _bench)):
-        pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        before, _, after = pattern.sub(r"\1@@\2", text).partition("@@")
-        text = before + make() + after
+    for name, make in (
+        ("doctor", _doctor),
+        ("speed", _speed),
+        ("bench", _bench),
+        ("kernels", kernels_table.readme_part),
+    ):
+        text = with_part(text, name, make)
     return text
+
+
+def filled_library(text: str) -> str:
+    """The page of the block-sparse library with its measured part made anew."""
+    return with_part(text, "kernels", kernels_table.library_part)
+
+
+def with_part(text: str, name: str, make: Callable[[], str]) -> str:
+    """The text with what stands between the marks of `name` made anew; a text without those marks as it is."""
+    marks = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    return marks.sub(lambda found: found.group(1) + make() + found.group(2), text)
 
 
 def _doctor() -> str:

@@ -4,7 +4,10 @@
     +-- BadInput               a file, argument or field that we were given is not usable (exit 2)
     |   +-- BadVersion         text that is not a version of the kind asked for
     |   +-- BadFactsFile       a facts document or recorded machine that cannot be read back
+    |   +-- UnsupportedInput   a tensor, block pattern or option that the kernels do not take
     +-- CouldNotLook           a host or needed data is out of reach (exit 4)
+    +-- CouldNotAct            a change to the machine was refused or failed; what was done is in the journal (exit 1)
+        +-- AnotherIsActing    another firstlight holds the machine's lock (exit 4)
 
 A bad machine is a Finding (data), never one of these. Messages say what was given, what is
 accepted and what to do, in one line.
@@ -33,7 +36,23 @@ class BadFactsFile(BadInput):
     """A facts document or recorded machine that cannot be read back; names the field."""
 
 
+class UnsupportedInput(BadInput, ValueError):
+    """A tensor, block pattern or option that the kernels do not take, e.g. block 48."""
+
+
 class CouldNotLook(FirstlightError):
     """A host or needed data is out of reach."""
+
+    exit_code = 4
+
+
+class CouldNotAct(FirstlightError):
+    """A change to the machine was refused or failed; the journal holds what was done before it."""
+
+    exit_code = 1
+
+
+class AnotherIsActing(CouldNotAct):
+    """Another firstlight is changing this machine now."""
 
     exit_code = 4

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tables",
         "diagnosis",
         "plan",
+        "apply",
         "verify",
         "kernels",
         "bench",

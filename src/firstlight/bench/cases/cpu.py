@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstlight.bench.case import Case, Effort
-from firstlight.bench.cases import bandwidth, encoder, gemm, rows
+from firstlight.bench.cases import bandwidth, block_sparse, encoder, gemm, rows
 from firstlight.bench.cases.inference import Run
 
 MIB = 1 << 20
@@ -11,7 +11,7 @@ SMALL_ENCODER = encoder.EncoderRow(layers=2, width=256, heads=4, ff=1024, batch=
 
 
 def cases() -> tuple[Case, ...]:
-    """fp32 product, addition, softmax, layernorm and a small encoder."""
+    """fp32 product, addition, softmax, layernorm, a block-sparse layer and a small encoder."""
     return (
         gemm.product_case("fp32", 1024, 1024, 1024, devices="cpu"),
         gemm.product_case("fp32", 2048, 2048, 2048, effort=Effort.STANDARD, devices="cpu"),
@@ -19,5 +19,6 @@ def cases() -> tuple[Case, ...]:
         bandwidth.stream_case("add", "fp32", 64 * MIB, devices="cpu"),
         rows.layernorm_case("fp32", (32, 128, 1024), devices="cpu"),
         rows.softmax_case("fp32", (8, 12, 256, 256), devices="cpu"),
+        block_sparse.cpu_case(),
         encoder.encoder_case("fp32", SMALL_ENCODER, run=Run.EAGER, effort=Effort.QUICK, devices="cpu"),
     )

@@ -18,6 +18,7 @@ from firstlight.bench.case import Case, Place
 from firstlight.bench.cases import (
     attention,
     bandwidth,
+    block_sparse,
     convolution,
     cpu,
     decoder,
@@ -43,6 +44,7 @@ def ALL_CASES(place: Place) -> tuple[Case, ...]:
         *convolution.cases(place),
         *attention.cases(place),
         *rows.cases(place),
+        *block_sparse.cases(place),
         *resnet.cases(place),
         *encoder.cases(place),
         *decoder.cases(place),

@@ -1,0 +1,284 @@
+"""The products of a block-sparse matrix: matmul, linear, sampled_matmul, and why which backend was taken.
+
+Three ways in, one result. In eager mode the backend is called directly (a few us of checks and choice); with
+gradients through an autograd function; under torch.compile, fake tensors or torch.func through the operators of ops.py.
+Under torch.autocast the operands are cast to the autocast dtype first, as torch does for its own linear and matmul.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
+
+from firstlight.errors import UnsupportedInput
+from firstlight.kernels.checks import require_same_device, require_same_dtype, require_shape
+from firstlight.kernels.choose import Choice, Question, answer
+from firstlight.kernels.gradients import EAGER, Engine, activated, fused_with_gradients
+from firstlight.kernels.launch import NOTHING, Extras, Request
+from firstlight.kernels.matrix import BlockSparseMatrix
+from firstlight.kernels.ops import OPERATORS, Parts
+from firstlight.kernels.pattern import Pattern
+from firstlight.kernels.prepared import ORDINARY
+from firstlight.kernels.product import Activation, Layout
+from firstlight.kernels.repeated import again, remember
+from firstlight.kernels.transforms import TRANSFORMED
+
+_ACTIVATIONS: dict[object, Activation] = {None: Activation.NONE, **{kind.value: kind for kind in Activation}}
+
+
+def linear(
+    x: Tensor, w: BlockSparseMatrix, bias: Tensor | None = None, *,
+    activation: str | Activation | None = None, backend: str = "auto",
+) -> Tensor:  # fmt: skip
+    """activation(x @ W.T + bias) as torch.nn.functional.linear: x [..., cols of W], result [..., rows of W].
+
+    activation: relu, gelu (with erf), gelu_tanh or silu, applied before the result is rounded to x's dtype.
+    """
+    if not is_dynamo_compiling():
+        done = again(w, x, bias, None, (activation, backend))
+        if done is not None:
+            return done
+    values = w.values
+    unusual = _is_unusual(x, values, bias)
+    if unusual and _autocast(x):
+        x, values, bias, _ = _cast(x, values, bias, None)
+    rows, cols = w.shape
+    if x.dtype != values.dtype or x.device != values.device or x.dim() < 1 or x.shape[-1] != cols:
+        _complain_about_x(x, values, f"[..., {cols}]", x.dim() >= 1 and x.shape[-1] == cols)
+    if bias is not None and (bias.shape != (rows,) or bias.dtype != x.dtype or bias.device != x.device):
+        _complain_about(bias, "bias", (rows,), x)
+    training = torch.is_grad_enabled() and values.requires_grad
+    extras = NOTHING if bias is None else Extras(bias)
+    if unusual and _is_traced(x, values, bias):
+        request = Request(Layout.TOKENS, w.is_transposed, _activation(activation), backend, training=training)
+        return _traced(w.pattern, values, x, request, extras)
+    request = Request(Layout.TOKENS, w.is_transposed, _activation(activation), backend, training=training)
+    out = EAGER.multiply(w.pattern, values, x, request, extras)
+    if not unusual:
+        remember(w, x, extras, (activation, backend), request)
+    return out
+
+
+def matmul(
+    w: BlockSparseMatrix, x: Tensor, *, alpha: float = 1.0, beta: float = 0.0, c: Tensor | None = None,
+    bias: Tensor | None = None, activation: str | Activation | None = None, backend: str = "auto",
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """activation(alpha * W @ x + beta * c + bias): x [..., cols of W, n], result [..., rows of W, n].
+
+    c and out have the result's shape (c may be out); bias has one number for each row of W. With beta 0, c is not read.
+    out cannot be used with gradients and is neither copied nor cast.
+    """
+    asked = (activation, backend, alpha, beta)
+    if out is None and not is_dynamo_compiling():
+        done = again(w, x, bias, c, asked)
+        if done is not None:
+            return done
+    values = w.values
+    unusual = _is_unusual(x, values, bias) or (c is not None and type(c) not in ORDINARY)
+    if unusual and _autocast(x):
+        x, values, bias, c = _cast(x, values, bias, c)
+    rows, cols = w.shape
+    if x.dtype != values.dtype or x.device != values.device or x.dim() < 2 or x.shape[-2] != cols:
+        _complain_about_x(x, values, f"[..., {cols}, n]", x.dim() >= 2 and x.shape[-2] == cols)
+    if bias is not None and (bias.shape != (rows,) or bias.dtype != x.dtype or bias.device != x.device):
+        _complain_about(bias, "bias", (rows,), x)
+    shape = (*x.shape[:-2], rows, x.shape[-1])
+    if c is None and beta != 0.0:
+        raise UnsupportedInput(f"beta is {beta} and c is not given; pass c of shape {list(shape)}, or leave beta out.")
+    if c is not None and (c.shape != shape or c.dtype != x.dtype or c.device != x.device):
+        _complain_about(c, "c", shape, x)
+    training = values.requires_grad and torch.is_grad_enabled()
+    request = Request(
+        Layout.COLUMNS, w.is_transposed, _activation(activation), backend, float(alpha), float(beta), training=training
+    )
+    if unusual and _is_traced(x, values, bias, c):
+        if out is not None:
+            raise UnsupportedInput("out= is not accepted under torch.compile and torch.func. Use the returned tensor.")
+        return _traced(w.pattern, values, x, request, Extras(bias, c))
+    if out is not None:
+        _require_out(out, shape, (x, values, bias, c))
+    made = EAGER.multiply(w.pattern, values, x, request, Extras(bias, c, out))
+    if out is None and not unusual and type(alpha) in (int, float) and type(beta) in (int, float):
+        remember(w, x, Extras(bias, c), asked, request)
+    return made
+
+
+def sampled_matmul(
+    a: Tensor, b: Tensor, w: BlockSparseMatrix, *, alpha: float = 1.0, backend: str = "auto"
+) -> BlockSparseMatrix:
+    """alpha * a @ b at the blocks that w stores, as a matrix with w's pattern: a [rows, n], b [n, cols].
+
+    The kernel sums along n with both operands in one order. Nothing is copied when b is the transpose of a contiguous
+    [cols, n] tensor, or a that of a contiguous [n, rows] tensor; else the smaller one is, with a warning.
+    """
+    unusual = _is_unusual(a, b, None)
+    if unusual and _autocast(a):
+        a, b, _, _ = _cast(a, b, None, None)
+    rows, cols = w.shape
+    if a.dim() != 2 or b.dim() != 2 or a.shape != (rows, b.shape[0]) or b.shape[1] != cols:
+        raise UnsupportedInput(
+            f"a has shape {list(a.shape)} and b {list(b.shape)}; [{rows}, n] and [n, {cols}] are accepted for a matrix "
+            f"of shape [{rows}, {cols}]. Reshape them, and sum over a batch yourself."
+        )
+    require_same_dtype(a, "a", b, "b")
+    for name, tensor in (("a", a), ("b", b)):
+        require_same_device(w.values, "w", tensor, name)
+    columns = b.mT.is_contiguous() or (not a.mT.is_contiguous() and b.numel() <= a.numel())
+    layout, names = (Layout.COLUMNS, ("a", "b.T")) if columns else (Layout.TOKENS, ("a.T", "b"))
+    left, right = (a, b.mT) if columns else (a.mT, b)
+    request = Request(layout, w.is_transposed, backend=backend, alpha=float(alpha), names=names)
+    if unusual and _is_traced(a, b):
+        engine, place = _engine(w.pattern)
+        return w.with_values(engine.sample(place, left, right, request))
+    return w.with_values(EAGER.sample(w.pattern, left, right, request))
+
+
+def explain_choice(
+    w: BlockSparseMatrix, n: int, *, layout: str | Layout = "tokens", training: bool = False, backend: str = "auto"
+) -> Choice:
+    """Which backend a product of w with n tokens (or columns) takes, and why: Choice('dense', 'density 0.620 ...').
+
+    training: the values change between calls, so that a dense copy of them would be rebuilt each time.
+    """
+    question = Question(
+        operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
+        entries=w.nnz_blocks, n=n, layout=Layout(layout), training=training,
+    )  # fmt: skip
+    return answer(backend, question)
+
+
+def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
+    """Whether there is anything but plain eager execution on plain tensors: one quick look at all the reasons."""
+    return (
+        torch.compiler.is_compiling()
+        or _is_any_autocast_enabled()
+        or _functorch.peek_interpreter_stack() is not None
+        or _len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+        or type(x) not in ORDINARY
+        or type(values) not in ORDINARY
+        or (bias is not None and type(bias) not in ORDINARY)
+    )
+
+
+def _is_traced(*tensors: Tensor | None) -> bool:
+    """Whether something besides plain eager execution has to see the call; autocast alone does not."""
+    if not torch.compiler.is_compiling() and forward_ad._current_level >= 0:
+        _refuse_tangents(tensors)
+    return (
+        torch.compiler.is_compiling()
+        or _functorch.peek_interpreter_stack() is not None
+        or _len_torch_dispatch_stack() > 0
+        or any(tensor is not None and type(tensor) not in ORDINARY for tensor in tensors)
+    )
+
+
+def linear_traced(
+    x: Tensor, values: Tensor, parts: Parts, bias: Tensor | None, *, activation: str | None, backend: str
+) -> Tensor:
+    """linear on plain tensors, for a layer under torch.compile, where no BlockSparseMatrix can be made."""
+    if _autocast(x):
+        x, values, bias, _ = _cast(x, values, bias, None)
+    if x.dtype != values.dtype or x.device != values.device or x.shape[-1] != parts.cols:
+        _complain_about_x(x, values, f"[..., {parts.cols}]", x.shape[-1] == parts.cols)
+    training = torch.is_grad_enabled() and values.requires_grad
+    request = Request(Layout.TOKENS, False, _activation(activation), backend, training=training)  # noqa: FBT003
+    return _traced(parts, values, x, request, NOTHING if bias is None else Extras(bias))
+
+
+def _traced(pattern: Pattern | Parts, values: Tensor, dense: Tensor, request: Request, extras: Extras) -> Tensor:
+    given = (values, dense, extras.bias, extras.addend)
+    engine, place = _engine(pattern)
+    wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
+    if fused_with_gradients(request.activation) or not wanted:
+        return engine.multiply(place, values, dense, request, extras)
+    pre = engine.multiply(place, values, dense, request._replace(activation=Activation.NONE), extras)
+    return activated(pre, request.activation)
+
+
+def _engine(pattern: Pattern | Parts) -> tuple[Engine, Any]:
+    """torch.func looks into autograd functions, everything else into operators; and the pattern as they take it."""
+    if isinstance(pattern, Pattern):
+        if not torch.compiler.is_compiling() and _functorch.peek_interpreter_stack() is not None:
+            return TRANSFORMED, pattern
+        return OPERATORS, Parts(pattern.crow, pattern.col, pattern.shape[0], pattern.shape[1], pattern.block)
+    return OPERATORS, pattern
+
+
+def _refuse_tangents(tensors: tuple[Tensor | None, ...]) -> None:
+    """A tangent would be dropped without a word: nothing below computes with it."""
+    for tensor in tensors:
+        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+            raise UnsupportedInput(
+                "a tensor carries a forward-mode derivative (torch.func.jvp, dual_level); reverse mode is accepted. "
+                "Use torch.func.vjp or backward()."
+            )
+
+
+def _autocast(x: Tensor) -> bool:
+    return torch.is_autocast_enabled(x.device.type)
+
+
+def _cast(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None) -> Any:
+    """Every tensor in the autocast dtype; float64 is left alone, as torch does."""
+    dtype = torch.get_autocast_dtype(x.device.type)
+
+    def cast(tensor: Tensor | None) -> Tensor | None:
+        if tensor is None or tensor.dtype == torch.float64 or not tensor.is_floating_point():
+            return tensor
+        return tensor.to(dtype)
+
+    return cast(x), cast(values), cast(bias), cast(c)
+
+
+def _activation(given: object) -> Activation:
+    if isinstance(given, Activation):
+        return given
+    try:
+        return _ACTIVATIONS[given]
+    except (KeyError, TypeError):
+        names = ", ".join(kind.value for kind in Activation)
+        raise UnsupportedInput(
+            f"activation is {given!r}; accepted: {names}, or None. Apply another one to the result yourself."
+        ) from None
+
+
+def _complain_about_x(x: Tensor, values: Tensor, accepted: str, fits: object) -> None:
+    if not fits:
+        raise UnsupportedInput(f"x has shape {list(x.shape)}; {accepted} is accepted for this matrix. Reshape x.")
+    require_same_device(values, "w", x, "x")
+    require_same_dtype(values, "w", x, "x")
+
+
+def _complain_about(tensor: Tensor, name: str, shape: tuple[int, ...], x: Tensor) -> None:
+    require_shape(tensor, name, shape)
+    require_same_device(x, "x", tensor, name)
+    require_same_dtype(x, "x", tensor, name)
+
+
+def _require_out(out: Tensor, shape: tuple[int, ...], given: tuple[Tensor | None, ...]) -> None:
+    x, values, bias, c = given
+    assert x is not None
+    _complain_about(out, "out", shape, x)
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (*given, out)):
+        raise UnsupportedInput(
+            "out= is given and a tensor requires a gradient; out= is accepted without gradients only. "
+            "Leave out= out, or call under torch.no_grad()."
+        )
+    if not out.is_contiguous() or out.data_ptr() % 16:
+        raise UnsupportedInput(
+            "out is not contiguous or does not start at a multiple of 16 bytes; it is written in place, never copied. "
+            "Pass torch.empty(...) of the result's shape."
+        )
+    memory = out.untyped_storage().data_ptr()
+    for name, tensor in (("x", x), ("w", values), ("bias", bias)):
+        if tensor is not None and tensor.numel() and tensor.untyped_storage().data_ptr() == memory:
+            raise UnsupportedInput(f"out shares its memory with {name}, which is still read while out is written.")
+    if c is not None and c is not out and c.untyped_storage().data_ptr() == memory and c.data_ptr() != out.data_ptr():
+        raise UnsupportedInput("out overlaps c at another place; pass c itself as out, or another tensor.")

@@ -1,0 +1,155 @@
+"""One product, now: inputs made ready, an output allocated, the chosen backend called. No gradient is recorded here."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from firstlight.kernels.checks import prepared
+from firstlight.kernels.choose import backend_module
+from firstlight.kernels.pattern import Pattern
+from firstlight.kernels.prepared import ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
+from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+
+_new = object.__new__
+_put = object.__setattr__
+ALIGNED_BYTES = 16
+
+
+class Request(NamedTuple):
+    """What is asked of a product besides its tensors.
+
+    A NamedTuple and not a frozen dataclass: one is made for every call, and it costs 0.3 us instead of 3.
+    """
+
+    layout: Layout
+    transposed: bool  # the pattern's transpose is the matrix
+    activation: Activation = Activation.NONE
+    backend: str = "auto"
+    alpha: float = 1.0
+    beta: float = 0.0
+    training: bool = False  # the values change between calls, so a dense copy of them would be rebuilt each time
+    names: tuple[str, str] = ("x", "")  # what a warning calls the dense operands
+
+
+class Extras(NamedTuple):
+    """The optional tensors of a product: bias [rows], addend and out of the output's shape."""
+
+    bias: Tensor | None = None
+    addend: Tensor | None = None
+    out: Tensor | None = None
+
+
+NOTHING = Extras()
+
+
+def multiply_now(pattern: Pattern, values: Tensor, dense: Tensor, request: Request, extras: Extras = NOTHING) -> Tensor:
+    """activation(alpha * (W @ dense) + beta * addend + bias) in a new tensor or in extras.out."""
+    bias, addend, given_out = extras
+    key: Any = None
+    if given_out is None and not is_compiling() and is_ordinary(dense, values, bias, addend):
+        key = call_key(dense, bias, addend, request)
+        call: Prepared | None = pattern.calls.get(key)
+        addresses = None if call is None else call.look(values, dense, bias, addend)
+        if call is not None and addresses is not None:
+            return call.run(values, dense, bias, addend, addresses)
+    return _multiply_anew(pattern, values, dense, request, extras, key)
+
+
+def call_key(dense: Tensor, bias: Tensor | None, addend: Tensor | None, request: Request) -> Any:
+    """What a product is kept under in its pattern's calls."""
+    return (dense.shape, dense.dtype, bias is None, addend is None, request)
+
+
+def _multiply_anew(
+    pattern: Pattern, values: Tensor, dense: Tensor, request: Request, extras: Extras, key: Any
+) -> Tensor:
+    index = pattern.transposed if request.transposed else pattern.forward
+    given, dense = dense, ready(dense, request.names[0])
+    shape, tokens = dense.shape, request.layout is Layout.TOKENS
+    flat_shape: tuple[int, ...]
+    if len(shape) == 2:
+        n = shape[0] if tokens else shape[1]
+        flat, flat_shape = dense, (n, index.rows) if tokens else (index.rows, n)
+        out = dense.new_empty(flat_shape) if extras.out is None else extras.out
+        target = out
+    else:
+        batch = shape[:-1].numel() if tokens else shape[:-2].numel()
+        n = batch if tokens else batch * shape[-1]
+        flat = dense.view((batch, index.cols) if tokens else (batch, index.cols, shape[-1]))
+        flat_shape = (batch, index.rows) if tokens else (batch, index.rows, shape[-1])
+        out_shape = (*shape[:-1], index.rows) if tokens else (*shape[:-2], index.rows, shape[-1])
+        out = dense.new_empty(out_shape) if extras.out is None else extras.out
+        target = out.view(flat_shape)
+    if n:
+        epilogue = PLAIN
+        if extras is not NOTHING or request.alpha != 1.0 or request.activation is not Activation.NONE:
+            epilogue = _epilogue(request, extras, flat_shape)
+        module = backend_module("multiply", pattern, values, n, request=request)
+        as_given, values = values, ready(values, "values")
+        if values.is_cuda and values.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(values.device):  # a kernel is launched on the current device
+                module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
+        else:
+            module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
+        if key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
+            launch = None
+            if hasattr(module, "prepare"):
+                launch = module.prepare(index, flat, layout=request.layout, epilogue=epilogue)
+            launch = launch or ModuleLaunch(index, module, request, (flat.shape, flat_shape))
+            keep(pattern, key, Prepared(pattern, dense, out, request, launch))
+    return out
+
+
+def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tensor:
+    """Values [stored blocks, block, block] of alpha * A @ B at the pattern's blocks; summed over leading dimensions.
+
+    With request.transposed, a belongs to the columns of the pattern and b to its rows.
+    """
+    index = pattern.forward
+    a, b = ready(a, request.names[0]), ready(b, request.names[1])
+    if request.transposed:
+        a, b = b, a
+    out = a.new_empty((index.entries, index.block, index.block))
+    if request.layout is Layout.TOKENS:
+        a, b = a.view(-1, index.rows), b.view(-1, index.cols)
+        n = a.shape[0]
+    else:
+        n = a.shape[-1] * a.shape[:-2].numel()
+        if a.dim() > 3:
+            a, b = a.view(-1, index.rows, a.shape[-1]), b.view(-1, index.cols, b.shape[-1])
+    if not n:
+        return out.zero_()
+    if index.entries:
+        module = backend_module("sample", pattern, a, n, request=request)
+        if a.is_cuda and a.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(a.device):
+                module.sample(index, a, b, out, layout=request.layout, alpha=request.alpha)
+        else:
+            module.sample(index, a, b, out, layout=request.layout, alpha=request.alpha)
+    return out
+
+
+def ready(tensor: Tensor, name: str) -> Tensor:
+    """The tensor as every backend wants it; copied, with one warning, when it is not so already."""
+    if tensor.is_contiguous() and tensor.data_ptr() % ALIGNED_BYTES == 0:
+        return tensor
+    return prepared(tensor, name)
+
+
+def _epilogue(request: Request, extras: Extras, flat_shape: tuple[int, ...]) -> Epilogue:
+    bias, addend = extras.bias, extras.addend
+    made = _new(Epilogue)  # the same as Epilogue(...), at a fifth of its cost
+    _put(made, "alpha", request.alpha)
+    _put(made, "activation", request.activation)
+    _put(made, "bias", bias if bias is None else ready(bias, "bias"))
+    if addend is None:
+        _put(made, "beta", 0.0)
+        _put(made, "addend", None)
+    else:
+        _put(made, "beta", request.beta)
+        _put(made, "addend", ready(addend, "c").view(flat_shape))
+    return made

@@ -1,0 +1,188 @@
+"""A linear layer with a block-sparse weight, for training and inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from firstlight.errors import UnsupportedInput
+from firstlight.kernels.construct import from_mask
+from firstlight.kernels.functions import linear, linear_traced
+from firstlight.kernels.matrix import BlockSparseMatrix
+from firstlight.kernels.ops import Parts
+from firstlight.kernels.pattern import Pattern
+from firstlight.kernels.product import Activation
+
+
+class BlockSparseLinear(nn.Module):
+    """activation(x @ W.T + bias) with W stored as blocks; in place of torch.nn.Linear.
+
+    Parameters: values [stored blocks, block, block], bias. Buffers: crow, col. The state dict holds them and `shape`
+    [out_features, in_features, block]; loading one with another pattern is refused with a message (see adopt_pattern).
+    """
+
+    values: nn.Parameter
+    bias: nn.Parameter | None
+    crow: Tensor
+    col: Tensor
+
+    def __init__(
+        self, matrix: BlockSparseMatrix, bias: Tensor | None = None, *,
+        activation: str | Activation | None = None, backend: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if matrix.is_transposed:
+            matrix = matrix.canonicalize()
+        self.out_features, self.in_features = matrix.shape
+        self.block = matrix.block
+        self.activation = activation.value if isinstance(activation, Activation) else activation
+        self.backend = backend
+        self.values = nn.Parameter(matrix.values.detach())
+        self.register_buffer("crow", matrix.pattern.crow)
+        self.register_buffer("col", matrix.pattern.col)
+        self.bias = None if bias is None else nn.Parameter(bias.detach())
+        self._kept: BlockSparseMatrix | None = None
+
+    @classmethod
+    def from_linear(
+        cls, layer: nn.Linear, mask: Tensor, *, block: int, activation: str | None = None, backend: str = "auto"
+    ) -> BlockSparseLinear:
+        """A layer with the blocks of `layer`'s weight where mask [block rows, block columns] is True; copies them."""
+        weight = layer.weight.detach()
+        made = cls(
+            from_mask(mask.to(weight.device), block=block, values=weight),
+            None if layer.bias is None else layer.bias.detach().clone(),
+            activation=activation,
+            backend=backend,
+        )
+        made.values.requires_grad_(layer.weight.requires_grad)
+        if made.bias is not None and layer.bias is not None:
+            made.bias.requires_grad_(layer.bias.requires_grad)
+        return made.train(layer.training)
+
+    @property
+    def matrix(self) -> BlockSparseMatrix:
+        """The weight [out_features, in_features] over this layer's own parameters."""
+        kept = self._kept
+        if kept is None or kept.values is not self.values or kept.pattern.crow is not self.crow:
+            shape = (self.out_features, self.in_features)
+            kept = BlockSparseMatrix(self.values, Pattern(self.crow, self.col, shape, self.block))
+            self._kept = kept
+        return kept
+
+    @property
+    def density(self) -> float:
+        """Share of the blocks that is stored, e.g. 0.1."""
+        return self.matrix.density
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            parts = Parts(self.crow, self.col, self.out_features, self.in_features, self.block)
+            return linear_traced(x, self.values, parts, self.bias, activation=self.activation, backend=self.backend)
+        return linear(x, self.matrix, self.bias, activation=self.activation, backend=self.backend)
+
+    @torch.no_grad()
+    def to_linear(self) -> nn.Linear:
+        """A torch.nn.Linear with the same weight, zeros where no block is stored, without the fused activation."""
+        made = nn.Linear(
+            self.in_features, self.out_features, bias=self.bias is not None, dtype=self.values.dtype, device="meta"
+        )
+        made.weight = nn.Parameter(self.matrix.to_dense().detach())
+        if self.bias is not None:
+            made.bias = nn.Parameter(self.bias.detach().clone())
+        return made.train(self.training)
+
+    @torch.no_grad()
+    def keep_(self, kept: Tensor) -> None:
+        """Drops the stored blocks where `kept` [stored blocks] is False; values become a new Parameter.
+
+        An optimizer goes on with the old one: call sparsify.prune_further_, which carries its state over.
+        """
+        if kept.shape != (self.values.shape[0],) or kept.dtype != torch.bool:
+            raise UnsupportedInput(
+                f"kept is {list(kept.shape)} {kept.dtype}; bool [{self.values.shape[0]}], one for each stored block, "
+                f"is accepted."
+            )
+        kept = kept.to(self.values.device)
+        before = torch.nn.functional.pad(kept.to(torch.int64).cumsum(0), (1, 0))
+        new = nn.Parameter(self.values.detach()[kept].contiguous(), requires_grad=self.values.requires_grad)
+        crow = before[self.crow.to(torch.int64)].to(self.crow.dtype)
+        self.values, self.crow, self.col, self._kept = new, crow, self.col[kept].contiguous(), None
+
+    @torch.no_grad()
+    def adopt_pattern(self, state: Mapping[str, Tensor], prefix: str = "") -> None:
+        """Takes the pattern of a saved state dict, so that load_state_dict fits; the values are zero until then."""
+        crow, col, values = (state[prefix + name] for name in ("crow", "col", "values"))
+        shape = tuple(int(item) for item in state[prefix + "shape"])
+        if shape != (self.out_features, self.in_features, self.block):
+            raise UnsupportedInput(self._other_shape(prefix, shape))
+        device = self.values.device
+        fresh = torch.zeros(values.shape, dtype=self.values.dtype, device=device)
+        self.values = nn.Parameter(fresh, requires_grad=self.values.requires_grad)
+        self.crow, self.col, self._kept = crow.to(device), col.to(device), None
+
+    def extra_repr(self) -> str:
+        stored = self.values.shape[0]
+        blocks = -(-self.out_features // self.block) * -(-self.in_features // self.block)
+        text = (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"block={self.block}, blocks={stored} of {blocks}, density={stored / blocks:.3g}"
+        )
+        text += "" if self.activation is None else f", activation={self.activation}"
+        return text + ("" if self.backend == "auto" else f", backend={self.backend}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}  # a copy makes its own
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:  # noqa: FBT001 torch's
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "shape"] = torch.tensor([self.out_features, self.in_features, self.block])
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        _, strict, missing, unexpected, errors = rest
+        complaint = self._why_not(state_dict, prefix)
+        if complaint:
+            errors.append(complaint)
+            return  # torch's own "size mismatch for values" would only hide the cause
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if strict and prefix + "shape" in unexpected:
+            unexpected.remove(prefix + "shape")
+        if strict and prefix + "shape" not in state_dict:
+            missing.append(prefix + "shape")
+
+    def _why_not(self, state: Mapping[str, Tensor], prefix: str) -> str:
+        name = prefix.rstrip(".") or "this layer"
+        if prefix + "values" not in state and prefix + "weight" in state:
+            return (
+                f"{name}: the checkpoint holds a dense weight; values, crow and col are accepted. Convert it with "
+                f"firstlight.kernels.checkpoints, or load it into the dense model and call sparsify_."
+            )
+        if any(prefix + key not in state for key in ("values", "crow", "col")):
+            return ""  # torch names the missing keys
+        if prefix + "shape" in state:
+            shape = tuple(int(item) for item in state[prefix + "shape"])
+            if shape != (self.out_features, self.in_features, self.block):
+                return self._other_shape(prefix, shape)
+        crow, col = state[prefix + "crow"], state[prefix + "col"]
+        same = crow.shape == self.crow.shape and col.shape == self.col.shape
+        if same and not self.crow.is_meta:
+            device = self.crow.device
+            same = bool((crow.to(device) == self.crow).all()) and bool((col.to(device) == self.col).all())
+        if same:
+            return ""
+        places = "" if col.shape[0] != self.col.shape[0] else ", at other places"
+        return (
+            f"{name}: the checkpoint has another pattern ({col.shape[0]} stored blocks; this layer has "
+            f"{self.col.shape[0]}{places}). Its values belong to its own blocks. To take its "
+            f"patterns: firstlight.kernels.checkpoints.load_with_patterns(model, state)."
+        )
+
+    def _other_shape(self, prefix: str, shape: tuple[int, ...]) -> str:
+        name = prefix.rstrip(".") or "this layer"
+        return (
+            f"{name}: the checkpoint is for [out_features, in_features, block] = {list(shape)}; this layer has "
+            f"{[self.out_features, self.in_features, self.block]}. Build the layer in that shape."
+        )

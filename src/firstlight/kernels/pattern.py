@@ -1,0 +1,192 @@
+"""Which blocks are stored: block rows as offsets, block columns as a list, and what is derived from them once."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from firstlight.kernels.index import Index
+from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after, still_pending
+
+BLOCKS = (16, 32, 64, 128)
+
+
+class Pattern:
+    """The stored blocks of a matrix, e.g. 3 of 4 blocks of [256, 256] at block 128; shared by matrices of one pattern.
+
+    crow: [block_rows + 1] offsets into col; col: [stored blocks] block columns; int32 or int64 both. What is derived
+    is computed on their device at first use and kept; changing crow or col in place is noticed and it is computed anew.
+    """
+
+    def __init__(self, crow: Tensor, col: Tensor, shape: tuple[int, int], block: int, *, distinct: bool = True) -> None:
+        self.crow = crow
+        self.col = col
+        self.shape = shape
+        self.block = block
+        self.distinct = distinct  # no block is stored twice: promised by whoever made the pattern
+        self._tracked = not (crow.is_inference() or col.is_inference())
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._changes = self._count_changes()
+        rows, cols = self.shape
+        self._forward = Index(self.crow, self.col, None, rows, cols, self.block, blocks_transposed=False)
+        self._transposed: Index | None = None
+        self._rows: Tensor | None = None
+        self._transposed_ready: Ready | None = None
+        self._rows_ready: Ready | None = None
+        self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
+        self.backends: dict[Any, Any] = {}  # see choose.py
+        self.calls: dict[Any, Any] = {}  # see prepared.py
+        _PATTERNS.put(self.crow, self.col, weakref.ref(self), (rows, cols, self.block))
+
+    def _count_changes(self) -> int:
+        # versions only grow, so their sum changes when either does
+        return self.crow._version + self.col._version if self._tracked else 0
+
+    def _look_for_changes(self) -> None:
+        # dynamo cannot branch on a version counter: a compiled region uses the pattern as it was when traced
+        if not is_dynamo_compiling() and self._count_changes() != self._changes:
+            self._start_over()
+
+    @property
+    def block_rows(self) -> int:
+        return -(-self.shape[0] // self.block)
+
+    @property
+    def block_cols(self) -> int:
+        return -(-self.shape[1] // self.block)
+
+    @property
+    def entries(self) -> int:
+        """Number of stored blocks, e.g. 1638."""
+        return self.col.shape[0]
+
+    @property
+    def counts_changes(self) -> bool:
+        """Whether a change of the index tensors in place is noticed; not for those made in inference mode."""
+        return self._tracked
+
+    @property
+    def pending(self) -> list[Ready]:
+        """What a reader of the transposed index on another stream may have to wait for."""
+        return [] if self._transposed_ready is None else [self._transposed_ready]
+
+    @property
+    def forward(self) -> Index:
+        """The matrix as stored: entry e is stored block e."""
+        if is_dynamo_compiling() or not self._tracked or self.crow._version + self.col._version == self._changes:
+            return self._forward  # the test written out: this is on the way of every call
+        self._start_over()
+        return self._forward
+
+    @property
+    def transposed(self) -> Index:
+        """The transposed matrix over the same stored blocks."""
+        self._look_for_changes()
+        found = self._transposed
+        if found is None:
+            return self._transpose()
+        if self._transposed_ready is not None and not is_dynamo_compiling():
+            self._transposed_ready = still_pending(self._transposed_ready)
+        return found
+
+    @property
+    def rows_of_entries(self) -> Tensor:
+        """Block row of each stored block, e.g. [0, 0, 1]; same dtype as col."""
+        self._look_for_changes()
+        if self._rows is not None:
+            if self._rows_ready is not None and not is_dynamo_compiling():
+                self._rows_ready = still_pending(self._rows_ready)
+            return self._rows
+        if is_dynamo_compiling():
+            return rows_of_entries(self.crow, self.col)  # part of the graph: computed by each call, not kept
+        with torch.inference_mode(mode=False):
+            rows = rows_of_entries(self.crow, self.col)
+        if keepable(self.crow, rows):
+            self._rows, self._rows_ready = rows, ready_after(rows)
+        return rows
+
+    def _transpose(self) -> Index:
+        if is_dynamo_compiling():
+            return transpose(self._forward)
+        with torch.inference_mode(mode=False):
+            made = transpose(self._forward)
+        if keepable(self.crow, made.columns):
+            self._transposed, self._transposed_ready = made, ready_after(made.columns)
+            _PATTERNS.put(made.row_starts, made.columns, weakref.ref(self), (made.rows, made.cols, made.block))
+        return made
+
+    def to(self, device: torch.device | str) -> Pattern:
+        """The same pattern on another device; itself when it is there already."""
+        with torch.inference_mode(mode=False):
+            crow, col = self.crow.to(device), self.col.to(device)
+        if crow is self.crow and col is self.col:
+            return self
+        return Pattern(crow, col, self.shape, self.block, distinct=self.distinct)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.crow, self.col, self.shape, self.block, self.distinct)
+
+    def __repr__(self) -> str:
+        return f"Pattern(shape={self.shape}, block={self.block}, entries={self.entries}, device={self.crow.device})"
+
+
+_PATTERNS: TensorMemo[weakref.ReferenceType[Pattern]] = TensorMemo()
+_ADOPTED: TensorMemo[Pattern] = TensorMemo()
+
+
+def _rebuild(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int, distinct: object) -> Pattern:
+    return Pattern(crow, col, shape, block, distinct=bool(distinct))
+
+
+def rows_of_entries(row_starts: Tensor, columns: Tensor) -> Tensor:
+    """Block row of each entry, e.g. [0, 0, 1] for row_starts [0, 2, 3]; computed where they lie, no host wait."""
+    entries = torch.arange(columns.shape[0], dtype=row_starts.dtype, device=row_starts.device)
+    return _rows_at(row_starts, entries)
+
+
+def _rows_at(row_starts: Tensor, entries: Tensor) -> Tensor:
+    # the number of rows that end at or before an entry is the row it is in; a search stays inside [0, block_rows]
+    # whatever the offsets hold, which repeat_interleave does not
+    ends, narrow = row_starts[1:].contiguous(), entries.dtype == torch.int32
+    return torch.searchsorted(ends, entries, right=True, out_int32=narrow).clamp_(max=max(ends.shape[0] - 1, 0))
+
+
+def transpose(index: Index) -> Index:
+    """The other direction of an index over the same stored blocks; transposing twice gives the first one back."""
+    # entries lie row by row, so a stable sort by column leaves the rows of each column in order
+    columns, order = torch.sort(index.columns, stable=True)
+    heads = torch.arange(index.block_cols + 1, dtype=columns.dtype, device=columns.device)
+    starts = torch.searchsorted(columns, heads, out_int32=columns.dtype == torch.int32)
+    entries = order.to(columns.dtype)
+    rows = _rows_at(index.row_starts, entries)
+    blocks = entries if index.blocks is None else index.blocks[order]
+    return Index(starts, rows, blocks, index.cols, index.rows, index.block, not index.blocks_transposed)
+
+
+def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) -> Pattern:
+    """The Pattern over these very tensors, with all that it has derived already; a new one is kept while they live.
+
+    For code that only has the tensors, such as a registered operator.
+    """
+    tag = (*shape, block)
+    reference = _PATTERNS.get(crow, col, tag)
+    known = None if reference is None else reference()
+    if known is not None and known.crow is crow and known.col is col:
+        return known
+    adopted = _ADOPTED.get(crow, col, tag)
+    if adopted is None:
+        adopted = Pattern(crow.detach(), col.detach(), shape, block, distinct=False)
+        _ADOPTED.put(crow, col, adopted, tag)
+    return adopted
+
+
+def pattern_behind(index: Index) -> Pattern | None:
+    """The living Pattern that this index is a direction of, or None for an index made by hand."""
+    reference = _PATTERNS.get(index.row_starts, index.columns, (index.rows, index.cols, index.block))
+    return None if reference is None else reference()

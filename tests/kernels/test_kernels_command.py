@@ -1,0 +1,115 @@
+"""`firstlight kernels`: what it says here, without a GPU, without torch, and as JSON that fits its schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import jsonschema
+import pytest
+import torch
+
+from firstlight.cli import kernels as cli
+from firstlight.errors import CouldNotLook
+from firstlight.kernels.autotune import Tuned
+from firstlight.kernels.crossover import Machine, Row
+from firstlight.kernels.here import Backend, Device, Here, Limit, kernels_here
+from firstlight.report.kernels_text import kernels_document, kernels_text, tuned_text
+
+SRC = Path(__file__).parents[2] / "src"
+SCHEMA = json.loads((SRC / "firstlight" / "schemas" / "kernels-1.json").read_text())
+
+H200 = Here(
+    torch="2.11.0+cu130", torch_cuda="13.0", triton="3.6.0", path="triton", why="up to the densities below",
+    backends=(Backend("sm90", runs=False, why="not built yet"), Backend("triton", runs=True, why="")),
+    devices=(
+        Device(0, "NVIDIA H200", "9.0", "triton", "up to the densities below", "/cache/crossover.json",
+               (Limit(128, 0.55, 0.72), Limit(16, 0.04, 0.04))),
+        Device(1, "Tesla V100", "7.0", "dense", "compute capability 7.0 is below 8.0", "", ()),
+    ),
+)  # fmt: skip
+
+
+def test_it_answers_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.command([], standalone_mode=False)
+    text = capsys.readouterr().out
+    assert text.startswith("path       ")
+    assert f"torch      {torch.__version__}" in text
+    assert "sm90       no    the Hopper kernels are not built yet" in text
+
+
+def test_its_json_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.command(["--json"], standalone_mode=False)
+    document = json.loads(capsys.readouterr().out)
+    assert next(iter(document)) == "schema"
+    jsonschema.validate(document, SCHEMA)
+    jsonschema.validate(kernels_document(H200), SCHEMA)
+
+
+def test_a_gpu_is_told_with_its_densities_and_their_file() -> None:
+    text = kernels_text(H200)
+    assert "gpu 0      NVIDIA H200, compute capability 9.0: auto takes triton" in text
+    assert "block 128: sparse up to density 0.55 to 0.72, by shape and tokens" in text
+    assert "block 16: sparse up to density 0.04\n" in text
+    assert "measurements: /cache/crossover.json" in text
+    assert "auto takes dense, compute capability 7.0 is below 8.0" in text
+
+
+def test_without_a_gpu_the_reference_runs_and_the_reason_is_said() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    here = kernels_here()
+    assert here.path == "reference"
+    assert "CUDA" in here.why
+    assert {backend.name: backend.runs for backend in here.backends} == {
+        "sm90": False, "triton": False, "dense": True, "reference": True,
+    }  # fmt: skip
+
+
+def test_without_torch_it_says_so_and_could_not_look(tmp_path: Path) -> None:
+    code = (
+        "from firstlight.cli.kernels import command\n"
+        "from firstlight.errors import CouldNotLook\n"
+        "for given in ([], ['--json'], ['autotune']):\n"
+        "    try:\n"
+        "        command(given, standalone_mode=False)\n"
+        "    except CouldNotLook as error:\n"
+        "        assert error.exit_code == 4\n"
+        "        assert 'torch is not installed' in str(error)\n"
+        "        print('ok')\n"
+    )
+    # -S leaves out site-packages, and torch with it; click is put back by hand
+    paths = [str(SRC), str(tmp_path)]
+    (tmp_path / "click").symlink_to(Path(click.__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["ok", "ok", "ok"], done.stderr
+
+
+def test_importing_the_verb_does_not_import_torch() -> None:
+    code = "import sys, firstlight.cli.kernels, firstlight.report.kernels_text; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_autotune_without_a_gpu_could_not_look() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(CouldNotLook, match="torch sees 0 devices"):
+        cli.command(["autotune", "--budget", "1"], standalone_mode=False)
+
+
+def test_autotune_says_what_it_measured_and_what_it_left() -> None:
+    row = Row("multiply", 64, "float16", "tokens", 8192, 8192, 4096, 700.0, 60.0, ((0.1, 100.0),))
+    tuned = Tuned(Machine("NVIDIA H200", "2.11.0", "3.6.0", "2026-11-15", "a test", (row,)), "/cache/file", 288, 60.4)
+    assert tuned_text(tuned).splitlines() == [
+        "measured   1 product of 288 in 60 s on NVIDIA H200",
+        "           the budget ran out; a longer --budget measures the rest",
+        "written    /cache/file",
+    ]

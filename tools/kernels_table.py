@@ -1,0 +1,138 @@
+"""The tables of block-sparse products from results/kernels-matmul-h200.json, for README.md and docs/kernels/library.md.
+
+There is nothing to show before that file exists: the part between the marks is then empty.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+KERNELS = ROOT / "results" / "kernels-matmul-h200.json"
+Row = dict[str, Any]
+CALLS = {"columns": "matmul", "tokens": "linear"}
+
+
+def readme_part(path: Path = KERNELS) -> str:
+    """A few rows for the first page: float16 matmul at one tenth and one half."""
+    if not path.exists():
+        return ""
+    found = _read(path)
+    text = _table(
+        found, lambda row: row["dtype"] == "fp16" and row["layout"] == "columns" and row["density"] in (0.1, 0.5)
+    )
+    return f"{_head(found)}\n\n{text}\n\n{_foot(path)}\n"
+
+
+def library_part(path: Path = KERNELS) -> str:
+    """Every row, what `auto` took on shapes it was not tuned for, and what a call costs the processor."""
+    if not path.exists():
+        return ""
+    found = _read(path)
+    parts = ["## Measured", _head(found), _table(found, lambda row: True)]
+    if "b" in found["parts"]:
+        parts.append(_auto(found["parts"]["b"]["summary"]))
+    if "d" in found["parts"]:
+        parts.append(_overheads(found["parts"]["d"]))
+    if "e" in found["parts"]:
+        parts.append(_scheduling(found["parts"]["e"]))
+    return "\n\n".join([*parts, _foot(path)]) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file, refused where a figure lacks its code, its samples or what NVML read meanwhile."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    name = f"results/{path.name}"
+    if not found["commit"]:
+        sys.exit(f"{name} names no commit")
+    records = {record["id"]: record for record in found["records"]}
+    rows = found["parts"].get("a", [])
+    if not rows:
+        sys.exit(f"{name} holds no rows")
+    for row in rows:
+        if row["verdict"] != "ok":
+            sys.exit(f"{name}: {row['id']} is {row['verdict']}")
+        shown = [f"{row['id']}/sparse", f"{row['id']}/same", f"{row['id'].rpartition('/')[0]}/1/random"]
+        if row["torch_ms"] is not None:
+            shown.append(f"{row['id']}/torch")
+        for each in shown:
+            _backed(records.get(each), f"{name}: {each}")
+    return found
+
+
+def _backed(record: dict[str, Any] | None, where: str) -> None:
+    if record is None or not record["figures"]:
+        sys.exit(f"{where} holds no figures")
+    for figure in record["figures"]:
+        if not all(each["samples_s"] for each in figure["passes"]):
+            sys.exit(f"{where} holds no samples")
+        if not (figure["telemetry"] or {}).get("sm_mhz"):
+            sys.exit(f"{where} holds no clocks")
+
+
+def _head(found: dict[str, Any]) -> str:
+    software = found["software"]
+    where = (
+        f"{found['gpu']['name']}, driver {software['driver']}, torch {software['torch']}, triton {software['triton']}"
+    )
+    return (
+        f"**Measured on H200 only** ({where}, {found['date']}): [8192, 8192] times 8192 tokens, random data and "
+        "patterns. TFLOP/s count stored blocks; the share is of cuBLAS on dense random data."
+    )
+
+
+def _table(found: dict[str, Any], wanted: Callable[[Row], bool]) -> str:
+    lines = [
+        f"| block | density | call | `{found['backend']}` | on stored blocks | of cuBLAS | cuBLAS, random data | "
+        "cuBLAS, same matrix stored dense | torch BSR, untuned |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows = [row for row in found["parts"]["a"] if wanted(row)]
+    return "\n".join([*lines, *(_line(row) for row in rows)])
+
+
+def _line(row: Row) -> str:
+    theirs = "-" if row["torch_ms"] is None else f"{row['torch_ms']:.2f} ms ({row['times_torch']:.1f}x ours)"
+    call = f"{CALLS[row['layout']]} {row['dtype']}"
+    return (
+        f"| {row['block']} | {row['density']:g} | {call} | {row['ms']:.3f} ms | {row['tflops']:.0f} TFLOP/s | "
+        f"{row['of_cublas']:.2f} | {row['dense_random_ms']:.3f} ms | "
+        f"{row['dense_same_ms']:.3f} ms ({row['times_dense_same']:.1f}x ours) | {theirs} |"
+    )
+
+
+def _auto(summary: dict[str, Any]) -> str:
+    if not summary["long_calls"]:
+        return "No call of 100 us or more was measured on shapes that were not tuned for."
+    within, dense = summary["long_within_3_percent"] or 0.0, summary["sent_to_dense"] or 0.0
+    return (
+        f"`auto` on shapes that were not tuned for: of {summary['long_calls']} calls of 100 us and more "
+        f"{100 * within:.0f} % took at most 3 % longer than the better of sparse and dense; of all {summary['calls']} "
+        f"calls {100 * dense:.0f} % went to dense."
+    )
+
+
+def _overheads(part: dict[str, Any]) -> str:
+    lines = [f"Processor time of one call ({part['shape']}):", "", "| call | median |", "|---|---|"]
+    for name, call in part["calls"].items():
+        if "error" in call or not call["samples_us"]:
+            sys.exit(f"processor time of {name}: {call.get('error', 'no samples')}")
+        lines.append(f"| {name} | {call['median_us']:.1f} us |")
+    return "\n".join(lines)
+
+
+def _scheduling(part: dict[str, Any]) -> str:
+    first, other = part["order and segments"], part["transposed index"]
+    return (
+        f"A new pattern ({part['pattern']}) is scheduled in {first['device_ms']:.3f} ms of the GPU and "
+        f"{first['launched_ms']:.3f} ms of the processor; its transposed index, for gradients, takes "
+        f"{other['device_ms']:.3f} ms and {other['launched_ms']:.3f} ms."
+    )
+
+
+def _foot(path: Path) -> str:
+    return f"`benchmarks/kernels_matmul.py`; every sample and clock in `results/{path.name}`."
