@@ -34,7 +34,10 @@ def library_part(path: Path = KERNELS) -> str:
         return ""
     found = _read(path)
     parts = ["## Measured", _head(found), _table(found, lambda row: True)]
+    if "c" in found["parts"]:
+        parts.append(_crossovers(found["parts"]["c"]))
     if "b" in found["parts"]:
+        parts.append(_held_out(found["parts"]["b"]["rows"]))
         parts.append(_auto(found["parts"]["b"]["summary"]))
     if "d" in found["parts"]:
         parts.append(_overheads(found["parts"]["d"]))
@@ -49,7 +52,8 @@ def _read(path: Path) -> dict[str, Any]:
     name = f"results/{path.name}"
     if not found["commit"]:
         sys.exit(f"{name} names no commit")
-    records = {record["id"]: record for record in found["records"]}
+    # Later parts measure some of the same products more briefly, without samples; the table shows the first part's.
+    records = {record["id"]: record for record in found["records"] if "figures" in record}
     rows = found["parts"].get("a", [])
     if not rows:
         sys.exit(f"{name} holds no rows")
@@ -105,6 +109,51 @@ def _line(row: Row) -> str:
     )
 
 
+def _crossovers(rows: list[Row]) -> str:
+    """Up to which density the sparse kernel beats the same matrix stored dense, at 8192 x 8192."""
+    from firstlight.kernels.crossover import Row as Measured
+    from firstlight.kernels.crossover import crossover
+
+    tokens = sorted({row["tokens"] for row in rows})
+    lines = [
+        "Density at which the same matrix stored dense is as fast (8192 x 8192, fp16), by tokens; 0.80 is the densest "
+        "that was measured:",
+        "",
+        f"| block | call | {' | '.join(map(str, tokens))} |",
+        f"|---|---|{'---|' * len(tokens)}",
+    ]
+    large = [row for row in rows if row["rows"] == 8192 and row["cols"] == 8192]
+    for block, layout in dict.fromkeys((row["block"], row["layout"]) for row in large):
+        cells = {}
+        for row in large:
+            if (row["block"], row["layout"]) == (block, layout):
+                pairs = tuple((density, time) for density, time in row["sparse_us"])
+                measured = Measured(**{**row, "sparse_us": pairs})
+                cells[row["tokens"]] = f"{crossover(measured, training=False):.2f}"
+        shown = " | ".join(cells.get(each, "-") for each in tokens)
+        lines.append(f"| {block} | {CALLS[layout]} | {shown} |")
+    return "\n".join(lines)
+
+
+def _held_out(rows: list[Row]) -> str:
+    """Shapes that no tile was chosen on: sparse, dense, and what auto took."""
+    lines = [
+        "Shapes that were never used in tuning (fp16); `auto` is what a call without a backend took:",
+        "",
+        "| W | tokens | call | block | density | `triton` | same matrix stored dense | `auto` |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        block, layout, _, shape, density = row["id"].split("/")
+        height, width, tokens = shape.split("x")
+        times = [f"{1000 * row[each]:.1f} us" for each in ("sparse_ms", "dense_same_ms", "auto_ms")]
+        lines.append(
+            f"| {height} x {width} | {tokens} | {CALLS[layout]} | {block} | {density} | {times[0]} | {times[1]} | "
+            f"{row['auto_took']}, {times[2]} |"
+        )
+    return "\n".join(lines)
+
+
 def _auto(summary: dict[str, Any]) -> str:
     if not summary["long_calls"]:
         return "No call of 100 us or more was measured on shapes that were not tuned for."
@@ -135,4 +184,7 @@ def _scheduling(part: dict[str, Any]) -> str:
 
 
 def _foot(path: Path) -> str:
-    return f"`benchmarks/kernels_matmul.py`; every sample and clock in `results/{path.name}`."
+    return (
+        "Products of 0.5 ms and more are burst figures, shorter ones have one figure. "
+        f"`benchmarks/kernels_matmul.py`; every sample and clock in `results/{path.name}`."
+    )
