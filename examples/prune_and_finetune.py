@@ -160,7 +160,10 @@ def main() -> None:
         training.step()
     took = f"{training.milliseconds():.2f} ms a batch"
     print(f"fine-tuned   loss {training.held_out_loss():.4f} at density {layers[0].density:.3g}, {took}")
-    choice = explain_choice(layers[0].matrix, settings.batch * settings.length)
+    matrix = layers[0].matrix
+    if matrix.values.is_cuda:  # what autocast computes in
+        matrix = matrix.detach().to(dtype=torch.bfloat16)
+    choice = explain_choice(matrix, settings.batch * settings.length)
     print(f"backend      {choice.backend}: {choice.why}")
     print(f"whole run    {time.monotonic() - began:.1f} s")
 

@@ -17,8 +17,9 @@ import pytest
 
 from firstlight.elf.loader import Rule
 from firstlight.facts.children import child_script
+from firstlight.facts.compat import LIBCUDA_CHILD
 from firstlight.facts.known import Known, Unknown
-from firstlight.facts.libcuda import LIBCUDA_CHILD, NOT_FOUND, CudaDevice, LibcudaFacts, probe_libcuda
+from firstlight.facts.libcuda import NOT_FOUND, CudaDevice, LibcudaFacts, probe_libcuda
 from firstlight.machine import ChildAnswer
 from firstlight.machine.evidence import from_document, to_document
 from firstlight.machine.live import LiveMachine

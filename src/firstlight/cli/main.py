@@ -18,7 +18,14 @@ VERBS = {
     "doctor": ("doctor", "why not: the one cause that keeps CUDA from working, and what to do"),
     "explain": ("explain", "an error line or a log: its cause, a proof and the ways out"),
     "facts": ("facts", "look: what this machine is; changes nothing"),
+    "plan": ("plan", "decide: every way out, ranked; the chosen one as exact commands; changes nothing"),
+    "apply": ("apply", "act: the plan, asked for once, done, proved; can be killed, run twice and taken back"),
+    "undo": ("undo", "take back what apply did, newest first"),
+    "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
+    "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
+    "verify": ("verify", "prove it: child processes compute, compile and load what torch needs"),
     "bench": ("bench", "measure: the suite, every number held against what the silicon can do"),
+    "kernels": ("kernels", "block-sparse products: which kernel runs here, and why"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"
@@ -157,5 +164,6 @@ def _bug(error: Exception) -> str:
     spot = "" if frame is None else f" at {os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
     return (
         f"a bug in firstlight{spot}: {type(error).__name__}: {error}. "
-        "Nothing was changed. FIRSTLIGHT_DEBUG=1 shows where; `firstlight facts --record DIR` makes it reproducible."
+        "What was changed before it is in the journal (`firstlight undo --list`). FIRSTLIGHT_DEBUG=1 shows where; "
+        "`firstlight facts --record DIR` makes it reproducible."
     )

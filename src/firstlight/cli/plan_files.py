@@ -60,10 +60,19 @@ def extras_of(
     state = f"{state.rstrip('/')}/firstlight"
     found = []
     for path in dict.fromkeys(_paths(machine, question, home=home, state=state)):
-        text = machine.read(path, limit=_LIMIT)
+        text = _text(machine, path)
         if text is not None and len(text) < _LIMIT:
             found.append(FileText(path, text))
     return Extras(settings, checkouts, tuple(found), home, state)
+
+
+def _text(machine: Machine, path: str) -> str | None:
+    """The text of a file; bytes that are not UTF-8 are kept as such, so that it can be written back as it was."""
+    text = machine.read(path, limit=_LIMIT)
+    if text is None or "\N{REPLACEMENT CHARACTER}" not in text:
+        return text
+    data = machine.read_bytes(path, size=_LIMIT)
+    return text if data is None else data.decode("utf-8", "surrogateescape")
 
 
 def _paths(machine: Machine, question: Question, *, home: str, state: str) -> Iterator[str]:

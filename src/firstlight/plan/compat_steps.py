@@ -98,7 +98,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
         name = address.rsplit("/", 2)[1]
         target = f"/etc/yum.repos.d/cuda-{name}.repo"
         commands: tuple[Argv, ...] = (as_root(facts, "curl", "-fsSL", "-o", target, f"{address}/cuda-{name}.repo"),)
-        undo: tuple[Argv, ...] = (as_root(facts, "rm", target),)
+        undo: tuple[Argv, ...] = (as_root(facts, "rm", "-f", target),)
         done = (exists(target),)
     else:
         target = f"/tmp/{_KEYRING}"  # noqa: S108 named so that a reader can look at it before it is installed
@@ -176,7 +176,7 @@ def _archive(question: Question, option: Option, *, match: re.Match[str], folder
         ),
         files=() if sums is None else (sums,),
         done_when=(exists(f"{folder}/libcuda.so.{driver}"), exists(f"{folder}/libcuda.so.1")),
-        undo=(("rm", "-r", folder), ("rm", "-f", target)),
+        undo=(("rm", "-rf", folder), ("rm", "-f", target)),
         seconds=NETWORK,
         bytes=Known(rows[0].download_bytes, f"{rows[0].source}, {rows[0].date}")
         if rows

@@ -11,7 +11,7 @@ from firstlight.plan.start_script import DRIVER_FOLDERS, Wiring
 LINE_FILE, MODULE = "firstlight_compat.pth", "_firstlight_compat"
 START_LINE = f"import {MODULE}\n"
 
-# Plain Python without imports of its own: os and sys are there when it is read, _ctypes is 0.5 ms and ctypes is 5.
+# os and sys are there when it is read. Importing _ctypes takes 0.6 ms and ctypes 4.3 (-X importtime, Python 3.11).
 _TEXT = '''\
 """Written by firstlight; `firstlight undo` takes it back. Read at every start of this Python by firstlight_compat.pth.
 

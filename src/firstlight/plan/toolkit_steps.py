@@ -29,7 +29,7 @@ from firstlight.plan.compat_steps import expanded, repository_step
 from firstlight.plan.extras import Extras
 from firstlight.plan.option import Option
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
-from firstlight.plan.wheel_steps import new_environment, project_of
+from firstlight.plan.wheel_steps import Project, new_environment, project_of
 
 _APT = re.compile(r"cuda-(?:toolkit|nvcc|compiler)-(\d+)-(\d+)")
 _CONDA = re.compile(r"(?P<channel>[\w.-]+)::(?P<package>[\w-]+)=(?P<cuda>\d+\.\d+(?:\.\d+)?)")
@@ -98,7 +98,7 @@ def _wheels(question: Question, option: Option, extras: Extras, *, wheels: tuple
         return
     project = project_of(question, environment)
     if project is not None and project.tool == "uv":
-        yield _in_project(option, project.folder, wheels=wheels)
+        yield _in_project(option, project, wheels=wheels)
         return
     python = interpreter_of(environment)
     uses_uv = environment.kind is EnvironmentKind.UV_VENV
@@ -128,9 +128,10 @@ def _bare(wheel: str) -> str:
     return re.sub(r"\[[^\]]*\]", "", wheel)
 
 
-def _in_project(option: Option, folder: str, *, wheels: tuple[str, ...]) -> Step:
+def _in_project(option: Option, project: Project, *, wheels: tuple[str, ...]) -> Step:
     """As a group of the project: `uv sync` would take wheels away that its lock does not have."""
-    files = (f"{folder}/pyproject.toml", f"{folder}/uv.lock")
+    folder, files = project.folder, (project.file, *((project.lock,) if project.locked else ()))
+    again = ("uv", "sync", "--frozen", "--project", folder) if project.locked else ("rm", "-f", project.lock)
     return replace(
         blank(option),
         id="add-toolkit-to-project",
@@ -143,7 +144,7 @@ def _in_project(option: Option, folder: str, *, wheels: tuple[str, ...]) -> Step
         done_when=(succeeds("grep", "--quiet", "cuda-build", files[0]),),
         undo=(
             *(("mv", "--force", f"{each}{_SAVED}", each) for each in files),
-            ("uv", "sync", "--frozen", "--project", folder),
+            again,
         ),
         seconds=NETWORK,
         bytes=option.cost.download_bytes,

@@ -44,6 +44,7 @@ class Project:
     tool: str  # uv, pixi
     file: str  # what is edited
     lock: str
+    locked: bool  # the lock file is there
 
 
 def wheel_steps(question: Question, option: Option, extras: Extras) -> Iterator[Step]:
@@ -69,6 +70,7 @@ def wheel_steps(question: Question, option: Option, extras: Extras) -> Iterator[
 
 def project_of(question: Question, environment: PythonEnvironment) -> Project | None:
     """The project whose tool fills this environment and would change it back; None where there is none."""
+    paths = tuple(file.path for file in question.facts.python.project_files)
     for file in question.facts.python.project_files:
         folder, name = posixpath.split(file.path)
         if not environment.prefix.startswith(f"{folder}/"):
@@ -76,9 +78,10 @@ def project_of(question: Question, environment: PythonEnvironment) -> Project | 
         if environment.kind is EnvironmentKind.PIXI:
             lock = f"{folder}/pixi.lock"
             edited = file.path if name == "pyproject.toml" else f"{folder}/pixi.toml"
-            return Project(folder, "pixi", edited, lock)
+            return Project(folder, "pixi", edited, lock, lock in paths)
         if name in ("uv.lock", "pyproject.toml"):
-            return Project(folder, "uv", f"{folder}/pyproject.toml", f"{folder}/uv.lock")
+            lock = f"{folder}/uv.lock"
+            return Project(folder, "uv", f"{folder}/pyproject.toml", lock, lock in paths)
     return None
 
 
@@ -110,7 +113,7 @@ def new_environment(question: Question, option: Option, folder: str) -> Step:
         title=f"make a virtual environment in {folder}",
         commands=((python, "-m", "venv", folder),),
         done_when=(exists(f"{folder}/bin/python"), succeeds(f"{folder}/bin/python", "-m", "pip", "--version")),
-        undo=(("rm", "-r", folder),),
+        undo=(("rm", "-rf", folder),),
         note=f"Because {why}. Debian and Ubuntu: python3-venv has to be installed; `uv venv --seed` makes the same.",
     )
 
@@ -237,7 +240,7 @@ def _project_step(option: Option, project: Project, chosen: Chosen) -> Step:
 
 
 def _save(project: Project) -> tuple[Argv, ...]:
-    return (("cp", "--no-clobber", project.lock, f"{project.lock}{_SAVED}"),)
+    return (("cp", "--no-clobber", project.lock, f"{project.lock}{_SAVED}"),) if project.locked else ()
 
 
 def _settle(project: Project) -> tuple[Argv, ...]:
@@ -247,6 +250,8 @@ def _settle(project: Project) -> tuple[Argv, ...]:
 
 
 def _restore(project: Project) -> tuple[Argv, ...]:
+    if not project.locked:
+        return (("rm", "-f", project.lock),)
     back = ("mv", "--force", f"{project.lock}{_SAVED}", project.lock)
     if project.tool == "pixi":
         return (back, ("pixi", "install", "--frozen", "--manifest-path", project.file))

@@ -66,7 +66,7 @@ def platforms(target: Target) -> Iterator[str]:
         yield f"manylinux_2_{minor}_{target.machine}"
         if minor in _LEGACY:
             yield f"{_LEGACY[minor]}_{target.machine}"
-    yield f"linux_{target.machine}"  # what PyTorch's index called its wheels until 2.6
+    yield f"linux_{target.machine}"  # earlier wheels on PyTorch's index go by it
 
 
 def pip_flags(target: Target) -> tuple[str, ...]:

@@ -35,10 +35,15 @@ def plan_text(question: Question, plan: Plan, ranked: Ranked) -> str:
     if plan.option.kind is Kind.NOTHING and not plan.steps:
         return f"{out}\nnothing to do\n"
     for number, step in enumerate(plan.steps, 1):
-        out += f"\n{_step(number, step)}"
+        out += f"\n{_shown(_step(number, step))}"
     optional = sum(step.optional for step in plan.steps)
     extra = f", {optional} of them optional" if optional else ""
     return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing was changed. digest {plan.digest}\n"
+
+
+def _shown(text: str) -> str:
+    """Bytes of a file that are not UTF-8, as a terminal can show them."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def no_plan_text(question: Question, ranked: Ranked) -> str:

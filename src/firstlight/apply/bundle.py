@@ -1,0 +1,160 @@
+"""A folder of wheels for a machine without a network: what it holds, and whether it still holds it here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+
+from firstlight.errors import BadFactsFile, BadInput
+from firstlight.facts.codec import from_json, to_json
+from firstlight.frozen import dataclass
+from firstlight.plan.wheel_target import Target, WheelFile, missing, takes
+
+SCHEMA = "firstlight.bundle/1"
+MANIFEST = "bundle.json"
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+_BLOCK = 1 << 20
+_MANIFEST_LIMIT = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One file of a bundle, e.g. torch 2.9.0+cu128, 899776543 bytes, from PyTorch's index cu128."""
+
+    file: str
+    project: str
+    version: str
+    bytes: int
+    sha256: str
+    source: str  # the index it came from, without names and passwords; "" = pip's own
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Wheels of one option for one class of machines."""
+
+    made_for: str  # H100, driver >= 550; or the file of facts
+    target: Target
+    option: str  # another-wheel:torch-2.9.0+cu128
+    requirements: tuple[str, ...]  # exact pins, torch first
+    plan_digest: str  # over requirements, index, machine and Python: two bundles of the same choice share it
+    wheels: tuple[Wheel, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(wheel.bytes for wheel in self.wheels)
+
+
+def plan_digest(requirements: tuple[str, ...], *, index: str, target: Target) -> str:
+    """What was chosen as one number, e.g. 5f0c...; files and days do not change it."""
+    chosen = {"requirements": list(requirements), "index": without_password(index), "target": to_json(target)}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
+
+
+def without_password(address: str) -> str:
+    """An index without the user and password that private ones carry in their address."""
+    return re.sub(r"(?<=://)[^/@]*@", "", address)
+
+
+def manifest_text(bundle: Bundle) -> str:
+    """bundle.json: the schema first, the wheels in the order of their names."""
+    return json.dumps({"schema": SCHEMA, **to_json(bundle)}, indent=1) + "\n"
+
+
+def read_bundle(folder: str) -> Bundle:
+    """The manifest of a folder; a folder that is no bundle is refused with what would be one."""
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.loads(file.read(_MANIFEST_LIMIT))
+    except OSError as error:
+        raise BadInput(
+            f"{folder}: no bundle ({MANIFEST}: {error.strerror}). Accepted is a folder that "
+            "`firstlight bundle --out FOLDER` wrote to its end."
+        ) from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} is not JSON: it is damaged. Make the bundle again.") from None
+    if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+        raise BadInput(f"{path}: accepted is the schema {SCHEMA}. Make the bundle with this firstlight.")
+    try:
+        bundle = from_json(Bundle, document, "bundle")
+    except BadFactsFile as error:
+        raise BadInput(f"{path}: {error}. Make the bundle again.") from None
+    for wheel in bundle.wheels:
+        if os.path.basename(wheel.file) != wheel.file or not wheel.file.endswith(".whl"):
+            raise BadInput(f"{path}: {wheel.file[:80]!a} is not the name of a wheel. Make the bundle again.")
+    return bundle
+
+
+def check_place(bundle: Bundle, here: Target) -> None:
+    """Refuse a bundle for another processor, Python or a newer C library than those here."""
+    made, given = bundle.target, here
+    if made.machine != given.machine:
+        what = f"is for {made.machine}; this machine is {given.machine}"
+    elif made.python != given.python:
+        what = f"is for Python {made.python}; the environment has Python {given.python}"
+    elif _numbers(made.glibc) > _numbers(given.glibc):
+        what = f"is for glibc {made.glibc} or newer; this machine has {given.glibc}"
+    else:
+        return
+    raise BadInput(
+        f"the bundle {what}. Accepted here is one for {given.words.removesuffix(' or newer')}: "
+        f"firstlight bundle --platform {given.machine} --python {given.python} --glibc {given.glibc} ..."
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def check_files(bundle: Bundle, folder: str) -> None:
+    """Refuse a folder whose wheels are not those of the manifest, naming the file; nothing was installed then."""
+    listed = {wheel.file for wheel in bundle.wheels}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".whl") and name not in listed:
+            raise BadInput(f"{folder}/{name} is not in {MANIFEST}: who put it there? Take it out, or make it again.")
+    for wheel in bundle.wheels:
+        path = f"{folder}/{wheel.file}"
+        try:
+            size, digest = os.path.getsize(path), sha256_of(path)
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror}. Copy the bundle again.") from None
+        if (size, digest) != (wheel.bytes, wheel.sha256):
+            raise BadInput(
+                f"{path} is not the file that was bundled: {size} bytes with SHA-256 {digest[:16]}..., "
+                f"accepted: {wheel.bytes} bytes with {wheel.sha256[:16]}... Copy it again."
+            )
+
+
+def what_lacks(
+    folder: str, names: tuple[str, ...], *, requirements: tuple[str, ...], target: Target
+) -> tuple[str, ...]:
+    """What the wheels of a folder still need for the target, by their own metadata."""
+    wheels = tuple(wheel_file(folder, name) for name in names if takes(target, name))
+    return missing(requirements, wheels, target)
+
+
+def wheel_file(folder: str, name: str) -> WheelFile:
+    """A wheel with what it requires; one that cannot be opened is refused by its name."""
+    path = f"{folder}/{name}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = next(each for each in archive.namelist() if _METADATA.fullmatch(each))
+            header = archive.read(inside).decode("utf-8", "replace").partition("\n\n")[0]
+    except (OSError, zipfile.BadZipFile, StopIteration, KeyError) as error:
+        raise BadInput(f"{path} is not a whole wheel ({error or 'no METADATA'}). Delete it and run again.") from None
+    lines = header.replace("\n ", " ").replace("\n\t", " ").splitlines()
+    requires = tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("requires-dist:"))
+    return WheelFile(name, requires)
+
+
+def sha256_of(path: str) -> str:
+    """The SHA-256 of a file, read in pieces: wheels are gigabytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,227 @@
+"""Carries out the steps of a plan: looks, keeps what it will change, changes, proves, writes each down."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
+from firstlight.apply.conditions import all_met
+from firstlight.apply.disk import Disk
+from firstlight.apply.footprints import lock_is_held, project_files, there_before
+from firstlight.apply.journal import Journal
+from firstlight.apply.package_sets import distributions, manual_packages, packages
+from firstlight.apply.runs import (
+    COMMAND_ENDED,
+    COMMAND_STARTED,
+    RUN_BEGUN,
+    RUN_DONE,
+    SET_SAVED,
+    SET_SETTLED,
+    STEP_BEGUN,
+    STEP_DONE,
+    STEP_FAILED,
+    STEP_SKIPPED,
+    Run,
+    about_step,
+    runs_of,
+    steps_from_json,
+    steps_to_json,
+)  # fmt: skip
+from firstlight.apply.saved_files import SavedFiles
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.frozen import dataclass
+from firstlight.plan.step import CheckKind, Step, StepKind
+
+ENVIRONMENT_STEPS = (StepKind.PIP, StepKind.UV, StepKind.PROJECT)
+LOCK_LIMIT_S, LOCK_PAUSE_S = 1800.0, 2.0
+
+
+class StepFailed(CouldNotAct):
+    """A command of a step failed, or the step ran and its condition still does not hold."""
+
+    def __init__(self, message: str, *, step: Step, argv: tuple[str, ...], tail: tuple[str, ...], log: str) -> None:
+        super().__init__(message)
+        self.step, self.argv, self.tail, self.log = step, argv, tail, log
+
+
+class Watcher(Protocol):
+    """Whoever watches a run: the command line, or a test."""
+
+    def step_begins(self, step: Step, *, number: int, total: int) -> None: ...
+
+    def step_skipped(self, step: Step, *, saw: str) -> None: ...
+
+    def step_ended(self, step: Step, *, seconds: float, saw: str) -> None: ...
+
+    def line(self, text: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """What acting needs: where the journal and the originals are, and who watches."""
+
+    folder: str  # this machine's state folder
+    journal: Journal
+    disk: Disk
+    watcher: Watcher
+    env: Mapping[str, str]
+
+    @property
+    def saved(self) -> SavedFiles:
+        return SavedFiles(f"{self.folder}/originals", disk=self.disk, journal=self.journal)
+
+
+def is_done(steps: tuple[Step, ...]) -> bool:
+    """Whether every step already holds; then nothing is written, not even the journal."""
+    return all(all_met(step.done_when).holds for step in steps)
+
+
+def begin(acting: Acting, steps: tuple[Step, ...], *, digest: str, option: str, title: str) -> Run:
+    """Write the whole plan into the journal, so that the next call can go on with it whatever happens."""
+    number = len(runs_of(acting.journal.records)) + 1
+    documents = steps_to_json(steps)
+    try:
+        same = steps_from_json(documents) == steps
+    except BadInput as error:  # e.g. a folder with a control character in its name
+        raise CouldNotAct(f"this plan cannot be written down to be resumed: {error}. Nothing was changed.") from error
+    assert same, digest
+    acting.journal.add(RUN_BEGUN, run=number, digest=digest, option=option, title=title, steps=documents)
+    return runs_of(acting.journal.records)[-1]
+
+
+def carry_out(acting: Acting, run: Run) -> None:
+    """Do every step of a run that does not hold yet; the first failure stops it and the next call goes on there."""
+    wait_for_what_still_runs(acting, run.number)
+    for number, step in enumerate(run.steps, 1):
+        acting.disk.passing(f"step {number}: look")
+        met = all_met(step.done_when)
+        if met.holds:
+            if step.id not in run.finished:
+                _settle_sets(acting, run.number, step)
+                event = STEP_DONE if step.id in run.begun else STEP_SKIPPED
+                acting.journal.add(event, run=run.number, step=step.id, seconds=0.0, saw=met.saw)
+            acting.watcher.step_skipped(step, saw=met.saw)
+            continue
+        acting.watcher.step_begins(step, number=number, total=len(run.steps))
+        _do(acting, run.number, step)
+    acting.journal.add(RUN_DONE, run=run.number)
+
+
+def _do(acting: Acting, run: int, step: Step) -> None:
+    journal, begun = acting.journal, time.monotonic()
+    if step.kind is StepKind.MANUAL:
+        raise CouldNotAct(
+            f"{step.title}: this has to be done by a person. {step.note} Then run the same command again."
+        )
+    if lacks_rights(step):
+        raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
+    if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
+        journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
+    _save_sets(acting, run, step)
+    for path in project_files(step):
+        acting.saved.keep(path, run=run, step=step.id)
+    for change in step.files:
+        acting.saved.change(change, run=run, step=step.id)
+    for number, argv in enumerate(step.commands, 1):
+        ended = run_command(acting, argv, run=run, step=step.id)
+        if ended.status != 0:
+            _settle_sets(acting, run, step)
+            journal.add(STEP_FAILED, run=run, step=step.id, argv=list(argv), status=ended.status, tail=list(ended.tail))
+            said = f"{step.title}: command {number} of {len(step.commands)} ended with status {ended.status}: "
+            raise StepFailed(said + shlex.join(argv), step=step, argv=argv, tail=ended.tail, log=ended.log)
+    _settle_sets(acting, run, step)
+    for path in project_files(step):
+        acting.saved.settle(path, run=run, step=step.id)
+    acting.disk.passing(f"{step.id}: prove")
+    met = all_met(step.done_when)
+    if not met.holds:
+        journal.add(STEP_FAILED, run=run, step=step.id, argv=[], status=0, tail=[met.saw])
+        raise StepFailed(
+            f"{step.title}: every command ended well, and yet {met.saw}.", step=step, argv=(), tail=(), log=""
+        )
+    seconds = time.monotonic() - begun
+    journal.add(STEP_DONE, run=run, step=step.id, seconds=round(seconds, 3), saw=met.saw)
+    acting.watcher.step_ended(step, seconds=seconds, saw=met.saw)
+
+
+def lacks_rights(step: Step) -> bool:
+    """Whether the step needs root, we are not, and its commands do not go through sudo."""
+    elevates = bool(step.commands) and not step.files and any(argv[0] == "sudo" for argv in step.commands)
+    return step.needs_root and os.geteuid() != 0 and not elevates
+
+
+def _save_sets(acting: Acting, run: int, step: Step) -> None:
+    """Keep which packages were there, once a step: a second attempt finds a half-done state."""
+    if about_step(acting.journal, SET_SAVED, run=run, step=step.id):
+        return
+    if step.kind is StepKind.APT and any("apt-get" in argv or "dpkg" in argv for argv in step.commands):
+        acting.journal.add(
+            SET_SAVED, run=run, step=step.id, of="packages", target="", before=packages(), manual=manual_packages()
+        )
+    for interpreter in environments_of(step):
+        acting.journal.add(
+            SET_SAVED, run=run, step=step.id, of="distributions", target=interpreter, before=distributions(interpreter)
+        )
+
+
+def _settle_sets(acting: Acting, run: int, step: Step) -> None:
+    """Keep which packages are there now: what comes or goes later is somebody else's."""
+    for record in about_step(acting.journal, SET_SAVED, run=run, step=step.id):
+        target = record.about["target"]
+        after, manual = (packages(), manual_packages()) if not target else (distributions(target), [])
+        acting.journal.add(SET_SETTLED, run=run, step=step.id, target=target, after=after, manual=manual)
+
+
+def environments_of(step: Step) -> tuple[str, ...]:
+    """The interpreters whose environments a pip, uv or project step changes, by its conditions."""
+    if step.kind not in ENVIRONMENT_STEPS:
+        return ()
+    found = [each.target for each in step.done_when if each.kind is CheckKind.DISTRIBUTIONS]
+    return tuple(dict.fromkeys(found))
+
+
+def run_command(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -> Ended:
+    """Run one command with its start and end in the journal; where another apt is at work, wait and try again."""
+    begun, told = time.monotonic(), ""
+    while True:
+        ended = _run_once(acting, argv, run=run, step=step)
+        held = lock_is_held(ended.tail) if ended.status != 0 else ""
+        if not held or time.monotonic() - begun > LOCK_LIMIT_S:
+            return ended
+        if held != told:
+            acting.watcher.say(f"waiting for another package manager: {held}")
+            told = held
+        time.sleep(LOCK_PAUSE_S)
+
+
+def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -> Ended:
+    logs = f"{acting.folder}/logs"
+    acting.disk.make_folders(logs, mode=0o700)
+
+    def started(process: int) -> None:
+        acting.journal.add(
+            COMMAND_STARTED, run=run, step=step, argv=list(argv), process=process, start=process_start(process)
+        )
+
+    ended = run_logged(
+        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line
+    )
+    acting.disk.passing(f"{step}: command ended")
+    acting.journal.add(COMMAND_ENDED, run=run, step=step, argv=list(argv), status=ended.status)
+    return ended
+
+
+def wait_for_what_still_runs(acting: Acting, run: int) -> None:
+    """A killed firstlight may have left pip or apt running; wait for it rather than start it beside itself."""
+    for record in reversed(acting.journal.records):
+        if record.about["run"] != run or record.event == COMMAND_ENDED:
+            return
+        if record.event == COMMAND_STARTED:
+            wait_for_orphan(record.about["process"], start=record.about["start"], say=acting.watcher.say)
+            return

@@ -1,0 +1,135 @@
+"""What was done, written down before and after each change: one JSON object a line, appended and synced.
+
+A line that was cut off by a crash is dropped on reading; it describes a change that had not begun. Lines carry a
+number and the digest of the line before, so that a journal that somebody edited or mixed with another is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from firstlight.apply.disk import Disk, named
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.frozen import dataclass
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of the journal, e.g. number 3, step-begun, {"step": "02-install-cuda-compat-13-0"}."""
+
+    number: int
+    at: str  # 2026-11-15T02:38:25Z
+    event: str
+    about: Mapping[str, Any]
+    before: str  # digest of the line before, "" for the first
+
+
+class Journal:
+    """An open journal; holds what was read and appends to it."""
+
+    def __init__(self, path: str, *, disk: Disk, now: Any) -> None:
+        self.path, self._disk, self._now = path, disk, now
+        self.records: list[Record] = []
+        self._last = ""
+        self._descriptor = -1
+
+    def open(self) -> None:
+        """Read what is there, cut a torn last line off, and be ready to append."""
+        disk = self._disk
+        disk.make_folders(os.path.dirname(self.path), mode=0o700)
+        with named(self.path):
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        whole = self._read()
+        self.records, self._last, end = parse(whole, self.path)
+        if end < len(whole):
+            disk.passing(f"{self.path}: cut torn line")
+            os.ftruncate(self._descriptor, end)
+            os.fsync(self._descriptor)
+
+    def _read(self) -> bytes:
+        pieces = []
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while piece := os.read(self._descriptor, 1 << 20):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def add(self, event: str, **about: Any) -> Record:
+        """Append one record; when this returns it is on the disk."""
+        record = Record(len(self.records) + 1, self._now(), event, about, self._last)
+        line = _line(record)
+        self._disk.append(self._descriptor, line, name=f"journal {event}")
+        self.records.append(record)
+        self._last = _digest(line)
+        return record
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_journal(path: str) -> tuple[Record, ...]:
+    """What a journal holds, without opening it for writing; () where there is none yet."""
+    try:
+        with open(path, "rb") as file:
+            whole = file.read()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise CouldNotAct(
+            f"{path} could not be read: {error.strerror}. Run as the user that ran apply before (sudo)."
+        ) from error
+    return tuple(parse(whole, path)[0])
+
+
+def _line(record: Record) -> bytes:
+    document = {
+        "format": FORMAT,
+        "number": record.number,
+        "at": record.at,
+        "event": record.event,
+        "about": record.about,
+        "before": record.before,
+    }
+    return json.dumps(document, ensure_ascii=True, sort_keys=True).encode() + b"\n"
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:16]
+
+
+def parse(whole: bytes, path: str) -> tuple[list[Record], str, int]:
+    """The records of a journal, the digest of its last line, and where the whole lines end."""
+    records: list[Record] = []
+    last, end = "", 0
+    while (stop := whole.find(b"\n", end)) >= 0:
+        line = whole[end : stop + 1]
+        record = _record(line, number=len(records) + 1, path=path)
+        if record.before != last:
+            raise BadInput(
+                f"{path}, line {record.number}: the line before it is not the one it was written after. Was the "
+                "journal edited? Put the original back, or move it away to begin anew (undo is lost then)."
+            )
+        records.append(record)
+        last, end = _digest(line), stop + 1
+    return records, last, end
+
+
+def _record(line: bytes, *, number: int, path: str) -> Record:
+    try:
+        document = json.loads(line)
+        assert document["format"] == FORMAT
+        record = Record(document["number"], document["at"], document["event"], document["about"], document["before"])
+        assert record.number == number
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise BadInput(
+            f"{path}, line {number}: not a line of a firstlight journal of format {FORMAT}. Put the original back, use "
+            "the firstlight that wrote it, or move the file away to begin anew (undo is lost then)."
+        ) from None
+    return record

@@ -1,0 +1,61 @@
+"""A plan parted: what firstlight does itself, what a person has to do, what is left out unless it is asked for."""
+
+from __future__ import annotations
+
+import re
+
+from firstlight.errors import BadInput
+from firstlight.frozen import dataclass
+from firstlight.plan.step import Step, StepKind
+
+ALL = "all"
+# The one step of a person that later steps build on: packages cannot be installed from a repository that is not known.
+_BUILT_ON = "set-up-repository"
+_BUILDS_ON_IT = (StepKind.APT, StepKind.COMPAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The steps of a plan by who does them, each in the plan's order."""
+
+    ours: tuple[Step, ...]
+    persons: tuple[Step, ...]
+    waiting: tuple[Step, ...]  # ours, once a person has done what they build on
+    left_out: tuple[Step, ...]  # optional, and not asked for
+
+
+def parted(steps: tuple[Step, ...], asked: tuple[str, ...] = ()) -> Parts:
+    """Part a plan; `asked` names optional steps by id, with or without its number, or is `all`."""
+    _check(steps, asked)
+    ours: list[Step] = []
+    persons: list[Step] = []
+    waiting: list[Step] = []
+    left_out: list[Step] = []
+    for step in steps:
+        if step.kind is StepKind.MANUAL:
+            persons.append(step)
+        elif step.optional and not _is_asked(step, asked):
+            left_out.append(step)
+        elif step.kind in _BUILDS_ON_IT and any(bare(each.id) == _BUILT_ON for each in persons):
+            waiting.append(step)
+        else:
+            ours.append(step)
+    return Parts(tuple(ours), tuple(persons), tuple(waiting), tuple(left_out))
+
+
+def bare(identity: str) -> str:
+    """A step's id without its number: set-up-repository of 01-set-up-repository."""
+    return re.sub(r"^\d+-", "", identity)
+
+
+def _is_asked(step: Step, asked: tuple[str, ...]) -> bool:
+    """Settings are in a plan only where --tuning asked for them."""
+    return step.kind is StepKind.TUNING or bool({ALL, step.id, bare(step.id)} & set(asked))
+
+
+def _check(steps: tuple[Step, ...], asked: tuple[str, ...]) -> None:
+    known = {name for step in steps if step.optional for name in (step.id, bare(step.id))}
+    for name in asked:
+        if name != ALL and name not in known:
+            optional = ", ".join(bare(step.id) for step in steps if step.optional) or "none in this plan"
+            raise BadInput(f"--with {name[:80]!a}: no optional step is called that; accepted: {optional}, or {ALL}.")

@@ -1,0 +1,163 @@
+"""What `apply` and `undo` share: who watches, who is asked, the lock, the journal and the signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from firstlight.apply.account import Account
+from firstlight.apply.disk import Disk
+from firstlight.apply.executor import Acting, StepFailed
+from firstlight.apply.journal import Journal, read_journal
+from firstlight.apply.lock import machine_lock
+from firstlight.apply.outcome import Failure
+from firstlight.apply.place import machine_folder
+from firstlight.apply.runs import Run, runs_of
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.machine.live import LiveMachine
+from firstlight.plan.step import Step
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+# Programs must not wait for an answer that nobody can give, and must say in English what `explain` knows in English.
+# Indexes and proxies (PIP_INDEX_URL, UV_INDEX_URL, pip.conf, https_proxy) are the user's and stay as they are.
+QUIET = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LANGUAGE": "en",
+}
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Watching:
+    """Tells on stderr what happens: a spinner with the last line on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self._status: Status | None = None
+        self._console: Any = None
+        self._title = ""
+        if sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb":
+            from rich.console import Console
+
+            self._console = Console(stderr=True, highlight=False)
+
+    def step_begins(self, step: Step, *, number: int, total: int) -> None:
+        self.account.begins(step)
+        self._title = f"[{number}/{total}] {step.title}"
+        self._print(self._title)
+        if self._console is not None:
+            self._stop()
+            self._status = self._console.status("")
+            self._status.start()
+
+    def step_skipped(self, step: Step, *, saw: str) -> None:
+        self.account.held(step, saw)
+        self._print(f"held already: {step.title}")
+
+    def step_ended(self, step: Step, *, seconds: float, saw: str) -> None:
+        self.account.ended(step, saw)
+        self._stop()
+
+    def line(self, text: str) -> None:
+        if self._status is not None:
+            from rich.text import Text
+
+            shown = "".join(letter if letter.isprintable() else " " for letter in text)
+            with suppress(OSError):
+                self._status.update(Text(shown[: self._console.width - 4]))
+        elif "lock" in text.lower() and "wait" in text.lower():  # apt's own "Waiting for cache lock"
+            self._print(text)
+
+    def say(self, text: str) -> None:
+        self._print(text)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.stop()
+            self._status = None
+
+    def _print(self, text: str) -> None:
+        """A terminal that went away must not stop a step half-way."""
+        with suppress(OSError):
+            if self._console is not None:
+                from rich.text import Text
+
+                self._console.print(Text(text))
+            else:
+                click.echo(text, err=True)
+
+
+def past_runs(machine: LiveMachine) -> tuple[Run, ...]:
+    """Every run in this machine's journal, which is not opened for writing; () where there is none."""
+    return runs_of(read_journal(journal_path(machine)))
+
+
+def journal_path(machine: LiveMachine) -> str:
+    return f"{machine_folder(machine)}/journal.jsonl"
+
+
+@contextmanager
+def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
+    """The machine's lock, its journal open for appending, and signals that end in order."""
+    with _in_order(), machine_lock():
+        disk = Disk()
+        journal = Journal(journal_path(machine), disk=disk, now=_now)
+        journal.open()
+        try:
+            yield Acting(machine_folder(machine), journal, disk, watcher, {**os.environ, **QUIET})
+        finally:
+            watcher.close()
+            journal.close()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@contextmanager
+def _in_order() -> Iterator[None]:
+    """Ctrl-C, a service manager's SIGTERM and a lost connection all end as Ctrl-C does: the command is told first."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    heard = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]  # nohup's stays
+    before = {each: signal.signal(each, stop) for each in heard}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def agreed(what: str, *, yes: bool) -> bool:
+    """Whether it shall be done: --yes, or the answer of a person on a terminal; without either it is refused."""
+    if yes:
+        return True
+    sys.stdout.flush()
+    if not sys.stdin.isatty():
+        raise BadInput(f"nobody can be asked here: standard input is no terminal. Give --yes to {what} without asking.")
+    return click.confirm("Do this?", default=False, err=True)
+
+
+def failure_of(error: CouldNotAct) -> Failure:
+    """What a report needs of an error."""
+    if isinstance(error, StepFailed):
+        return Failure(str(error), error.argv, error.tail, error.log)
+    return Failure(str(error), (), (), "")

@@ -1,0 +1,328 @@
+"""`firstlight apply`: show the plan, ask once, do it so that it can be killed, resumed and undone, then prove it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from firstlight.apply.account import State
+from firstlight.apply.executor import is_done
+from firstlight.apply.outcome import Ending, Outcome
+from firstlight.apply.parts import Parts, parted
+from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, journal_path, past_runs
+from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
+from firstlight.cli.proving import variables_after
+from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError
+from firstlight.facts.look import Look
+from firstlight.frozen import dataclass
+from firstlight.machine.live import LiveMachine
+
+if TYPE_CHECKING:
+    from firstlight.apply.executor import Acting
+    from firstlight.apply.runs import Run
+    from firstlight.facts.collect import Facts
+    from firstlight.plan.plan import Plan
+    from firstlight.plan.step import Step
+    from firstlight.verify.check import Report
+
+RESUME = "`firstlight apply` goes on where it stopped"
+BACK = "`firstlight undo` takes back what was done; after that another option can be chosen"
+
+
+class Form(enum.Enum):
+    """How the result is printed; with JSON the plan is shown on stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a plan is carried out, as the command line says."""
+
+    yes: bool
+    dry_run: bool
+    proves: bool
+    optional: tuple[str, ...]
+    offline: str
+    form: Form
+    look: Look
+
+
+@click.command(
+    short_help="do it: show the plan, ask once, do and prove each step; can be killed, resumed and undone",
+    epilog='Example: firstlight apply --want "torch==2.9.0+cu130" --rate 2.69',
+)
+@plan_options
+@click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and what of it holds already; change nothing.")
+@click.option("--with", "optional", metavar="ID", multiple=True,
+              help="Do this optional step too; 'all' for every one. May be repeated.")  # fmt: skip
+@click.option("--no-verify", is_flag=True, help="Do not run `firstlight verify` after the steps.")
+@click.option(
+    "--offline", metavar="DIR", default="", help="Install from this folder of `firstlight bundle`, or of wheels."
+)
+@click.option("--python", metavar="PATH", default="", help="Change the environment of this interpreter.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.apply/1).")
+@click.pass_context
+def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
+    """Show the chosen option as `plan` does, ask once, and do it.
+
+    A step that holds already is skipped, one that was done is looked at again; everything is written down first, so
+    that after a kill, a reboot or a full disk the same command goes on, and `firstlight undo` takes it back. Exit code
+    0: done, or nothing to do; 1: a step or verify failed, or only a person can do it; 2: usage, or nobody to ask; 4:
+    another firstlight is at work; 130: interrupted.
+    """
+    how = How(
+        yes=given["yes"],
+        dry_run=given["dry_run"],
+        proves=not given["no_verify"],
+        optional=given["optional"],
+        offline=given["offline"],
+        form=Form.JSON if given["as_json"] else Form.TEXT,
+        look=Look(python=given["python"]),
+    )
+    machine = LiveMachine()
+    finished = _finish_interrupted(ctx, machine, how)
+    facts = facts_of(how.look)
+    wanted = _of_bundle(how.offline, wanted, facts)
+    ranking = ranking_of(facts, wanted)
+    if not ranking.ranked.options and not wanted.option:
+        _no_option(ranking, how)
+    plan = plan_of(how.look, ranking, wanted, offline=os.path.abspath(how.offline) if how.offline else "")
+    parts = parted(plan.steps, how.optional)
+    outcome = Outcome(
+        Ending.SHOWN, plan.option.id, plan.option.title, plan.digest, 0, tuple(run.number for run in finished), (),
+        parts, wanted.request.rate, journal=journal_path(machine),
+    )  # fmt: skip
+    if not parts.ours and (run := _applied_before(machine, plan.option.id)):
+        _still_holds(ctx, outcome, how, run=run[0])
+    _show_plan(ranking, plan, how)
+    steps = tuple(step for run in finished for step in run.steps)
+    if is_done(parts.ours) and steps and how.proves:
+        _prove(ctx, replace(outcome, ending=Ending.NOTHING), how, steps=steps)
+    _decide(ctx, machine, outcome, how)
+
+
+def _of_bundle(folder: str, wanted: Wanted, facts: Facts) -> Wanted:
+    """What a bundle was made for, where nothing else is asked for; a bundle for another machine is refused.
+
+    A folder of wheels that somebody put together has no list to be held against: pip alone says whether they fit.
+    """
+    if not folder:
+        return wanted
+    from firstlight.cli.offline import checked_bundle, wants_of
+    from firstlight.plan.want import parse_wants
+
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    if "bundle.json" not in names and "download.log" not in names and any(name.endswith(".whl") for name in names):
+        return wanted
+    bundle = checked_bundle(folder, facts)
+    if wanted.request.wants:
+        return wanted
+    return replace(wanted, request=replace(wanted.request, wants=parse_wants(wants_of(bundle))))
+
+
+def _no_option(ranking: Ranking, how: How) -> NoReturn:
+    from firstlight.report.plan_text import no_plan_text
+
+    _echo(no_plan_text(ranking.question, ranking.ranked), how)
+    raise CouldNotAct("no option can work here, so there is nothing to apply. `firstlight plan --options` says why.")
+
+
+def _show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
+    from firstlight.report.plan_text import plan_text
+
+    _echo(plan_text(ranking.question, plan, ranking.ranked), how)
+
+
+def _echo(text: str, how: How) -> None:
+    """What a person reads before deciding and after it was done."""
+    click.echo(text, nl=False, err=how.form is Form.JSON)
+
+
+def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -> None:
+    """What becomes of the plan that was shown."""
+    from firstlight.report.apply_text import parts_text
+
+    parts = outcome.parts
+    if not parts.ours and parts.persons:
+        _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
+    if is_done(parts.ours):
+        _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.waiting else 0)
+    _check_rights(parts)
+    _echo(f"\n{parts_text(parts)}", how)
+    if how.dry_run:
+        _end(ctx, outcome, how, code=0)
+    if not agreed("apply it", yes=how.yes):
+        _end(ctx, replace(outcome, ending=Ending.DECLINED), how, code=1)
+    _act(ctx, machine, outcome, how)
+
+
+def _applied_before(machine: LiveMachine, option: str) -> tuple[Run, ...]:
+    """The earlier run that did this option and still holds: what is left of it is for a person.
+
+    The shell that runs this keeps a stale variable after the files that set it were mended.
+    """
+    did = [run for run in past_runs(machine) if run.done and not run.undone and run.option == option]
+    return tuple(run for run in did[-1:] if is_done(run.steps))
+
+
+def _still_holds(ctx: click.Context, outcome: Outcome, how: How, *, run: Run) -> NoReturn:
+    told = tuple(step for step in outcome.parts.persons if variables_after((step,)))
+    kept = replace(outcome, ending=Ending.NOTHING, run=run.number, parts=replace(outcome.parts, persons=told))
+    _end(ctx, kept, how, code=0)
+
+
+def _check_rights(parts: Parts) -> None:
+    """Refuse before anything is done what would stop half-way for want of root."""
+    from firstlight.apply.executor import lacks_rights
+
+    for step in parts.ours:
+        if lacks_rights(step):
+            raise CouldNotAct(
+                f"{step.title}: this needs root, and nothing was changed. Run the same command as root, or choose "
+                "another option: `firstlight plan --options` shows which need none."
+            )
+
+
+def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -> None:
+    from firstlight.apply.session import Asked, act, interrupted
+    from firstlight.plan.plan import digest_of
+
+    ours = outcome.parts.ours
+    outcome = replace(outcome, digest=digest_of(ours))
+
+    def work(acting: Acting) -> None:
+        if interrupted(acting):  # another one was killed while this one was asking
+            raise CouldNotAct("another apply was interrupted meanwhile. Run the same command again to finish it.")
+        act(acting, Asked(ours, outcome.digest, outcome.option, outcome.title))
+
+    done = _carried_out(ctx, machine, work, outcome=outcome, steps=ours, how=how)
+    if not how.proves:
+        _end(ctx, done, how, code=1 if done.parts.waiting else 0)
+    _prove(ctx, done, how, steps=ours)
+
+
+def _finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tuple[Run, ...]:
+    """Go on with what a kill left half done, after it was shown and agreed to; the run that was finished."""
+    from firstlight.apply.session import finish, interrupted, interrupted_in
+    from firstlight.plan.request import NO_RATE
+    from firstlight.report.apply_text import interrupted_text
+
+    for run in interrupted_in(past_runs(machine)):
+        _echo(interrupted_text(run), how)
+        if how.dry_run:
+            _echo("--dry-run: it is not finished now\n\n", how)
+            return ()
+        if not agreed("finish it", yes=how.yes):
+            raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")
+        outcome = Outcome(
+            Ending.DONE, run.option, run.title, run.digest, run.number, (), (), Parts((), (), (), ()), NO_RATE,
+            journal=journal_path(machine),
+        )  # fmt: skip
+
+        def work(acting: Acting) -> None:
+            for each in interrupted(acting):
+                finish(acting, each)
+
+        _carried_out(ctx, machine, work, outcome=outcome, steps=run.steps, how=how)
+        _echo(f"{'the undo of ' if run.undoing else ''}run {run.number} is finished\n\n", how)
+        return () if run.undoing else (run,)
+    return ()
+
+
+def _carried_out(
+    ctx: click.Context,
+    machine: LiveMachine,
+    work: Callable[[Acting], None],
+    *,
+    outcome: Outcome,
+    steps: tuple[Step, ...],
+    how: How,
+) -> Outcome:
+    """The outcome with what each step took; a failure or an interrupt is told and ends the call."""
+    watcher = Watching()
+    try:
+        with acting_on(machine, watcher) as acting:
+            work(acting)
+    except AnotherIsActing:
+        raise
+    except CouldNotAct as error:
+        failed = replace(outcome, failure=(failure_of(error),))
+        _stopped(ctx, _with_taken(failed, machine, watcher, steps=steps), how, error.exit_code)
+    except KeyboardInterrupt:
+        stopped = replace(outcome, ending=Ending.INTERRUPTED)
+        _stopped(ctx, _with_taken(stopped, machine, watcher, steps=steps), how, 130)
+    done = _with_taken(outcome, machine, watcher, steps=steps)
+    return replace(done, ending=Ending.DONE if done.run else Ending.NOTHING)  # somebody may have done it meanwhile
+
+
+def _with_taken(outcome: Outcome, machine: LiveMachine, watcher: Watching, *, steps: tuple[Step, ...]) -> Outcome:
+    begun = [run.number for run in past_runs(machine) if run.digest == outcome.digest]
+    return replace(outcome, taken=watcher.account.of(steps), run=begun[-1] if begun else 0)
+
+
+def _stopped(ctx: click.Context, outcome: Outcome, how: How, code: int) -> NoReturn:
+    """Tell on stderr where it stopped and how to go on."""
+    from firstlight.diagnosis.explain import explain_text
+    from firstlight.report.apply_text import failure_text, taken_text
+
+    whole = [each for each in outcome.taken if each.state in (State.DONE, State.HELD)]
+    click.echo("".join(taken_text(each, outcome.rate) for each in whole), err=True, nl=False)
+    for failure in outcome.failure:
+        outcome = replace(outcome, ending=Ending.FAILED)
+        explained = explain_text("\n".join(failure.tail))
+        click.echo(failure_text(failure, explained, resume=RESUME, back=BACK), err=True, nl=False)
+    if outcome.ending is Ending.INTERRUPTED:
+        click.echo(f"firstlight: interrupted; the journal holds what was done. {RESUME}; {BACK}.", err=True)
+    if how.form is Form.JSON:
+        _print_json(outcome, ())
+    ctx.exit(code)
+
+
+def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step, ...]) -> NoReturn:
+    """Tell what was done, then prove it; that verify failed is said apart from the steps, which did not."""
+    from firstlight.cli.proving import proved
+    from firstlight.report.apply_text import outcome_text
+    from firstlight.report.verify_text import Detail, verify_text
+    from firstlight.verify.check import Outcome as Proof
+    from firstlight.verify.verdict import exit_code, with_outcome
+
+    _echo(f"\n{outcome_text(outcome)}\nverify\n", how)
+    try:
+        report = proved(steps, persons=outcome.parts.persons, python=how.look.python)
+    except FirstlightError as error:
+        click.echo(f"firstlight: the steps are done, and verify could not be run: {error}", err=True)
+        if how.form is Form.JSON:
+            _print_json(outcome, ())
+        ctx.exit(error.exit_code)
+    _echo(verify_text(report, Detail.LINE), how)
+    if how.form is Form.JSON:
+        _print_json(outcome, (report,))
+    if exit_code(report):
+        names = ", ".join(each.check for each in with_outcome(report, Proof.FAILED)) or "nothing was proved"
+        click.echo(f"firstlight: the steps are done, and verify failed: {names}. {BACK}.", err=True)
+    ctx.exit(exit_code(report) or (1 if outcome.parts.waiting else 0))
+
+
+def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoReturn:
+    from firstlight.report.apply_text import outcome_text
+
+    if how.form is Form.JSON:
+        _print_json(outcome, ())
+    else:
+        click.echo(f"\n{outcome_text(outcome)}", nl=False)
+    ctx.exit(code)
+
+
+def _print_json(outcome: Outcome, proofs: tuple[Report, ...]) -> None:
+    from firstlight.report.apply_json import apply_document
+
+    click.echo(json.dumps(apply_document(outcome, proofs), indent=1))

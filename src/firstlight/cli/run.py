@@ -1,0 +1,56 @@
+"""`firstlight run -- CMD`: start a command with the libcuda that works on this machine, decided now."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import click
+
+from firstlight.errors import BadInput, CouldNotAct
+
+
+@click.command(
+    short_help="run CMD with the loader wired for this machine, decided now",
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: firstlight run -- python train.py",
+)
+@click.option("--why", is_flag=True, help="Say what was decided and why before the command starts.")
+@click.argument("words", metavar="-- CMD [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's flag
+    """Start CMD so that it finds the libcuda that works here; exits with CMD's own code.
+
+    A forward-compat library that breaks the driver (error 803) is taken out of LD_LIBRARY_PATH; one that torch needs
+    and that cuInit accepts is put first. FIRSTLIGHT_COMPAT=auto|on|off: on refuses to start without compat, off changes
+    nothing. Nothing on the machine is changed.
+    """
+    from firstlight.apply.wiring import VARIABLE, Action, cuinit_probe, decide, mode_of
+    from firstlight.diagnosis.finding import Question
+    from firstlight.facts.collect import collect
+    from firstlight.machine.live import LiveMachine
+    from firstlight.tables import load
+
+    if not words:
+        raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
+    program = shutil.which(words[0])
+    if program is None:
+        raise BadInput(f"{words[0]!a}: no such program on PATH. Give its path, or put its folder on PATH.")
+    machine = LiveMachine()
+    python = program if os.path.basename(program).startswith("python") else ""
+    question = Question(collect(machine, python=python), load())
+    wiring = decide(question, mode=mode_of(os.environ.get(VARIABLE)), probe=cuinit_probe(machine))
+    if wiring.action is Action.REFUSE:
+        raise CouldNotAct(f"{words[0]} was not started: {wiring.why}. {VARIABLE}=off starts it as it is.")
+    if why or wiring.action is not Action.NOTHING:
+        click.echo(
+            f"firstlight: {wiring.action.value}{' ' if wiring.folder else ''}{wiring.folder}: {wiring.why}", err=True
+        )
+    environment = dict(os.environ)
+    if wiring.action is not Action.NOTHING:
+        environment["LD_LIBRARY_PATH"] = ":".join(wiring.library_path)
+        if not wiring.library_path:
+            del environment["LD_LIBRARY_PATH"]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(program, list(words), environment)  # noqa: S606 the user's own command, as given

@@ -1,0 +1,122 @@
+"""A plan is parted by who does its steps; what is not ours to remove is not removed; any text survives the journal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from firstlight.apply.footprints import lock_is_held, project_files
+from firstlight.apply.parts import parted
+from firstlight.apply.runs import steps_from_json, steps_to_json
+from firstlight.apply.session import Asked, act, newest_to_undo
+from firstlight.apply.undo import undo
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
+from tests.apply.acting import Quiet, acting, step
+
+EDIT = step("01-edit")
+BY_HAND = step("02-this-shell", kind=StepKind.MANUAL)
+PACKAGE = replace(step("03-remove-cuda-compat-13-0", kind=StepKind.APT), optional=True)
+SETTINGS = replace(step("04-write-runtime-settings", kind=StepKind.TUNING), optional=True)
+
+
+def _ids(steps: tuple[Step, ...]) -> list[str]:
+    return [each.id for each in steps]
+
+
+def test_optional_steps_are_left_out_unless_they_were_asked_for() -> None:
+    parts = parted((EDIT, BY_HAND, PACKAGE, SETTINGS))
+    assert _ids(parts.ours) == ["01-edit", "04-write-runtime-settings"], "settings are asked for by --tuning"
+    assert _ids(parts.persons) == ["02-this-shell"]
+    assert _ids(parts.left_out) == ["03-remove-cuda-compat-13-0"]
+
+
+@pytest.mark.parametrize("name", ["all", "03-remove-cuda-compat-13-0", "remove-cuda-compat-13-0"])
+def test_an_optional_step_is_asked_for_by_its_id_with_or_without_its_number(name: str) -> None:
+    assert "03-remove-cuda-compat-13-0" in _ids(parted((EDIT, PACKAGE), (name,)).ours)
+
+
+def test_a_name_that_is_no_optional_step_is_refused_with_those_that_are() -> None:
+    with pytest.raises(BadInput, match="'edit': no optional step is called that; accepted: remove-cuda-compat-13-0"):
+        parted((EDIT, PACKAGE), ("edit",))
+
+
+def test_steps_that_build_on_what_a_person_does_wait_and_the_others_do_not() -> None:
+    repository = step("01-set-up-repository", kind=StepKind.MANUAL)
+    package, wiring = step("02-install", kind=StepKind.APT), step("03-wire", kind=StepKind.COMPAT)
+    wheels, reboot = step("04-wheels", kind=StepKind.PIP), step("05-reboot", kind=StepKind.MANUAL)
+    parts = parted((repository, package, wiring, wheels, reboot))
+    assert _ids(parts.waiting) == ["02-install", "03-wire"]
+    assert _ids(parts.ours) == ["04-wheels"]
+
+
+def test_texts_of_any_length_and_any_bytes_come_back_from_the_journal() -> None:
+    odd = b"\xff\r\n\x1b[31m".decode("utf-8", "surrogateescape") + "long\n" * 40_000
+    steps = (
+        step(
+            "01-odd", files=(FileChange("/home/user-a/.profile", odd, odd + "x"),),
+            done_when=(Condition(CheckKind.FILE_HOLDS, "/home/user-a/.profile", odd + "x"),),
+        ),
+    )  # fmt: skip
+    assert steps_from_json(steps_to_json(steps)) == steps
+
+
+def test_a_plan_that_cannot_be_written_down_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    odd = step("01-odd", commands=(("touch", f"{tmp_path}/made\x1b"),), kind=StepKind.GIT)
+    doing = acting(tmp_path)
+    with pytest.raises(CouldNotAct, match=r"control character.*Nothing was changed"):
+        act(doing, Asked((odd,), "d", "o", "t"))
+    assert doing.journal.records == []
+
+
+def test_a_folder_that_was_there_before_is_not_removed_by_undo(tmp_path: Path) -> None:
+    mine, new = tmp_path / "mine", tmp_path / "new"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work\n")
+    made = step(
+        "01-make", kind=StepKind.ARCHIVE, commands=(("mkdir", "-p", str(mine), str(new)), ("touch", f"{mine}/lib.so")),
+        done_when=(Condition(CheckKind.FILE_EXISTS, f"{mine}/lib.so"),),
+        undo=(("rm", "-rf", str(mine)), ("rm", "-rf", str(new))),
+    )  # fmt: skip
+    doing = acting(tmp_path)
+    [run] = act(doing, Asked((made,), "d", "o", "t"))
+    assert [each.number for each in newest_to_undo(doing)] == [run.number]
+    undo(doing, newest_to_undo(doing)[0])
+    assert (mine / "thesis.txt").read_text() == "years of work\n"
+    assert not new.exists()
+    assert isinstance(doing.watcher, Quiet)
+    assert f"{mine} was there before firstlight: it is left as it is" in doing.watcher.heard
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    lacking = step("01-run", kind=StepKind.GIT, commands=(("no-such-program", "--now"),))
+    with pytest.raises(CouldNotAct, match="ended with status 127: no-such-program --now"):
+        act(acting(tmp_path), Asked((lacking,), "d", "o", "t"))
+
+
+def test_the_files_that_a_project_tool_writes_itself_are_known() -> None:
+    settle = step(
+        "01-keep", kind=StepKind.PROJECT, files=(FileChange("/home/user-a/app/pyproject.toml", "a", "b"),),
+        commands=(("uv", "lock", "--project", "/home/user-a/app"), ("uv", "sync", "--project", "/home/user-a/app")),
+    )  # fmt: skip
+    assert project_files(settle) == ("/home/user-a/app/uv.lock",)
+    pixi = ("pixi", "install", "--manifest-path", "/home/user-a/app/pixi.toml")
+    added = replace(settle, files=(), commands=(pixi,))
+    assert project_files(added) == ("/home/user-a/app/pixi.toml", "/home/user-a/app/pixi.lock")
+    assert project_files(EDIT) == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)",
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 812",
+        "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+        "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)",
+    ],
+)
+def test_a_lock_that_is_held_is_told_from_other_failures(line: str) -> None:
+    assert lock_is_held(("Reading package lists...", line)) == line
+    assert lock_is_held(("E: Unable to locate package cuda-compat-13-0",)) == ""

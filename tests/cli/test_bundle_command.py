@@ -1,0 +1,149 @@
+"""`firstlight bundle` as it is typed: what it says before it downloads, what it refuses, and what apply makes of it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from firstlight.apply.bundle import MANIFEST, read_bundle
+from firstlight.cli.bundle import command
+from firstlight.cli.offline import checked_bundle, wants_of
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES
+from firstlight.errors import BadInput
+from firstlight.facts.known import Known
+from firstlight.plan.extras import Extras
+from firstlight.plan.options import rank_options
+from firstlight.plan.plan import choose
+from firstlight.plan.request import Request
+from firstlight.plan.steps import steps_for
+from firstlight.plan.want import parse_wants
+from tests.apply.wheels import make_wheel
+from tests.plan.planning import question_of
+
+H100 = ("--for", "H100, driver >= 550")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    folder = tmp_path / "index"
+    make_wheel(folder, "torch", "2.9.0", requires=("sympy",))
+    make_wheel(folder, "sympy", "1.14.0")
+    return folder
+
+
+def _bundle(*words: str) -> Result:
+    return CliRunner().invoke(command, words)
+
+
+def _refused(*words: str) -> str:
+    result = _bundle(*words)
+    assert isinstance(result.exception, BadInput), result.output
+    return str(result.exception)
+
+
+def test_what_comes_from_where_and_how_much_is_said_before_the_first_byte(tmp_path: Path, index: Path) -> None:
+    out = tmp_path / "out"
+    result = _bundle("--want", "torch==2.9.0", *H100, "--out", str(out), "--find-links", str(index))
+    assert result.exit_code == 0, result.output
+    first, second, third, *rest = result.stderr.splitlines()
+    assert first == "for H100, driver >= 550 (x86_64, Python 3.12, glibc 2.28 or newer):"
+    assert second == f"  torch==2.9.0 from {index}"
+    assert third.startswith("  download: 4.1 GB (sizes on PyPI")
+    assert any("torch-2.9.0-py3-none-any.whl" in line for line in rest)
+    assert result.stdout.splitlines()[-1] == f"there: firstlight apply --offline {out}"
+    bundle = read_bundle(str(out))
+    assert (bundle.option, bundle.requirements) == ("another-wheel:torch-2.9.0", ("torch==2.9.0",))
+    assert [wheel.project for wheel in bundle.wheels] == ["sympy", "torch"]
+
+
+def test_a_dry_run_says_it_and_makes_nothing(tmp_path: Path) -> None:
+    result = _bundle(*H100, "--out", str(tmp_path / "out"), "--dry-run")
+    assert result.exit_code == 0
+    assert "download: unknown (the sizes of torch" in result.stderr
+    assert "from https://download.pytorch.org/whl/cu12" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_facts_of_a_machine_say_its_python_processor_and_c_library(tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[1] / "machines/h100-driver-570"
+    result = _bundle("--facts", str(recorded), "--want", "torch==2.9.0", "--out", str(tmp_path / "out"), "--dry-run")
+    assert result.stderr.startswith("for the machine of h100-driver-570 (x86_64, Python 3.12, glibc 2.39 or newer):")
+    asked = ("--python", "3.13", "--glibc", "2.28")
+    result = _bundle("--facts", str(recorded), *asked, "--out", str(tmp_path / "out"), "--dry-run")
+    assert "Python 3.13, glibc 2.28" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give either --for"),
+        ((*H100, "--facts", "x.json"), "give either --for"),
+        (("--for", "H100"), "no driver in it; accepted: GPUs and the oldest driver"),
+        (("--for", "driver >= 550"), "no GPU in it"),
+        (("--for", "Voodoo, driver >= 550"), "'Voodoo' is no GPU that the tables know"),
+        ((*H100, "--platform", "sparc"), "--platform 'sparc': accepted: x86_64, aarch64"),
+        ((*H100, "--python", "2.7"), "--python '2.7': accepted is a minor release of Python 3, e.g. 3.12"),
+        ((*H100, "--glibc", "musl"), "--glibc 'musl': accepted is a release of glibc 2"),
+        ((*H100, "--want", "torch==2.9.0+cu130"), "needs a driver that runs CUDA 13"),
+        ((*H100, "--want", "python==3.12"), "say it with --python"),
+        (("--for", "RTX 5090, driver >= 580", "--want", "torch==2.5.0"), "for RTX 5090, driver >= 580"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    assert said in _refused(*words, "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_oldest_driver_of_the_class_decides(tmp_path: Path) -> None:
+    asked = ("--want", "torch==2.9.0+cu130", "--out", str(tmp_path / "out"), "--dry-run")
+    assert _bundle("--for", "H100, driver >= 580", *asked).exit_code == 0
+    assert "CUDA 13" in _refused("--for", "H100, driver >= 570.133.20", *asked)
+
+
+def test_apply_finds_its_wants_in_a_bundle_for_this_machine_and_plans_from_the_folder(
+    tmp_path: Path, index: Path
+) -> None:
+    out = tmp_path / "out"
+    facts = question_of("h100-driver-570").facts
+    result = _bundle("--want", "torch==2.9.0", *H100, "--out", str(out), "--find-links", str(index))
+    assert result.exit_code == 0, result.output
+    bundle = checked_bundle(str(out), facts)
+    assert wants_of(bundle) == ("torch==2.9.0",)
+    question = question_of("h100-driver-570")
+    ranked = rank_options(question, judge(question, RULES), Request(parse_wants(wants_of(bundle))))
+    option = choose(ranked, bundle.option)
+    assert option.brings == bundle.requirements
+    [install] = steps_for(question, option, Extras(offline_folder=str(out)))
+    installs = [argv for argv in install.commands if "install" in argv]
+    assert installs
+    assert all(argv[-3:] == ("--no-index", "--find-links", str(out)) for argv in installs)
+    assert not any("--index-url" in argv for argv in install.commands)
+    other = replace(facts, runtime=replace(facts.runtime, glibc=Known("2.17", "a test")))
+    with pytest.raises(BadInput, match=r"is for glibc 2\.28 or newer; this machine has 2\.17"):
+        checked_bundle(str(out), other)
+    document = json.loads((out / MANIFEST).read_text())
+    document["target"]["machine"] = "aarch64"
+    (out / MANIFEST).write_text(json.dumps(document))
+    with pytest.raises(BadInput, match="is for aarch64; this machine is x86_64"):
+        checked_bundle(str(out), facts)
+
+
+@pytest.mark.network
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compares with what PyPI has for x86_64")
+def test_a_real_index_gives_wheels_for_another_python_and_processor(tmp_path: Path) -> None:
+    from firstlight.apply.bundle_download import Chosen, Part, Source, fill
+    from firstlight.plan.wheel_target import Target
+
+    target = Target("aarch64", "3.13", "2.28")
+    chosen = Chosen("a test", "another-wheel:numpy", target, (Part(("numpy==2.3.0", "jinja2==3.1.6"), Source()),))
+    bundle = fill(str(tmp_path / "out"), chosen, watch=lambda line: None)
+    assert {wheel.project for wheel in bundle.wheels} == {"numpy", "jinja2", "markupsafe"}
+    [numpy] = [wheel.file for wheel in bundle.wheels if wheel.project == "numpy"]
+    assert "cp313" in numpy
+    assert numpy.endswith("aarch64.whl")
