@@ -62,7 +62,7 @@ def test_on_a_terminal_it_asks_once_and_no_is_the_default(person: Person, answer
     os.close(theirs)
     assert done.stderr.count("Do this? [y/N]") == 1
     assert done.returncode == status, done.stderr
-    assert (person.folder / "xdg/firstlight/tuning.sh").exists() == (status == 0)
+    assert (person.state / "tuning.sh").exists() == (status == 0)
     assert person.state.exists() == (status == 0)
 
 

@@ -35,7 +35,7 @@ def person(tmp_path: Path, venv: Path) -> Person:
 def _tuned(person: Person) -> Path:
     done = person.run(*TUNING, "--python", person.python)
     assert done.returncode == 0, done.stderr
-    return person.folder / "xdg/firstlight/tuning.sh"
+    return person.state / "tuning.sh"
 
 
 def test_where_nothing_was_applied_there_is_nothing_to_undo_and_nothing_is_written(person: Person) -> None:

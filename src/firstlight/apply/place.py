@@ -13,7 +13,7 @@ VOLUMES = ("/workspace",)
 _CONTAINER_ID = re.compile(r"/containers/([0-9a-f]{64})/")
 
 
-def state_folder(machine: Machine) -> str:
+def state_folder(machine: Machine, *, home: str = "") -> str:
     """FIRSTLIGHT_STATE_DIR, else a pod's persistent volume, else $XDG_STATE_HOME/firstlight."""
     given = machine.env("FIRSTLIGHT_STATE_DIR")
     if given:
@@ -21,7 +21,7 @@ def state_folder(machine: Machine) -> str:
     for volume in VOLUMES:
         if _is_mounted(machine, volume) and (found := machine.stat(volume)) is not None and found.writable:
             return f"{volume}/.firstlight"
-    base = machine.env("XDG_STATE_HOME") or f"{machine.host.home}/.local/state"
+    base = machine.env("XDG_STATE_HOME") or f"{(home or machine.host.home).rstrip('/')}/.local/state"
     return f"{base.rstrip('/')}/firstlight"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.apply.place import state_folder
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.look import Look
 from firstlight.machine.interface import Machine
@@ -56,8 +57,7 @@ def extras_of(
     if machine is None:
         return Extras(settings, checkouts)
     home = machine.host.home
-    state = machine.env("XDG_STATE_HOME") or f"{home.rstrip('/')}/.local/state"
-    state = f"{state.rstrip('/')}/firstlight"
+    state = state_folder(machine, home=home)
     found = []
     for path in dict.fromkeys(_paths(machine, question, home=home, state=state)):
         text = _text(machine, path)
