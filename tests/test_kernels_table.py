@@ -67,7 +67,11 @@ def test_a_table_says_where_it_was_measured_names_the_backend_and_prints_both_de
 def test_the_library_has_more_parts_where_they_were_measured(tmp_path: Path) -> None:
     found = measured()
     summary = {"calls": 90, "long_calls": 20, "long_within_3_percent": 0.95, "sent_to_dense": 0.3}
-    found["parts"]["b"] = {"summary": summary, "rows": []}
+    row = {
+        "id": "128/tokens/fp16/4096x4096x64/0.1", "auto_took": "triton", "sparse_ms": 0.01, "dense_same_ms": 0.02,
+        "auto_ms": 0.011, "auto_over_better": 1.1,
+    }  # fmt: skip
+    found["parts"]["b"] = {"summary": summary, "rows": [row]}
     call = {"median_us": 12.3, "samples_us": [12.3]}
     found["parts"]["d"] = {"shape": "512 x 512", "calls": {"linear": call}}
     times = {"device_ms": 0.1, "launched_ms": 0.2}

@@ -38,7 +38,7 @@ def library_part(path: Path = KERNELS) -> str:
         parts.append(_crossovers(found["parts"]["c"]))
     if "b" in found["parts"]:
         parts.append(_held_out(found["parts"]["b"]["rows"]))
-        parts.append(_auto(found["parts"]["b"]["summary"]))
+        parts.append(_auto(found["parts"]["b"]["summary"], found["parts"]["b"]["rows"]))
     if "d" in found["parts"]:
         parts.append(_overheads(found["parts"]["d"]))
     if "e" in found["parts"]:
@@ -154,14 +154,16 @@ def _held_out(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def _auto(summary: dict[str, Any]) -> str:
+def _auto(summary: dict[str, Any], rows: list[Row]) -> str:
     if not summary["long_calls"]:
         return "No call of 100 us or more was measured on shapes that were not tuned for."
     within, dense = summary["long_within_3_percent"] or 0.0, summary["sent_to_dense"] or 0.0
+    worst = max(rows, key=lambda row: row["auto_over_better"])
     return (
         f"`auto` on shapes that were not tuned for: of {summary['long_calls']} calls of 100 us and more "
         f"{100 * within:.0f} % took at most 3 % longer than the better of sparse and dense; of all {summary['calls']} "
-        f"calls {100 * dense:.0f} % went to dense."
+        f"calls {100 * dense:.0f} % went to dense. The worst of all, shorter ones included, took "
+        f"{100 * worst['auto_over_better'] - 100:.0f} % longer than the better one ({worst['id']})."
     )
 
 

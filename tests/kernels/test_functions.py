@@ -165,3 +165,20 @@ def test_explain_choice_names_the_backend_and_the_reason() -> None:
     assert explain_choice(w, 16).backend == "dense"
     assert "density 1.000 is above 0.15" in explain_choice(w, 16).why
     assert explain_choice(w, 16, backend="reference").why == "it was asked for"
+
+
+def test_an_operand_that_is_no_block_sparse_matrix_is_named() -> None:
+    w = BlockSparseMatrix.random(64, 64, block=16, density=0.5)
+    x = torch.randn(64, 64)
+    with pytest.raises(UnsupportedInput, match=r"w is a Tensor; .* matmul takes \(w, x\) and linear takes \(x, w\)"):
+        matmul(x, w)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedInput, match="w is a Tensor"):
+        linear(w, x)  # type: ignore[arg-type]
+
+
+def test_values_changed_through_data_while_training_are_seen_by_the_dense_backend() -> None:
+    w = BlockSparseMatrix.random(64, 64, block=16, density=0.5).requires_grad_()
+    x = torch.randn(8, 64)
+    linear(x, w, backend="dense")
+    w.values.data.copy_(torch.randn_like(w.values))
+    assert torch.allclose(linear(x, w, backend="dense"), linear(x, w, backend="reference"), atol=1e-4)

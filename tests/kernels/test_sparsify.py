@@ -175,3 +175,11 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UnsupportedInput, match="does not hold the values"):
         prune_further_(layer, density=0.1, optimizer=torch.optim.SGD([nn.Parameter(torch.zeros(1))]))
     assert "cannot be replaced inside" in sparsify_(nn.Linear(128, 128), block=16, density=0.5).layers[0].why
+
+
+@pytest.mark.parametrize("skip", ["head", ["nosuch"], ["hea"]])
+def test_a_skip_that_would_skip_nothing_is_refused(skip: object) -> None:
+    model = nn.ModuleDict({"body": nn.Linear(128, 128), "head": nn.Linear(128, 128)})
+    with pytest.raises(UnsupportedInput, match="skip"):
+        sparsify_(model, block=16, density=0.25, skip=skip)  # type: ignore[arg-type]
+    assert isinstance(model["head"], nn.Linear)

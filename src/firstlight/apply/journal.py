@@ -82,9 +82,9 @@ def read_journal(path: str) -> tuple[Record, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise CouldNotAct(
-            f"{path} could not be read: {error.strerror}. Run as the user that ran apply before (sudo)."
-        ) from error
+        denied = isinstance(error, PermissionError)
+        advice = "Run as the user that ran apply before (sudo)." if denied else "Set FIRSTLIGHT_STATE_DIR to a folder."
+        raise CouldNotAct(f"{path} could not be read: {error.strerror}. {advice}") from error
     return tuple(parse(whole, path)[0])
 
 

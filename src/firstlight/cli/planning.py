@@ -85,7 +85,8 @@ def _wanted(own: dict[str, Any]) -> Wanted:
 
     tables = load()
     request = Request(
-        wants=parse_wants(own["wants"]),
+        # Another channel is another torch: without a want for one, the channel's own is meant.
+        wants=parse_wants(own["wants"] if own["channel"] == Channel.STABLE.value else (*own["wants"], "torch")),
         goal=Goal(own["goal"]),
         channel=Channel(own["channel"]),
         rate=_price(own["rate"]),

@@ -34,6 +34,8 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     if not words:
         raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
     program = shutil.which(words[0])
+    if program is None and os.path.isfile(words[0]):
+        raise BadInput(f"{words[0]!a} is there and not executable. Start it with its interpreter, or chmod +x it.")
     if program is None:
         raise BadInput(f"{words[0]!a}: no such program on PATH. Give its path, or put its folder on PATH.")
     machine = LiveMachine()

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from firstlight.facts.collect import Facts
@@ -46,6 +47,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     failed, a requirement is not met, or a check named with --only could not be run; 2: usage and bad input; 4: no
     Python interpreter to look at.
     """  # fmt: skip
+    from firstlight.errors import BadInput
     from firstlight.verify.checks import CHECKS
     from firstlight.verify.runner import chosen
 
@@ -55,6 +57,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         click.echo(list_text(CHECKS), nl=False)
         return
     names = _names(given["only"])
+    if click.get_current_context().get_parameter_source("only") is not ParameterSource.DEFAULT and not names:
+        raise BadInput("--only is empty; accepted: names of checks, see --list. Leave --only out for all of them.")
     checks = chosen(CHECKS, tuple(name for name in names if name != REQUIREMENTS_ALONE))
     if names == (REQUIREMENTS_ALONE,):
         checks = ()

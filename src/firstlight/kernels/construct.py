@@ -208,6 +208,8 @@ def tuple_of(tensor: Tensor, unit: int = 1) -> tuple[int, int]:
 
 
 def _require_matrix(tensor: Tensor, name: str) -> None:
+    if not isinstance(tensor, Tensor):
+        raise UnsupportedInput(f"{name} is a {type(tensor).__name__}; a torch.Tensor is accepted. Use torch.as_tensor.")
     if tensor.layout != torch.strided:
         raise UnsupportedInput(
             f"{name} has layout {tensor.layout}; torch.strided is accepted. For torch.sparse_bsr use from_torch_bsr, "

@@ -40,6 +40,8 @@ def linear(
     activation: relu, gelu (with erf), gelu_tanh or silu, applied before the result is rounded to x's dtype.
     """
     if not is_dynamo_compiling():
+        if not isinstance(w, BlockSparseMatrix):
+            _refuse_operand(w)
         done = again(w, x, bias, None, (activation, backend))
         if done is not None:
             return done
@@ -75,6 +77,8 @@ def matmul(
     out cannot be used with gradients and is neither copied nor cast.
     """
     asked = (activation, backend, alpha, beta)
+    if not is_dynamo_compiling() and not isinstance(w, BlockSparseMatrix):
+        _refuse_operand(w)
     if out is None and not is_dynamo_compiling():
         done = again(w, x, bias, c, asked)
         if done is not None:
@@ -148,9 +152,22 @@ def explain_choice(
     """
     question = Question(
         operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
-        entries=w.nnz_blocks, n=n, layout=Layout(layout), training=training,
+        entries=w.nnz_blocks, n=n, layout=_layout(layout), training=training,
     )  # fmt: skip
     return answer(backend, question)
+
+
+def _refuse_operand(w: object) -> None:
+    raise UnsupportedInput(
+        f"w is a {type(w).__name__}; a BlockSparseMatrix is accepted. matmul takes (w, x) and linear takes (x, w)."
+    )
+
+
+def _layout(given: str | Layout) -> Layout:
+    names = [layout.value for layout in Layout]
+    if not isinstance(given, Layout) and given not in names:
+        raise UnsupportedInput(f"layout is {given!r}; accepted: {' and '.join(names)}.")
+    return Layout(given)
 
 
 def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:

@@ -65,7 +65,7 @@ def sparsify_(
     require_block(block)
     require_density(density)
     chosen = _method(method, scope)
-    patterns = tuple(skip)
+    patterns = _patterns(skip, model)
     uses = _uses_of_weights(model)
     layers: list[Layer] = []
     before = after = 0
@@ -164,6 +164,23 @@ def _uses_of_weights(model: nn.Module) -> dict[int, int]:
             if parameter is not None:
                 uses[id(parameter)] = uses.get(id(parameter), 0) + 1
     return uses
+
+
+def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
+    """The skip patterns; one that no linear layer matches is refused, because it would be pruned without a word."""
+    if isinstance(skip, str):
+        raise UnsupportedInput(
+            f"skip is the string {skip!r}; a list of names or patterns is accepted, e.g. [{skip!r}]."
+        )
+    patterns = tuple(skip)
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    for pattern in patterns:
+        if not any(name == pattern or fnmatchcase(name, pattern) for name in names):
+            shown = ", ".join(names[:8])
+            raise UnsupportedInput(
+                f"skip has {pattern!r}, which no linear layer is called; there are {shown}. Use * for a part of a name."
+            )
+    return patterns
 
 
 def _why_kept(name: str, module: nn.Linear, skip: tuple[str, ...], uses: dict[int, int]) -> str:

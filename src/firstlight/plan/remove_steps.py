@@ -278,6 +278,8 @@ def _command(line: str) -> tuple[Argv, str]:
     first = words.partition(" ")[0].rpartition("/")[2]
     if not re.fullmatch(_PROGRAMS, first) or re.search(r"[&|;<>`~]|\$\(|\.\.\.|, (?:then|or) ", words):
         return (), comment
+    if re.search(r"[*?]", words):
+        return ("sh", "-c", words), comment  # a shell expands the pattern
     try:
         return tuple(shlex.split(words)), comment
     except ValueError:

@@ -71,6 +71,10 @@ def _joined(first: Want, second: Want) -> Want:
             f"--want {first.text} and --want {second.text}: one environment holds one build of {first.project}. "
             "Leave one of them out."
         )
+    if first.exact and second.exact and first.exact != second.exact:
+        raise BadInput(
+            f"--want {first.text} and --want {second.text} exclude each other: no release is both. Keep one."
+        )
     bounds = dict.fromkeys(bound for each in (first, second) for bound in each.specifier.split(",") if bound)
     return Want(first.project, ",".join(bounds), first.local or second.local, f"{first.text}, {second.text}")
 

@@ -20,6 +20,7 @@ from firstlight.plan.wheel_options import proof_of_wheel, set_option
 from firstlight.plan.with_set import installed_builds
 from firstlight.versions import TorchVersion
 
+_COMPANIONS = ("torchvision", "torchaudio")  # built for one torch each; others bring their own pins
 _MOST = 3  # of the sets that hold all wants, and of those that come near
 
 
@@ -97,6 +98,12 @@ def want_options(answer: Answer) -> Iterator[Option]:
 def _unless_blocked(situation: Situation, packages: PackageSet, left: tuple[str, ...]) -> Option:
     """A set as an option; infeasible alone where something else than torch has to be put right first."""
     option = set_option(situation, packages, proof=_proof(situation, packages), leaves_out=left)
+    staying = [name for name in _COMPANIONS if packages.pick(name) is None and installed_builds(situation, name)]
+    if staying:
+        more = " ".join(f"--want {name}" for name in staying)
+        option = replace(
+            option, title=f"{option.title}; {' and '.join(staying)} stay as they are ({more} moves them too)"
+        )
     if not situation.is_blocked or situation.answered_by(Kind.WHEEL):
         return option
     why_not = f"{situation.diagnosis.primary} has to be answered first, and is not cured by another torch"
