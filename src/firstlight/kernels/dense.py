@@ -107,13 +107,6 @@ def forget(matrix: BlockSparseMatrix) -> None:
     matrix.pattern.dense_copies.forget(matrix.values)
 
 
-def drop_copy(index: Index, values: Tensor) -> None:
-    """Drops the copy before a call that records gradients: values then change between calls, even through `.data`."""
-    pattern = pattern_behind(index)
-    if pattern is not None:
-        pattern.dense_copies.forget(values)
-
-
 def _built(pattern: Pattern, values: Tensor) -> Tensor:
     with torch.inference_mode(mode=False):
         return scatter(pattern.forward, values, rows=pattern.rows_of_entries, distinct=pattern.distinct)

@@ -18,13 +18,14 @@ from torch.compiler import is_dynamo_compiling
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import require_same_device, require_same_dtype, require_shape
 from firstlight.kernels.choose import Choice, Question, answer
-from firstlight.kernels.gradients import EAGER, Engine, activated, fused_with_gradients
+from firstlight.kernels.gradients import EAGER, Engine, fused_with_gradients
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import OPERATORS, Parts
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import ORDINARY
 from firstlight.kernels.product import Activation, Layout
+from firstlight.kernels.reference import activated
 from firstlight.kernels.repeated import again, remember
 from firstlight.kernels.transforms import TRANSFORMED
 

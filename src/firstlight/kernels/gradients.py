@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from firstlight.kernels.launch import NOTHING, Extras, Request, multiply_now, ready, sample_now
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import Prepared
 from firstlight.kernels.product import Activation, Layout
+from firstlight.kernels.reference import activated
 
 GRADIENT = ("the gradient of the output", "x")
 
@@ -56,19 +56,6 @@ class Gradients(NamedTuple):
 def fused_with_gradients(activation: Activation) -> bool:
     """Whether an activation can be undone from the output alone, e.g. relu."""
     return activation in (Activation.NONE, Activation.RELU)
-
-
-def activated(pre: Tensor, activation: Activation) -> Tensor:
-    """torch's own activation, e.g. gelu with erf."""
-    if activation is Activation.RELU:
-        return functional.relu(pre)
-    if activation is Activation.GELU:
-        return functional.gelu(pre)
-    if activation is Activation.GELU_TANH:
-        return functional.gelu(pre, approximate="tanh")
-    if activation is Activation.SILU:
-        return functional.silu(pre)
-    return pre
 
 
 def product_gradients(
@@ -121,6 +108,8 @@ class Multiply(torch.autograd.Function):
         asked: tuple[Pattern, Request, Prepared | None, Any],
     ) -> Tensor:  # fmt: skip
         pattern, request, call, addresses = asked
+        if request.training:  # values change between such calls, at times through .data, which no counter sees
+            pattern.dense_copies.forget(values)
         if call is None:
             out = multiply_now(pattern, values, dense, request, Extras(bias, addend))
         else:

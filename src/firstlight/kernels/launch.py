@@ -90,8 +90,6 @@ def _multiply_anew(
             epilogue = _epilogue(request, extras, flat_shape)
         module = backend_module("multiply", pattern, values, n, request=request)
         as_given, values = values, ready(values, "values")
-        if request.training and hasattr(module, "drop_copy"):
-            module.drop_copy(index, values)
         if values.is_cuda and values.get_device() != torch.cuda.current_device():
             with torch.cuda.device(values.device):  # a kernel is launched on the current device
                 module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)

@@ -107,13 +107,12 @@ class Prepared:
 class ModuleLaunch:
     """A launch through a backend's `multiply`, for backends that have nothing quicker."""
 
-    __slots__ = ("_drop_copy", "_flat_in", "_flat_out", "_index", "_multiply", "_request")
+    __slots__ = ("_flat_in", "_flat_out", "_index", "_multiply", "_request")
 
     def __init__(
         self, index: Index, module: Any, request: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]
     ) -> None:
         self._index, self._multiply, self._request = index, module.multiply, request
-        self._drop_copy: Any = getattr(module, "drop_copy", None) if request.training else None
         self._flat_in, self._flat_out = shapes
 
     def __call__(
@@ -127,8 +126,6 @@ class ModuleLaunch:
             beta = 0.0 if addend is None else request.beta
             epilogue = Epilogue(request.alpha, beta, flat, bias, request.activation)
         dense = dense.view(self._flat_in)
-        if self._drop_copy is not None:
-            self._drop_copy(self._index, values)
         self._multiply(self._index, values, dense, target, layout=request.layout, epilogue=epilogue)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from firstlight.kernels.gradients import activated, fused_with_gradients, recorded
+from firstlight.kernels.gradients import fused_with_gradients, recorded
 from firstlight.kernels.launch import Extras, Request, call_key
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.prepared import Prepared, is_ordinary, keep
 from firstlight.kernels.product import Activation
+from firstlight.kernels.reference import activated
 
 # what is recorded: nothing, gradients but not of the values, gradients of the values too
 PLAIN, RECORDED, TRAINED = 0, 1, 2
