@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.ability import Sudo
@@ -72,6 +73,22 @@ def holds(interpreter: str, requirements: tuple[str, ...]) -> Condition:
 def as_root(facts: Facts, *argv: str) -> Argv:
     """The command as this user has to run it: through sudo unless root."""
     return argv if facts.ability.is_root or facts.ability.sudo is Sudo.ABSENT else ("sudo", *argv)
+
+
+def conda_step(option: Option, *, match: re.Match[str], prefix: str, brings: str) -> Step:
+    """A conda package in a prefix of its own, so that no environment changes; `brings` is a file it is known by."""
+    package = f"{match['package']}={match['cuda']}"
+    return replace(
+        blank(option),
+        id=slug(f"install {package}"),
+        kind=StepKind.ARCHIVE,
+        title=f"install {package} from {match['channel']} into {prefix}",
+        commands=(("conda", "create", "--yes", "--prefix", prefix, "--channel", match["channel"], package),),
+        done_when=(exists(brings),),
+        undo=(("conda", "env", "remove", "--yes", "--prefix", prefix),),
+        seconds=NETWORK,
+        bytes=option.cost.download_bytes,
+    )
 
 
 def minutes_as_seconds(option: Option) -> Fact[float]:

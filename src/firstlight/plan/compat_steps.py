@@ -18,6 +18,7 @@ from firstlight.plan.building import (
     Argv,
     as_root,
     blank,
+    conda_step,
     environment_to_change,
     exists,
     interpreter_of,
@@ -52,7 +53,7 @@ def compat_steps(question: Question, option: Option, extras: Extras) -> Iterator
             yield _archive(question, option, match=match, folder=folder)
         elif match := _CONDA.fullmatch(piece):
             folder = _conda_prefix(question, extras, match["cuda"]) + "/cuda-compat"
-            yield _conda(question, option, match=match, folder=folder)
+            yield _conda(option, match=match, folder=folder)
     yield from wiring_steps(question, option, folder=folder, extras=extras)
 
 
@@ -189,22 +190,9 @@ def _conda_prefix(question: Question, extras: Extras, cuda: str) -> str:
     return f"{extras.state_for(question.facts)}/conda-compat-{cuda}"
 
 
-def _conda(question: Question, option: Option, *, match: re.Match[str], folder: str) -> Step:
-    """conda-forge's package in a prefix of its own, so that no environment changes."""
-    prefix = posixpath.dirname(folder)
-    package = f"{match['package']}={match['cuda']}"
-    return replace(
-        blank(option),
-        id=slug(f"install {package}"),
-        kind=StepKind.ARCHIVE,
-        title=f"install {package} from {match['channel']} into {prefix}",
-        commands=(("conda", "create", "--yes", "--prefix", prefix, "--channel", match["channel"], package),),
-        done_when=(exists(f"{folder}/libcuda.so.1"),),
-        undo=(("conda", "env", "remove", "--yes", "--prefix", prefix),),
-        seconds=NETWORK,
-        bytes=option.cost.download_bytes,
-        note="micromamba and mamba take the same arguments.",
-    )
+def _conda(option: Option, *, match: re.Match[str], folder: str) -> Step:
+    step = conda_step(option, match=match, prefix=posixpath.dirname(folder), brings=f"{folder}/libcuda.so.1")
+    return replace(step, note="micromamba and mamba take the same arguments.")
 
 
 def wiring_steps(question: Question, option: Option, *, folder: str, extras: Extras) -> Iterator[Step]:

@@ -15,6 +15,7 @@ from firstlight.plan.building import (
     Argv,
     as_root,
     blank,
+    conda_step,
     environment_to_change,
     exists,
     interpreter_of,
@@ -48,7 +49,7 @@ def toolkit_steps(question: Question, option: Option, extras: Extras) -> Iterato
             home = (
                 expanded(question, option.folder, extras) or f"{extras.home_for(question.facts)}/cuda-{match['cuda']}"
             )
-            yield _conda(option, match=match, home=home)
+            yield conda_step(option, match=match, prefix=home, brings=f"{home}/bin/nvcc")
     wheels = tuple(piece for piece in option.brings if is_requirement(piece))
     if wheels:
         yield from _wheels(question, option, extras, wheels=wheels)
@@ -179,21 +180,6 @@ def _package(question: Question, option: Option, *, package: str, home: str) -> 
         needs_root=True,
         done_when=(Condition(CheckKind.APT_PACKAGE, package), exists(f"{home}/bin/nvcc")),
         undo=(as_root(facts, "apt-get", "autoremove", "--yes", package),),
-        seconds=NETWORK,
-        bytes=option.cost.download_bytes,
-    )
-
-
-def _conda(option: Option, *, match: re.Match[str], home: str) -> Step:
-    package = f"{match['package']}={match['cuda']}"
-    return replace(
-        blank(option),
-        id=slug(f"install {package}"),
-        kind=StepKind.ARCHIVE,
-        title=f"install {package} from {match['channel']} into {home}",
-        commands=(("conda", "create", "--yes", "--prefix", home, "--channel", match["channel"], package),),
-        done_when=(exists(f"{home}/bin/nvcc"),),
-        undo=(("conda", "env", "remove", "--yes", "--prefix", home),),
         seconds=NETWORK,
         bytes=option.cost.download_bytes,
     )
