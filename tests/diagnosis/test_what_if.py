@@ -141,18 +141,6 @@ def test_commands_survive_a_path_that_a_shell_would_take_apart(kind: Environment
             assert prefix not in step.replace(f"'{prefix}", ""), step
 
 
-def test_links_into_torch_are_quoted() -> None:
-    facts = facts_of("thor-missing-libraries")
-    assert isinstance(facts.torch, Known)
-    torch = replace(facts.torch.value, folder="/opt/my venv;id/site-packages/torch")
-    finding = _judged(replace(facts, torch=Known(torch, facts.torch.seen_in))).of("missing-library")
-    assert finding is not None
-    [link] = [step for step in finding.do if step.startswith("ln -s") and "cudss" in step] or [
-        step for step in finding.do if step.startswith("ln -s")
-    ][:1]
-    assert shlex.split(link)[-1] == "/opt/my venv;id/site-packages/torch/lib/"
-
-
 @pytest.mark.parametrize("name", NAMES[::6])
 def test_no_rule_raises_on_absurd_facts(name: str) -> None:
     for path, facts in absurd_facts(facts_of(name)):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstlight.elf.ld_cache import LD_CACHE, LdCache, read_ld_cache
+from firstlight.elf.ld_cache import LD_CACHE, LdCache, configured_folders, read_ld_cache
 from firstlight.machine.live import LiveMachine
 
 Build = Callable[..., Path]
@@ -128,3 +128,25 @@ def test_a_bent_or_cut_cache_never_raises(tmp_path: Path, flips: list[tuple[int,
     for name in ("libc.so.6", "libstdc++.so.6", ""):
         for entry in cache.lookup(name, arch=ARCH, hwcaps=LEVELS):
             assert entry.path.startswith("/")
+
+
+@needs_ldconfig
+def test_folders_that_are_configured_are_those_that_ldconfig_scans() -> None:
+    told = subprocess.run([LDCONFIG, "-v", "-N", "-X"], capture_output=True, text=True, check=False).stdout
+    scanned = re.findall(r"^(/\S+): \(from /etc/ld\.so\.conf", told, re.MULTILINE)
+    if not scanned:
+        pytest.skip("this ldconfig does not say where a folder comes from (glibc before 2.33), or there is none")
+    ours = [folder for folder in configured_folders(LiveMachine()) if os.path.isdir(folder)]
+    assert [folder for folder in ours if folder in scanned] == scanned
+
+
+def test_an_included_file_counts_where_the_include_stands(tmp_path: Path) -> None:
+    etc = tmp_path / "etc"
+    (etc / "ld.so.conf.d").mkdir(parents=True)
+    (etc / "ld.so.conf").write_text("/opt/first\ninclude ld.so.conf.d/*.conf  # all\n/opt/last/\nhwcap 0 nosegneg\n")
+    (etc / "ld.so.conf.d" / "b.conf").write_text("/opt/b\ninclude /etc/ld.so.conf.d/*.conf\n")
+    (etc / "ld.so.conf.d" / "a.conf").write_text("# nothing\n/opt/a\n/opt/first\n")
+    (etc / "ld.so.conf.d" / "c.other").write_text("/opt/c\n")
+    machine = LiveMachine(root=str(tmp_path), environ={})
+    assert configured_folders(machine) == ("/opt/first", "/opt/a", "/opt/b", "/opt/last")
+    assert configured_folders(machine, "/etc/absent") == ()

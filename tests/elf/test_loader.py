@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.elf.ld_cache import read_ld_cache
-from firstlight.elf.loader import LoaderSetup, Rule, expand, loader_setup, search
+from firstlight.elf.loader import LoaderSetup, Rule, expand, loader_setup, search, whole_setup
 from firstlight.elf.reader import ElfFile, read_elf
 from firstlight.machine.live import LiveMachine
 
@@ -44,7 +44,7 @@ def _chosen(program: Path, name: str, environ: dict[str, str]) -> str:
     machine = LiveMachine(environ=environ)
     file = read_elf(machine, str(program))
     assert file is not None
-    winner = search(machine, loader_setup(machine), name=name, chain=(file,)).winner
+    winner = search(machine, whole_setup(machine), name=name, chain=(file,)).winner
     return "not found" if winner is None else winner.path
 
 
@@ -223,3 +223,21 @@ def test_on_a_distribution_without_multiarch_folders_lib64_comes_first(tmp_path:
     assert setup.default_folders == ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
     assert setup.lib == "lib64"
     assert setup.library_path == ()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the folders of this loader are those of x86_64")
+def test_folders_for_a_platform_that_older_loaders_search_are_searched(tmp_path: Path, program: Path) -> None:
+    """glibc before 2.37; a newer loader passes them over, and so do we."""
+    for folder in ("a", "a/x86_64", "a/x86_64/x86_64", "a/tls", "a/tls/x86_64", "a/tls/x86_64/x86_64"):
+        _put(tmp_path, folder)
+        environ = _environ(LD_LIBRARY_PATH=f"{tmp_path}/a")
+        assert _chosen(program, "libwanted.so.1", environ) == _really_loaded(program, environ)["libwanted.so.1"]
+
+
+def test_the_setup_of_another_arch_has_its_folders_and_no_cpu_levels(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "aarch64-linux-gnu").mkdir(parents=True)
+    machine = LiveMachine(root=str(tmp_path), environ={})
+    setup = loader_setup(machine, arch="aarch64")
+    assert setup.default_folders[:2] == ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+    assert (setup.arch, setup.lib) == ("aarch64", "lib/aarch64-linux-gnu")
+    assert setup.hwcaps == () or machine.host.arch == "aarch64"

@@ -1,20 +1,35 @@
-"""The ELF reader against pyelftools, and against files that are cut, bent or lie about their sizes."""
+"""The ELF reader on files built for it, and on files that are cut, bent or lie about their sizes."""
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstlight.elf.reader import ElfFile, NeededVersions, defined_versions, needed_versions, read_elf, read_note
+from firstlight.elf.image import bytes_of, open_image
+from firstlight.elf.reader import (
+    ElfFile,
+    abi_tag,
+    build_id,
+    defined_of,
+    defined_versions,
+    image_at,
+    needed_of,
+    needed_versions,
+    notes_of,
+    parse_elf,
+    read_elf,
+    read_note,
+    why_not_elf,
+    why_not_parsed,
+)
 from firstlight.machine import Machine
 from firstlight.machine.evidence import from_document, to_document
 from firstlight.machine.live import LiveMachine
@@ -135,61 +150,85 @@ def test_a_note_that_says_it_is_longer_than_its_section_is_cut(tmp_path: Path, b
     assert len(found) < 100
 
 
-def _system_files() -> list[Path]:
-    folders = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/bin")
-    found: list[Path] = []
-    for folder in folders:
-        for path in sorted(Path(folder).glob("*")) if Path(folder).is_dir() else ():
-            if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
-                with path.open("rb") as file:
-                    if file.read(4) == b"\x7fELF":
-                        found.append(path)
-    return found[:: max(1, len(found) // 300)]
+def test_bytes_at_hand_read_as_the_file_does(library: Path) -> None:
+    """The way a member of a wheel is read."""
+    machine, path = LiveMachine(), str(library)
+    data = library.read_bytes()
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        for held in (data, bytearray(data), memoryview(data), view):
+            assert parse_elf(held, path) == read_elf(machine, path)
+            image = open_image(bytes_of(held), path)
+            assert image is not None
+            assert needed_of(image) == needed_versions(machine, path)
+            assert defined_of(image) == defined_versions(machine, path)
+    assert parse_elf(b"PK\x03\x04", path) is None
 
 
-def _as_pyelftools_reads(path: Path) -> dict[str, Any]:
-    seen: dict[str, Any] = {"needed": [], "soname": "", "rpath": "", "runpath": "", "interpreter": ""}
-    seen |= {"wanted": [], "defined": []}
-    with path.open("rb") as file:
-        elf: Any = ELFFile(file)
-        for segment in elf.iter_segments():
-            if segment.header.p_type == "PT_INTERP":
-                seen["interpreter"] = segment.get_interp_name()
-            if segment.header.p_type == "PT_DYNAMIC":
-                for tag in segment.iter_tags():
-                    if tag.entry.d_tag == "DT_NEEDED":
-                        seen["needed"].append(tag.needed)
-                    elif tag.entry.d_tag in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
-                        name = tag.entry.d_tag[3:].lower()
-                        seen[name] = getattr(tag, name)
-        for section in elf.iter_sections():
-            if section.header.sh_type == "SHT_GNU_verneed":
-                seen["wanted"] = [
-                    NeededVersions(need.name, tuple(version.name for version in versions))
-                    for need, versions in section.iter_versions()
-                ]
-            elif section.header.sh_type == "SHT_GNU_verdef":
-                for definition, names in section.iter_versions():
-                    if not definition.entry.vd_flags & 1:
-                        seen["defined"].append(next(iter(names)).name)
-    return seen
+def test_the_build_id_and_the_abi_tag_are_told(tmp_path: Path, build: Build) -> None:
+    path = build(tmp_path / "libid.so", "-Wl,--build-id=0x0123456789abcdef")
+    image = image_at(LiveMachine(), str(path))
+    assert image is not None
+    assert build_id(notes_of(image)) == "0123456789abcdef"
+    assert abi_tag(notes_of(image)) == ""
+    program = image_at(LiveMachine(), os.path.realpath("/bin/sh"))
+    assert program is not None
+    assert abi_tag(notes_of(program)).startswith("Linux ")
 
 
-def test_every_field_agrees_with_pyelftools_on_some_300_files_of_this_system() -> None:
-    machine = LiveMachine()
-    files = _system_files()
-    assert len(files) > 50
-    for path in files:
-        found = _elf(machine, path)
-        assert {
-            "needed": list(found.needed),
-            "soname": found.soname,
-            "rpath": ":".join(found.rpath),
-            "runpath": ":".join(found.runpath),
-            "interpreter": found.interpreter,
-            "wanted": list(needed_versions(machine, str(path))),
-            "defined": list(defined_versions(machine, str(path))),
-        } == _as_pyelftools_reads(path), path
+def test_filters_and_auxiliary_libraries_are_told_apart_from_needed_ones(tmp_path: Path, build: Build) -> None:
+    """A -fvisibility=hidden that reached the linker made libnvtx3interop.so.1 an auxiliary of 'visibility=hidden'."""
+    path = build(tmp_path / "libaux.so", "-Wl,-fvisibility=hidden", "-Wl,-F,libfiltered.so.1", "-lc")
+    found = _elf(LiveMachine(), path)
+    assert (found.needed, found.filters, found.auxiliary) == (
+        ("libc.so.6",),
+        ("libfiltered.so.1",),
+        ("visibility=hidden",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "an empty file"),
+        (b"#!/bin/sh\n", "not an ELF file"),
+        (b"/* GNU ld script */\nGROUP ( /lib/libc.so.6 )\n", "not an ELF file: a linker script"),
+        (b"\x7fELF\x02\x01", "cut short: 6 bytes, an ELF header has 64"),
+    ],
+)
+def test_why_a_file_is_no_library_is_said(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert why_not_elf(LiveMachine(), str(tmp_path / "file")) == reason
+    assert why_not_parsed(content) == reason
+
+
+@pytest.mark.parametrize(
+    ("patches", "reason"),
+    [
+        ({4: b"\x01"}, "a 32-bit ELF file"),
+        ({5: b"\x02"}, "an ELF file of a big-endian machine"),
+        ({16: b"\x01\x00"}, "an object file to link, not a library"),
+        ({16: b"\x04\x00"}, "a core dump"),
+        ({16: b"\x09\x00"}, "an ELF file of type 9, neither a library nor a program"),
+        ({32: b"\xff" * 8}, "damaged: no segment to load"),
+        ({56: b"\x01\x00"}, "no dynamic section: linked statically, or only debug symbols"),
+        ({}, ""),
+    ],
+)
+def test_why_an_elf_file_cannot_be_used_is_said(
+    library: Path, tmp_path: Path, patches: dict[int, bytes], reason: str
+) -> None:
+    path = _with_bytes(library, tmp_path / "other.so", patches)
+    assert why_not_elf(LiveMachine(), str(path)) == reason
+    assert why_not_parsed(path.read_bytes()) == reason
+
+
+def test_a_download_that_stopped_is_called_cut_short(library: Path, tmp_path: Path) -> None:
+    data = library.read_bytes()[:4096]
+    (tmp_path / "half.so").write_bytes(data)
+    assert why_not_parsed(data).startswith("cut short: 4096 of ")
+    assert why_not_elf(LiveMachine(), str(tmp_path / "half.so")) == why_not_parsed(data)
+    assert why_not_elf(LiveMachine(), str(tmp_path / "absent.so")) == "no such file"
+    assert why_not_elf(LiveMachine(), str(tmp_path)) == "is a folder"
 
 
 def _bytes_read(recording: RecordingMachine) -> int:

@@ -53,6 +53,8 @@ def look(condition: Condition) -> Met:
     kind = condition.kind
     if kind in _FILES:
         return _file(condition)
+    if kind is CheckKind.LINK:
+        return _link(condition)
     if kind is CheckKind.DISTRIBUTIONS:
         return _distributions(condition)
     if kind is CheckKind.APT_PACKAGE:
@@ -87,6 +89,15 @@ def _file(condition: Condition) -> Met:
     has = condition.expected in text.splitlines()
     holds = has if condition.kind is CheckKind.FILE_HAS_LINE else not has
     return Met(holds, f"{path} {'has' if has else 'does not have'} the line {condition.expected!r}")
+
+
+def _link(condition: Condition) -> Met:
+    path = condition.target
+    leads = os.readlink(path) if os.path.islink(path) else ""
+    if leads != condition.expected:
+        return _no(f"{path} is {f'a link to {leads}' if leads else 'no link'}")
+    there = os.path.exists(path)
+    return Met(there, f"{path} is a link to {leads}" + ("" if there else ", which is gone"))
 
 
 def _distributions(condition: Condition) -> Met:

@@ -60,6 +60,18 @@ class Disk:
             self.passing(f"{path}: renamed")
             self._sync_folder(os.path.dirname(path))
 
+    def link(self, path: str, target: str) -> None:
+        """Put a symbolic link in place at once."""
+        unfinished = f"{path}.firstlight-unfinished"
+        with named(path):
+            self.passing(f"{path}: create")
+            _remove_if_there(unfinished)
+            os.symlink(target, unfinished)
+            self.passing(f"{path}: rename")
+            os.rename(unfinished, path)
+            self.passing(f"{path}: renamed")
+            self._sync_folder(os.path.dirname(path))
+
     def remove(self, path: str) -> None:
         """Take a file away; one that is not there is fine."""
         with named(path):

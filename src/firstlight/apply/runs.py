@@ -105,6 +105,8 @@ def _step(document: Any) -> Step:
     empty = deepcopy(document)
     for owner, name in _texts(empty):
         owner[name] = ""  # read below: the reader of facts takes neither control characters nor long texts
+    for change in empty["files"]:
+        change.setdefault("links_to", "")  # a journal of before there were links
     step = from_json(Step, empty, "step")
     files = tuple(
         replace(change, before=_text(said["before"]), after=_text(said["after"]))

@@ -23,6 +23,9 @@ class SavedFiles:
 
     def change(self, change: FileChange, *, run: int, step: str) -> None:
         """Keep the file, then put the new text in place; doing it twice keeps the first original."""
+        if change.links_to:
+            self._link(change, run=run, step=step)
+            return
         # A link (dotfiles kept elsewhere) stays a link: what it points to is changed.
         change = replace(change, path=os.path.realpath(change.path))
         wanted = b"" if change.removes else change.after.encode("utf-8", "surrogateescape")
@@ -43,6 +46,24 @@ class SavedFiles:
             self.disk.make_folders(os.path.dirname(change.path))
             mode, owner = _mode_and_owner(change.path, change.mode)
             self.disk.write(change.path, wanted, mode=mode, owner=owner)
+        self.journal.add(CHANGED, run=run, step=step, path=change.path)
+
+    def _link(self, change: FileChange, *, run: int, step: str) -> None:
+        """Make a link where nothing is; what it replaces is never kept, because nothing may be there."""
+        if _link_at(change.path) == change.links_to:
+            return
+        if os.path.lexists(change.path):
+            raise CouldNotAct(
+                f"{change.path} is there, and the plan was made for a machine where it is not. Nothing was written. "
+                "Run the same command again to plan anew."
+            )
+        if not self._was_saved(change.path, run=run):
+            self.journal.add(
+                SAVED, run=run, step=step, path=change.path, backup="", mode=0, owner=[],
+                folders=self._missing_folders(change.path), digest="", written="", link=change.links_to,
+            )  # fmt: skip
+        self.disk.make_folders(os.path.dirname(change.path))
+        self.disk.link(change.path, change.links_to)
         self.journal.add(CHANGED, run=run, step=step, path=change.path)
 
     def keep(self, path: str, *, run: int, step: str) -> None:
@@ -86,6 +107,9 @@ class SavedFiles:
     def restore(self, record: Record) -> None:
         """Put back what `record` (file-saved) kept; refuses where somebody changed the file since."""
         about = record.about
+        if about.get("link"):
+            self._remove_link(about["path"], about["link"], folders=about["folders"])
+            return
         path, now = about["path"], read_if_there(about["path"])
         if about["backup"]:
             before = read_if_there(f"{self.folder}/{about['backup']}")
@@ -102,6 +126,16 @@ class SavedFiles:
         else:
             self.disk.remove(path)  # an unfinished write may still lie there
         for folder in reversed(about["folders"]):
+            self.disk.remove_folder(folder)
+
+    def _remove_link(self, path: str, leads_to: str, *, folders: list[str]) -> None:
+        if os.path.lexists(path) and _link_at(path) != leads_to:
+            raise CouldNotAct(
+                f"{path} is no longer the link that firstlight made; undo would lose what is there now. Move it away "
+                f"(mv {path} {path}.mine) and run undo again."
+            )
+        self.disk.remove(path)
+        for folder in reversed(folders):
             self.disk.remove_folder(folder)
 
     def _written(self, record: Record) -> str:
@@ -123,6 +157,11 @@ class SavedFiles:
 def is_as_planned(change: FileChange, now: bytes | None) -> bool:
     """Whether the file already is what the change makes of it."""
     return now is None if change.removes else now == change.after.encode("utf-8", "surrogateescape")
+
+
+def _link_at(path: str) -> str:
+    """Where a link leads, as it is written; "" where there is no link."""
+    return os.readlink(path) if os.path.islink(path) else ""
 
 
 def digest(data: bytes) -> str:

@@ -89,7 +89,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
         look=Look(python=given["python"]),
     )
     machine = LiveMachine()
-    finished = _finish_interrupted(ctx, machine, how)
+    finished = finish_interrupted(ctx, machine, how)
     facts = facts_of(how.look)
     wanted = _of_bundle(how.offline, wanted, facts)
     ranking = ranking_of(facts, wanted)
@@ -210,7 +210,7 @@ def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -
     _prove(ctx, done, how, steps=ours)
 
 
-def _finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tuple[Run, ...]:
+def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tuple[Run, ...]:
     """Go on with what a kill left half done, after it was shown and agreed to; the run that was finished."""
     from firstlight.apply.session import finish, interrupted, interrupted_in
     from firstlight.plan.request import NO_RATE

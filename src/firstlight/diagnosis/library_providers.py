@@ -6,17 +6,18 @@ import posixpath
 import re
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import newest, satisfies
-from firstlight.errors import BadVersion
+from firstlight.diagnosis.provider_choice import DRIVERS_OWN, Providers, choose_providers
+from firstlight.diagnosis.provider_search import in_run
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import NvidiaWheel
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.frozen import dataclass
-from firstlight.tables.soname_rows import SonameWheel
-from firstlight.versions import CudaVersion
 
-DRIVERS_OWN = ("libcuda.so", "libnvidia-ml.so")  # never in a package for torch: libcuda-missing speaks for them
+__all__ = [
+    "DRIVERS_OWN", "PRELOADED", "Provider", "cuda_major", "installed_wheel", "provider", "providers_here",
+    "search_path_of_torch", "site_packages", "stem", "wheel_with",
+]  # fmt: skip
 # What torch opens by path before its own libraries, from whichever site-packages has it (torch/__init__.py, 2.1 on).
 PRELOADED = (
     "libcublasLt", "libcublas", "libcudnn", "libnvrtc", "libcudart", "libcupti", "libcufft", "libcurand",
@@ -37,27 +38,36 @@ class Provider:
 
 
 def provider(question: Question, soname: str) -> Provider | None:
-    """The wheel to take for a library on this machine; the version that torch pins where it pins one."""
+    """The wheel to take for a library on this machine, chosen together with those for all that torch misses."""
     facts = question.facts
-    rows = question.tables.wheels_with(soname, machine=facts.place.arch)
-    fitting = [row for row in rows if _is_for(row.project, cuda_major(facts))]
-    if not fitting:
+    others = facts.torch_libraries.value.missing if isinstance(facts.torch_libraries, Known) else ()
+    found = providers_here(question, (*(each.name for each in others), soname))
+    chosen = next((each for each in found.chosen if each.soname == soname), None)
+    if chosen is None:
         return None
-    # nvidia-cudnn-jit-cu13 has libcudnn.so.9 as well, and next to nothing beside it.
-    project = min((row.project for row in fitting), key=lambda name: ("-jit-" in name, len(name), name))
-    runs = [row for row in fitting if row.project == project]
-    pin = _pin(question, project)
-    pinned = [row for row in runs if pin and _in_run(_first_version(pin), row)]
-    last = newest(tuple(row.last for row in runs))
-    row = pinned[0] if pinned else next(each for each in runs if each.last == last)
-    have = installed_wheel(facts, project)
+    runs = question.tables.wheels_with(soname, machine=facts.place.arch)
     return Provider(
         soname=soname,
-        project=project,
-        requirement=f"{project}{pin}" if pinned else row.requirement,
-        folder=row.folder,
-        installed="" if have is None else have.version,
-        installed_fits=have is not None and any(_in_run(have.version, run) for run in runs),
+        project=chosen.project,
+        requirement=chosen.requirement,
+        folder=chosen.folder,
+        installed=chosen.installed,
+        installed_fits=any(run.project == chosen.project and in_run(chosen.installed, run) for run in runs),
+    )
+
+
+def providers_here(question: Question, missing: tuple[str, ...]) -> Providers:
+    """Who brings missing libraries on this machine, one version of each project, with the versions that torch pins."""
+    facts, torch = question.facts, question.facts.torch
+    asked = torch.value.requires if isinstance(torch, Known) else torch
+    pins = {each.name: each.specifier for each in asked.value} if isinstance(asked, Known) else {}
+    return choose_providers(
+        missing,
+        arch=facts.place.arch,
+        cuda_major=cuda_major(facts),
+        pins=pins,
+        installed={wheel.name: wheel.version for wheel in facts.nvidia_wheels},
+        tables=question.tables,
     )
 
 
@@ -69,7 +79,7 @@ def wheel_with(question: Question, soname: str) -> NvidiaWheel | None:
     """The installed wheel that ships a library, e.g. nvidia-nvjitlink-cu12 12.4.127 for libnvJitLink.so.12."""
     for row in question.tables.wheels_with(soname, machine=question.facts.place.arch):
         wheel = installed_wheel(question.facts, row.project)
-        if wheel is not None and _in_run(wheel.version, row):
+        if wheel is not None and in_run(wheel.version, row):
             return wheel
     return None
 
@@ -103,37 +113,3 @@ def site_packages(torch: TorchInstall) -> str:
 def stem(soname: str) -> str:
     """libcublasLt of libcublasLt.so.13."""
     return soname.partition(".so")[0]
-
-
-def _is_for(project: str, major: int | None) -> bool:
-    """Whether a project is of a CUDA major: -cu12 is of 12; a toolkit's part without a suffix is of 13 or later."""
-    if major is None:
-        return True
-    if match := re.search(r"-cu(\d\d)$", project):
-        return int(match.group(1)) == major
-    return major >= 13 or not project.startswith("nvidia-")
-
-
-def _in_run(version: str, row: SonameWheel) -> bool:
-    return satisfies(version, f">={row.first},<={row.last}") is True
-
-
-def _pin(question: Question, project: str) -> str:
-    """What torch asks of a project, itself or through cuda-toolkit: ==9.19.0.56, ==13.0.96.*; "" when nothing."""
-    torch = question.facts.torch
-    if isinstance(torch, Unknown) or isinstance(torch.value.requires, Unknown):
-        return ""
-    asked = {each.name: each.specifier.replace(" ", "") for each in torch.value.requires.value}
-    if project in asked:
-        return asked[project] if asked[project].startswith("==") else ""
-    try:
-        toolkit = CudaVersion.parse(asked.get("cuda-toolkit", "").removeprefix("=="))
-    except BadVersion:
-        return ""
-    row = question.tables.toolkit_wheel(toolkit)
-    specs = () if row is None else tuple(part.spec for part in row.parts if part.project == project)
-    return specs[0] if specs and specs[0].startswith("==") else ""
-
-
-def _first_version(pin: str) -> str:
-    return pin.removeprefix("==").removesuffix(".*")

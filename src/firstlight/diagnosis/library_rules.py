@@ -30,8 +30,6 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.torch_libraries import MissingLibrary
 
 _CUDNN_FROM_ONE_FOLDER_SINCE = (2, 14)
-_NVPL = "nvpl/lib"  # on no search path of torch's
-_NVPL_INSIDE_SINCE = (2, 11)  # in PyPI's wheels for aarch64
 _TENSOR_IR = "libcudnn_engines_tensor_ir.so.9"
 _ASKS_FOR_TENSOR_IR = ">=9.19,<9.21"  # file lists of the PyPI wheels: shipped from 9.21.0.82 on
 
@@ -42,24 +40,42 @@ def missing_library(question: Question) -> Iterator[Seen]:
     if isinstance(facts.torch_libraries, Unknown) or isinstance(facts.torch, Unknown):
         return
     missing = [each for each in facts.torch_libraries.value.missing if _is_a_package_matter(question, each)]
-    steps = tuple(_ways_to_get(question, missing)) or tuple(_torch_again(question))
+    owners = {each.name: _who_has_it(question, each) for each in missing}
+    steps = (fix_command(question),) if any(owners.values()) else tuple(_torch_again(question))
     for each in missing:
         askers = listed(sorted({posixpath.basename(path) for path in each.requested_by}))
         where = f"in {posixpath.normpath(posixpath.dirname(each.requested_by[0]))}"
         what = "is on no path that the loader searches"
         if each.damaged:
             what = f"is damaged: {posixpath.normpath(each.damaged)} is no ELF file"
-        elif (known := provider(question, each.name)) is not None and known.installed:
-            what += f"; {_installed(question, known)}"
         complaint = f"{each.name}: cannot open shared object file: No such file or directory"
         if each.damaged:
             complaint = f"{posixpath.normpath(each.damaged)}: file too short (or: invalid ELF header)"
+        owner = f"; {owners[each.name]}" if owners[each.name] else ""
         yield Seen(
-            saw=f"{each.name}, asked for by {askers} {where}, {what}",
+            saw=f"{each.name}, asked for by {askers} {where}, {what}{owner}",
             do=steps if each is missing[0] else (),
             means=f"import torch ends with: ImportError: {complaint}. It prints only the first name; the others "
             "follow once that one is there.",
         )
+
+
+def fix_command(question: Question) -> str:
+    """What closes the whole chain at once; it shows every step and asks before it changes anything."""
+    environment = question.facts.environment
+    given = environment is not None and "given" in environment.found_by
+    return "firstlight libs --fix" + (f" --python {shlex.quote(environment.prefix)}" if given and environment else "")
+
+
+def _who_has_it(question: Question, each: MissingLibrary) -> str:
+    """The package that brings a library here, or why the one that is installed does not; "" where none is known."""
+    known = provider(question, each.name)
+    if known is not None and known.installed and not (each.damaged and known.installed_fits):
+        return _installed(question, known)
+    if known is not None:
+        return f"{known.requirement} has it"
+    row = question.tables.debian_package_with(each.name)
+    return f"the package {row.package} has it" if row is not None else ""
 
 
 def _is_a_package_matter(question: Question, each: MissingLibrary) -> bool:
@@ -75,7 +91,7 @@ def _is_a_package_matter(question: Question, each: MissingLibrary) -> bool:
 def _installed(question: Question, known: Provider) -> str:
     wheel = f"{known.project} {known.installed} is installed"
     if not known.installed_fits:
-        return f"{wheel}, which has another version of it"
+        return f"{wheel}, which has another version of it; {known.requirement} has it"
     if _is_searched(question, known.folder):
         return f"{wheel}, but its file is gone, as after the removal of a package with the same file"
     return f"{wheel}, but its folder {known.folder} is not searched"
@@ -89,30 +105,6 @@ def _is_searched(question: Question, folder: str) -> bool:
     return posixpath.normpath(f"{site_packages(torch)}/{folder}") in search_path_of_torch(torch)
 
 
-def _ways_to_get(question: Question, missing: list[MissingLibrary]) -> Iterator[str]:
-    facts = question.facts
-    found = [known for each in missing if (known := provider(question, each.name)) is not None]
-    gone = {known.soname for known in found if known.installed_fits and _is_searched(question, known.folder)}
-    torn = {each.name for each in missing if each.damaged} | gone
-    wanted = dict.fromkeys(
-        known.requirement for known in found if not known.installed_fits and known.soname not in torn
-    )
-    if wanted:
-        yield install(facts, *wanted)
-    again = dict.fromkeys(f"{known.project}=={known.installed}" for known in found if known.soname in torn)
-    if again:
-        yield install(facts, "--force-reinstall", "--no-deps", *again)
-    yield from _links(question, [known for known in found if known.soname not in torn])
-    if any(known.folder == _NVPL for known in found):
-        carries_it = (wheel for wheel in wheels_that_run(question) if wheel.torch.release >= _NVPL_INSIDE_SINCE)
-        if (wheel := next(carries_it, None)) is not None:
-            yield f"or a torch that carries NVPL itself and asks for no cuDSS: {install_wheel(question, wheel)}"
-    packages = [question.tables.debian_package_with(each.name) for each in missing]
-    names = dict.fromkeys(row.package for row in packages if row is not None)
-    if names and "apt-get" in facts.ability.package_managers:
-        yield as_root(facts, f"apt-get install --yes {' '.join(names)}")
-
-
 def _torch_again(question: Question) -> Iterator[str]:
     """Where nobody is known to provide the names: a torch with all it needs, and whose file lacks what."""
     torch = question.facts.torch
@@ -122,26 +114,7 @@ def _torch_again(question: Question) -> Iterator[str]:
     wheel = best_wheel(question, version.value if isinstance(version, Known) else None)
     if wheel is not None:
         yield f"another build of torch may not ask for them: {install_wheel(question, wheel)}"
-    yield f"see who asks for what: ldd {shlex.quote(torch.value.folder + '/lib/libtorch_cuda.so')} | grep 'not found'"
-
-
-def _links(question: Question, found: list[Provider]) -> Iterator[str]:
-    """A wheel on disk is not yet found: a folder that torch does not search needs links in torch/lib.
-
-    A linked library takes torch/lib for its $ORIGIN, so what it needs of its own folder is linked with it.
-    """
-    if isinstance(question.facts.torch, Unknown):
-        return
-    torch = question.facts.torch.value
-    for folder in dict.fromkeys(known.folder for known in found):
-        if _is_searched(question, folder):
-            continue
-        path = f"{site_packages(torch)}/{folder}"
-        names = [known.soname for known in found if known.folder == folder]
-        files = " ".join(shlex.quote(f"{path}/{name}") for name in names)
-        if folder == _NVPL:
-            files = f"{shlex.quote(path)}/libnvpl_*.so.0"
-        yield f"ln -s {files} {shlex.quote(torch.folder + '/lib/')}"
+    yield "see who asks for what: firstlight libs --all"
 
 
 def two_cuda_majors(question: Question) -> Iterator[Seen]:
@@ -252,7 +225,7 @@ LIBRARY_RULES = (
         means="Importing torch fails at the first of them.",
         error="ImportError: libcudss.so.0: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
-        remedies=("install-library-wheels", "link-into-torch", "install-other-wheel"),
+        remedies=("install-library-wheels", "install-other-wheel"),
     ),
     *LIBRARY_PATH_RULES,
     Rule(

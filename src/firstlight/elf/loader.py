@@ -2,7 +2,8 @@
 
 Order, as ld.so(8) has it and as tests hold it against the real loader: already loaded; DT_RPATH of the requester
 and of its loaders, unless the requester has DT_RUNPATH; LD_LIBRARY_PATH; DT_RUNPATH of the requester alone;
-ld.so.cache; default folders. Left out: setuid programs, `-z nodefaultlib`, the hwcaps folders of glibc before 2.37.
+ld.so.cache; default folders; in each folder those for this CPU first. Left out: setuid programs, `-z nodefaultlib`,
+and the names that glibc before 2.37 has for some Intel CPUs (haswell, xeon_phi, avx512_1).
 
 Named tuples instead of dataclasses: every start of firstlight imports this, and a dataclass takes a millisecond more.
 """
@@ -14,8 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from firstlight.elf.image import arch_of_header
 from firstlight.elf.ld_cache import LD_CACHE, LdCache, read_ld_cache
-from firstlight.elf.reader import ElfFile, arch_of_header
+from firstlight.elf.reader import ElfFile, defined_versions
 from firstlight.machine.interface import Machine
 
 _VARIABLES = r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"  # compiled when first met
@@ -50,6 +52,7 @@ class LoaderSetup(NamedTuple):
     default_folders: tuple[str, ...]
     hwcaps: tuple[str, ...]  # glibc-hwcaps folders this CPU may use, best first
     lib: str  # what $LIB stands for, e.g. lib/x86_64-linux-gnu
+    older_folders: tuple[str, ...] = ()  # tls, x86_64: what glibc before 2.37 tries inside every folder
 
 
 class Candidate(NamedTuple):
@@ -76,9 +79,12 @@ class Search(NamedTuple):
         return None if first is None or not first.arch or first.rule is Rule.LATER_CACHE_ENTRY else first
 
 
-def loader_setup(machine: Machine) -> LoaderSetup:
-    """How the loader of this machine searches, for programs of the machine's own arch."""
-    arch = machine.host.arch
+def loader_setup(machine: Machine, *, arch: str = "") -> LoaderSetup:
+    """How the loader of this machine searches, for programs of the machine's own arch unless another is named.
+
+    For another arch it is what a machine of that arch with the same files would do.
+    """
+    arch = arch or machine.host.arch
     triplet = f"{arch}-linux-gnu"
     library_path = machine.env("LD_LIBRARY_PATH") or ""
     listed = "\n".join(line.partition("#")[0] for line in (machine.read("/etc/ld.so.preload") or "").splitlines())
@@ -91,9 +97,19 @@ def loader_setup(machine: Machine) -> LoaderSetup:
         preload=tuple((machine.env("LD_PRELOAD") or "").replace(":", " ").split() + listed.replace(":", " ").split()),
         cache=read_ld_cache(machine),
         default_folders=(*first, "/lib", "/usr/lib"),
-        hwcaps=_usable_hwcaps(machine) if arch == "x86_64" else (),
+        hwcaps=_usable_hwcaps(machine) if arch == machine.host.arch == "x86_64" else (),
         lib=f"lib/{triplet}" if debian else "lib64",
     )
+
+
+def whole_setup(machine: Machine, *, arch: str = "") -> LoaderSetup:
+    """The same with the folders that glibc before 2.37 tries besides, e.g. /opt/x/lib/tls/x86_64.
+
+    Apart from loader_setup because they are two more questions for every folder, and hardly ever there.
+    """
+    setup = loader_setup(machine, arch=arch)
+    older = _older_folders(machine, setup.cache, arch=setup.arch) if setup.arch == machine.host.arch else ()
+    return setup._replace(older_folders=older)
 
 
 def search(machine: Machine, setup: LoaderSetup, *, name: str, chain: tuple[ElfFile, ...] = ()) -> Search:
@@ -119,22 +135,37 @@ def walk(
         if (arch := _arch_at(machine, path)) is not None:
             yield Candidate(path, Rule.PATH, entry=name, owner="", arch=arch)
         return
-    cached = [hit.path for hit in setup.cache.lookup(name, arch=setup.arch, hwcaps=setup.hwcaps)]
-    met: set[str] = set()
+    cached: list[str] = []
+    tried: set[str] = set()
     for rule, entry, owner in _entries(setup, chain):
         if rule is Rule.CACHE:
+            cached = [hit.path for hit in setup.cache.lookup(name, arch=setup.arch, hwcaps=setup.hwcaps)]
             paths = cached[:1]
         elif rule is Rule.LATER_CACHE_ENTRY:
             paths = cached[1:]
         else:
-            folder = _absolute(machine, expand(entry, owner, setup=setup))
-            if (tried := folders.get(folder)) is None:
-                tried = folders[folder] = _with_hwcaps(machine, setup, folder=folder)
-            paths = [f"{place}/{name}" for place in tried]
+            paths = [f"{place}/{name}" for place in _places(machine, setup, entry=entry, owner=owner, known=folders)]
         for path in paths:
-            if path not in met and (arch := _arch_at(machine, path)) is not None:
-                met.add(path)
+            if path in tried:  # a chain of torch's libraries brings the same six folders again and again
+                continue
+            tried.add(path)
+            if (arch := _arch_at(machine, path)) is not None:
                 yield Candidate(path, rule, entry=entry, owner="" if owner is None else owner.path, arch=arch)
+
+
+def _places(
+    machine: Machine, setup: LoaderSetup, *, entry: str, owner: ElfFile | None, known: dict[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The folders that one search path element stands for, remembered as written and by the folder they are."""
+    written = entry if owner is None or "$" not in entry else f"{owner.path.rpartition('/')[0]}\0{entry}"
+    places = known.get(written)
+    if places is None:
+        folder = _absolute(machine, expand(entry, owner, setup=setup))
+        places = known.get(folder)
+        if places is None:
+            places = known[folder] = _with_hwcaps(machine, setup, folder=folder)
+        known[written] = places
+    return places
 
 
 def expand(text: str, owner: ElfFile | None, *, setup: LoaderSetup) -> str:
@@ -174,9 +205,33 @@ def _with_hwcaps(machine: Machine, setup: LoaderSetup, *, folder: str) -> tuple[
         return ()
     folder = folder.rstrip("/")
     special = f"{folder}/glibc-hwcaps"
-    if not setup.hwcaps or machine.stat(special) is None:
-        return (folder,)
-    return (*(f"{special}/{level}" for level in setup.hwcaps), folder)
+    better = () if not setup.hwcaps or machine.stat(special) is None else setup.hwcaps
+    return (*(f"{special}/{level}" for level in better), *_in_older_folders(machine, setup, folder=folder), folder)
+
+
+def _in_older_folders(machine: Machine, setup: LoaderSetup, *, folder: str) -> tuple[str, ...]:
+    """What an older glibc tries inside a folder: every subset of tls, platform and capability, the longest first."""
+    names = setup.older_folders
+    if all(machine.stat(f"{folder}/{name}") is None for name in dict.fromkeys(names)):
+        return ()
+    tried = [""]
+    for name in reversed(names):
+        tried = [f"/{name}{place}" for place in tried] + tried
+    return tuple(
+        f"{folder}{place}" for place in dict.fromkeys(tried) if place and machine.stat(f"{folder}{place}") is not None
+    )
+
+
+def _older_folders(machine: Machine, cache: LdCache, *, arch: str) -> tuple[str, ...]:
+    """() for a C library of 2.37 or newer, and where it cannot be read; e.g. ('tls', 'x86_64', 'x86_64') before.
+
+    On x86_64 the platform and the one hardware capability share a name.
+    """
+    known = cache.lookup("libc.so.6", arch=arch, hwcaps=())
+    offered = defined_versions(machine, known[0].path) if known else ()
+    if not offered or any(re.fullmatch(r"GLIBC_2\.(3[7-9]|[4-9]\d|\d{3})", name) for name in offered):
+        return ()
+    return ("tls", arch, arch) if arch == "x86_64" else ("tls", arch)
 
 
 def _arch_at(machine: Machine, path: str) -> str | None:

@@ -45,7 +45,7 @@ def look_at(look: Look) -> Facts:
             raise BadInput(f"--identify looks at this machine; the names in {look.facts_file} are pseudonyms already")
         return override(read_machine_or_facts(look.facts_file), look.overrides)
     if look.python:
-        _check_python(look.python)
+        check_python(look.python)
     live = LiveMachine()
     recording = RecordingMachine(live)
     facts = collect(recording if look.record else live, python=look.python)
@@ -56,7 +56,7 @@ def look_at(look: Look) -> Facts:
     return override(facts if look.names is Names.REAL else rename_all(facts, pseudonyms.apply), look.overrides)
 
 
-def _check_python(given: str) -> None:
+def check_python(given: str) -> None:
     """Refuse a --python that is neither an interpreter nor the folder of an environment."""
     path = given if "/" in given else shutil.which(given) or given
     names = ("bin/python3", "bin/python", "pyvenv.cfg", "conda-meta")

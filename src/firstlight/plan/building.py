@@ -46,7 +46,9 @@ def slug(text: str) -> str:
 
 
 def written(change: FileChange) -> Condition:
-    """A file's text is exactly what the step writes, or the file is gone."""
+    """A file's text is exactly what the step writes, or the file is gone, or it is the link that was made."""
+    if change.links_to:
+        return Condition(CheckKind.LINK, change.path, change.links_to)
     if change.removes:
         return Condition(CheckKind.FILE_ABSENT, change.path)
     return Condition(CheckKind.FILE_HOLDS, change.path, change.after)

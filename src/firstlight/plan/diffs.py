@@ -20,6 +20,8 @@ class FileText:
 
 def unified_diff(change: FileChange) -> str:
     """The change as `diff -u` writes it: new files come from /dev/null, removed ones go there; '' where none is."""
+    if change.links_to:
+        return f"--- {NOTHING}\n+++ {change.path}\n+link to {change.links_to}\n"
     after = "" if change.removes else change.after
     if change.before == after and not change.removes:
         return ""

@@ -104,7 +104,7 @@ def _by_hand(option: Option, *, done: str) -> Step:
 def _command(piece: str) -> Argv:
     """The words of a piece that is a command line, e.g. runpodctl pod create --min-cuda-version 13.0; () otherwise."""
     line = piece.partition("  # ")[0]
-    if not re.match(r"(?:sudo |runpodctl |vastai |docker |podman |sky |gcloud |aws |apt-get |dnf )", line):
+    if not re.match(r"(?:sudo |firstlight |runpodctl |vastai |docker |podman |sky |gcloud |aws |apt-get |dnf )", line):
         return ()
     return tuple(shlex.split(line))
 

@@ -32,6 +32,7 @@ class CheckKind(enum.Enum):
     FILE_ABSENT = "file-absent"
     FILE_HAS_LINE = "file-has-line"
     FILE_LACKS_LINE = "file-lacks-line"
+    LINK = "link"  # `target` is a symbolic link to `expected`, which is there
     DISTRIBUTIONS = "distributions"  # name==version in the environment of `target`
     APT_PACKAGE = "apt-package"
     GIT_COMMIT = "git-commit"
@@ -51,13 +52,17 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file before and after; "" before = it does not exist, `removes` = it does not exist afterwards."""
+    """One file before and after; "" before = it does not exist, `removes` = it does not exist afterwards.
+
+    With `links_to` a symbolic link is made where nothing is yet; both texts are empty then.
+    """
 
     path: str
     before: str
     after: str
     removes: bool = False
     mode: int = 0o644
+    links_to: str = ""  # what the link holds, e.g. /opt/venv/lib/python3.12/site-packages/nvpl/lib/libnvpl_blas.so.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _CHECKS = {
     CheckKind.FILE_ABSENT: "{target} is gone",
     CheckKind.FILE_HAS_LINE: "{target} has that line",
     CheckKind.FILE_LACKS_LINE: "{target} has no line {expected}",
+    CheckKind.LINK: "{target} is that link",
     CheckKind.DISTRIBUTIONS: "{target} has {expected}",
     CheckKind.APT_PACKAGE: "the package {target} is installed",
     CheckKind.GIT_COMMIT: "{target} stands at {expected}",
@@ -34,11 +35,15 @@ def plan_text(question: Question, plan: Plan, ranked: Ranked) -> str:
     out = f"{what}\n{where}\n\n{_refused(ranked)}{_option(plan.option, ranked)}"
     if plan.option.kind is Kind.NOTHING and not plan.steps:
         return f"{out}\nnothing to do\n"
-    for number, step in enumerate(plan.steps, 1):
-        out += f"\n{_shown(_step(number, step))}"
+    out += steps_text(plan.steps)
     optional = sum(step.optional for step in plan.steps)
     extra = f", {optional} of them optional" if optional else ""
     return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing was changed. digest {plan.digest}\n"
+
+
+def steps_text(steps: tuple[Step, ...]) -> str:
+    """Every step with its commands, diffs and conditions, an empty line before each."""
+    return "".join(f"\n{_shown(_step(number, step))}" for number, step in enumerate(steps, 1))
 
 
 def _shown(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firstlight.tables.row import Row, row_class
+from firstlight.tables.row import Pin, Row, row_class
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
@@ -12,6 +12,7 @@ class SonameWheel(Row):
     soname: str
     project: str
     machine: str
+    cuda_major: int | None  # None = for any, as nvpl-blas
     first: str
     last: str
     in_newest: bool
@@ -22,6 +23,39 @@ class SonameWheel(Row):
         """What to install for it, bounded on both sides: a later release may change the soname."""
         return f"{self.project}>={self.first},<={self.last}"
 
+    @property
+    def path(self) -> str:
+        """Where it lies in the wheel and under site-packages: nvidia/cu13/lib/libcudss.so.0."""
+        return f"{self.folder}/{self.soname}"
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class LibraryReleases(Row):
+    """Releases with the same requirements: nvidia-cudss-cu13 0.7.0.20 to 1.0.0.35 require nvidia-cublas.
+
+    versions go upwards, and bytes are the sizes of their wheels in the same order.
+    """
+
+    project: str
+    machine: str
+    first: str
+    versions: tuple[str, ...]
+    bytes: tuple[int, ...]
+    requires: tuple[Pin, ...]
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class PlaceholderProject(Row):
+    """A project without a library where one would be expected: nvidia-cublas-cu13 0.0.1, 1.4 KB; nvidia-cublas has it.
+
+    newest is '' and bytes 0 where it has no finished release, only early ones.
+    """
+
+    project: str
+    newest: str
+    bytes: int
+    instead: str
+
 
 @row_class(frozen=True, slots=True, kw_only=True)
 class SonameDebian(Row):
@@ -30,3 +64,17 @@ class SonameDebian(Row):
     soname: str
     package: str
     release: str
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class SonameNvidia(Row):
+    """A package of NVIDIA's own apt repository or index: libcudss.so.0 for CUDA 13 in libcudss0-cuda-13.
+
+    folder: where it puts the library when the loader does not search there by itself, else ''.
+    """
+
+    soname: str
+    cuda_major: int | None  # None = for any
+    channel: str  # apt, or pip where NVIDIA's own index has the wheel and PyPI a stub
+    package: str
+    folder: str

@@ -1,0 +1,32 @@
+"""What an emitter returns: files, the gates that are written into them, and what a reader must know."""
+
+from __future__ import annotations
+
+from firstlight import __version__
+from firstlight.emit.gates import Gates
+from firstlight.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedFile:
+    """One file, e.g. pod_setup.sh, mode 0o755; the name may have folders: .devcontainer/devcontainer.json."""
+
+    name: str
+    text: str
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Everything that one kind writes; the first file is the one that is printed where no folder is given."""
+
+    kind: str  # bash
+    files: tuple[EmittedFile, ...]
+    gates: Gates
+    digest: str  # of the plan, 64 hexadecimal digits
+    notes: tuple[str, ...]  # sentences: what has to be done or known before the files are used
+
+
+def made_by() -> str:
+    """The tool and its version, e.g. firstlight 0.1.0: the same tool, plan and choices write the same bytes."""
+    return f"firstlight {__version__}"

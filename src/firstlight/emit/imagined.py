@@ -1,0 +1,73 @@
+"""A machine of which only a few words are known, `--for "H100, driver >= 550"`, as facts to make plans with."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from firstlight.elf.loader import Rule
+from firstlight.facts.collect import Facts, collect
+from firstlight.facts.gpus import Gpu
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.libcuda import CudaDevice, LibcudaCandidate
+from firstlight.machine.evidence import Evidence
+from firstlight.machine.interface import Host
+from firstlight.machine.recorded import RecordedMachine
+from firstlight.plan.machine_class import ClassGpu, parse_machine_class
+from firstlight.tables import Tables, load
+from firstlight.tables.gpu_rows import GpuKind
+from firstlight.versions import DriverVersion
+
+_SAID = "--for"
+_NOT_SAID = Unknown("--for names the GPUs and the driver alone")
+# NVML's brands of the product lines that no compat library takes; what a data-center GPU tells differs by model.
+_BRANDS = {GpuKind.GEFORCE: 5, GpuKind.TITAN: 6}
+
+
+def parse_machine(text: str, tables: Tables | None = None, *, arch: str = "x86_64") -> Facts:
+    """The facts of a machine in words, "H100, driver 550": root, no Python yet; what was not said is Unknown."""
+    known = load() if tables is None else tables
+    named = parse_machine_class(text, known)
+    host = Host("", "root", "/root", "/", 0, "", arch, "", "", "", "", "")
+    facts = collect(RecordedMachine(Evidence(host)))
+    gpus = tuple(_gpu(number, gpu, known) for number, gpu in enumerate(named.gpus))
+    return replace(
+        facts,
+        driver=replace(facts.driver, kernel_version=Known(named.driver, _SAID)),
+        gpus=replace(facts.gpus, count=Known(len(gpus), _SAID), devices=gpus),
+        libcuda=replace(
+            facts.libcuda,
+            would_load=Known(_libcuda(named.driver, arch), _SAID),
+            devices=tuple(CudaDevice(gpu.name, gpu.capability, 0) for gpu in named.gpus),
+        ),
+    )
+
+
+def _libcuda(driver: DriverVersion, arch: str) -> LibcudaCandidate:
+    """The driver's own library where drivers put it: a class of machines is meant that works, not a broken one."""
+    folder = f"/usr/lib/{arch}-linux-gnu"
+    return LibcudaCandidate(
+        path=f"{folder}/libcuda.so.1",
+        real_path=f"{folder}/libcuda.so.{driver}",
+        version=Known(driver, _SAID),
+        found_by=Rule.CACHE,
+        entry="/etc/ld.so.cache",
+        is_stub=False,
+        is_compat=False,
+        is_damaged=False,
+    )
+
+
+def _gpu(number: int, gpu: ClassGpu, tables: Tables) -> Gpu:
+    row = next((each for each in tables.gpus if each.model == gpu.name), None)
+    brand: Fact[int] = _NOT_SAID
+    if row is not None and row.kind in _BRANDS:
+        brand = Known(_BRANDS[row.kind], _SAID)
+    told: dict[str, Any] = {
+        "id": f"gpu-{number}",
+        "name": Known(gpu.name if row is None else row.example, _SAID),
+        "capability": Known(gpu.capability, _SAID),
+        "brand": brand,
+        "mig_devices": (),
+    }
+    return Gpu(**{each.name: told.get(each.name, _NOT_SAID) for each in fields(Gpu)})

@@ -1,0 +1,182 @@
+"""A fix as steps of the kind that `apply` carries out: packages, then links, then what is left for a person."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import replace
+
+from firstlight.errors import CouldNotAct
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.python_environments import EnvironmentKind
+from firstlight.frozen import dataclass
+from firstlight.libraries.closing import Way, site_to_change
+from firstlight.libraries.fixing import Fix, Link, Pick
+from firstlight.libraries.local_wheels import LocalWheel
+from firstlight.libraries.target import PRELOAD_FILE, Surroundings, Target
+from firstlight.plan.building import NETWORK, Argv, a_person, exists, holds, slug, succeeds, written
+from firstlight.plan.step import FileChange, Step, StepKind
+
+BECAUSE = "missing-library"
+_IS_ELF = "import sys; sys.exit(open(sys.argv[1], 'rb').read(4) != b'\\x7fELF')"
+_WRITING: Fact[float] = Known(1.0, "a bound: links are made, nothing is fetched")
+_NOTHING: Fact[int] = Known(0, "nothing is fetched")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where wheels come from: a folder, an index, or what pip is set up with where both are empty."""
+
+    folder: str
+    index: str
+    shelf: tuple[LocalWheel, ...]
+
+    @property
+    def options(self) -> Argv:
+        """What pip and uv are told, e.g. ('--no-index', '--find-links', '/opt/wheels')."""
+        found: list[str] = [] if self.index or not self.folder else ["--no-index"]
+        found += ["--find-links", self.folder] if self.folder else []
+        return (*found, *(("--index-url", self.index) if self.index else ()))
+
+
+def steps_of(around: Surroundings, target: Target, fix: Fix, *, source: Source) -> tuple[Step, ...]:
+    """The steps in order; () where nothing can be done from here."""
+    site = site_to_change(around, target)
+    fresh = tuple(pick for pick in fix.picks if not pick.again)
+    torn = tuple(pick for pick in fix.picks if pick.again)
+    steps: list[Step] = []
+    if not fix.is_empty:
+        check_environment(around)
+    if fresh:
+        steps.append(_install(around, fresh, source=source, site=site))
+    if torn:
+        steps.append(_install_again(around, torn, source=source, site=site))
+    if fix.links:
+        steps.append(_links(fix.links))
+    if fix.preloads:
+        steps.append(_preload(around, fix.preloads, site=site))
+    if packages := tuple(dict.fromkeys(need.package for need in fix.left if need.way is Way.SYSTEM)):
+        steps.append(_by_a_person(packages))
+    return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(steps, 1))
+
+
+def check_environment(around: Surroundings) -> None:
+    """Refuse before anything is planned an environment that must not or cannot be changed."""
+    if not around.environment:
+        raise CouldNotAct("there is no Python environment to install into. Give --python PATH of one.")
+    environment = around.environment[0]
+    why = ""
+    if environment.externally_managed:
+        why = "is managed by the distribution (PEP 668)"
+    elif environment.kind is EnvironmentKind.TOOL:
+        why = "belongs to one program"
+    elif environment.kind is EnvironmentKind.MISSING:
+        why = "does not exist"
+    elif isinstance(environment.writable, Known) and not environment.writable.value:
+        why = "is not writable for this user"
+    if why:
+        raise CouldNotAct(
+            f"{environment.prefix} {why}, so nothing is installed into it. Make a virtual environment with the torch "
+            "you want (python3 -m venv DIR) and give --python DIR."
+        )
+
+
+def _tool(around: Surroundings) -> tuple[StepKind, Argv]:
+    """uv for the environments it makes, which have no pip; else pip of the environment itself."""
+    if around.environment[0].kind is EnvironmentKind.UV_VENV:
+        return StepKind.UV, ("uv", "pip", "install", "--python", around.interpreter)
+    return StepKind.PIP, (around.interpreter, "-m", "pip", "install")
+
+
+def _blank(kind: StepKind, title: str) -> Step:
+    return Step(
+        id=slug(title), kind=kind, title=title, because=BECAUSE, commands=(), files=(), needs_root=False, done_when=(),
+        undo=(), seconds=_WRITING, bytes=_NOTHING,
+    )  # fmt: skip
+
+
+def _install(around: Surroundings, picks: tuple[Pick, ...], *, source: Source, site: str) -> Step:
+    kind, tool = _tool(around)
+    exact = tuple(f"{pick.project}=={pick.version}" for pick in picks)
+    installed = tuple(re.sub(r"\[[^\]]*\]", "", each) for each in exact)  # cuda-toolkit of cuda-toolkit[cublas]
+    files = tuple(f"{site}/{path}" for pick in picks for path in pick.paths)
+    return replace(
+        _blank(kind, f"install {exact[0]}"),
+        title=f"install {', '.join(exact)} into {around.environment[0].prefix}",
+        commands=((*tool, *source.options, *exact),),
+        done_when=(holds(around.interpreter, installed), *(exists(path) for path in files)),
+        seconds=Unknown("depends on the disk") if source.folder else NETWORK,
+        bytes=bytes_of(picks),
+    )
+
+
+def bytes_of(picks: tuple[Pick, ...]) -> Fact[int]:
+    """What is fetched for all of them; Unknown where the size of one is not on record."""
+    total, where = 0, ""
+    for pick in picks:
+        if isinstance(pick.bytes, Unknown):
+            return Unknown(f"{pick.project}: {pick.bytes.reason}")
+        total, where = total + pick.bytes.value, pick.bytes.seen_in
+    return Known(total, where)
+
+
+def _install_again(around: Surroundings, picks: tuple[Pick, ...], *, source: Source, site: str) -> Step:
+    """The same version once more: its file is gone, as after the removal of a package with the same file."""
+    kind, tool = _tool(around)
+    again = "--reinstall" if kind is StepKind.UV else "--force-reinstall"
+    exact = tuple(f"{pick.project}=={pick.version}" for pick in picks)
+    files = tuple(f"{site}/{path}" for pick in picks for path in pick.paths)
+    return replace(
+        _blank(kind, f"install again {exact[0]}"),
+        title=f"install {', '.join(exact)} again: files of it are gone or damaged",
+        commands=((*tool, again, "--no-deps", *source.options, *exact),),
+        done_when=(
+            holds(around.interpreter, exact),
+            *(succeeds(around.interpreter, "-I", "-c", _IS_ELF, path) for path in files),
+        ),
+        seconds=NETWORK,
+        bytes=bytes_of(picks),
+    )
+
+
+def _links(links: tuple[Link, ...]) -> Step:
+    changes = tuple(FileChange(each.path, "", "", links_to=each.leads_to) for each in links)
+    folders = ", ".join(dict.fromkeys(posixpath.dirname(each.path) for each in links))
+    count = "1 library" if len(links) == 1 else f"{len(links)} libraries"
+    return replace(
+        _blank(StepKind.FILE, "link libraries"),
+        title=f"link {count} into {folders}",
+        files=changes,
+        done_when=tuple(written(change) for change in changes),
+        note="torch does not search the folder that the wheel puts them in. After torch is installed anew, run "
+        "`firstlight libs` again: pip leaves links that it did not make.",
+    )
+
+
+def _preload(around: Surroundings, paths: tuple[str, ...], *, site: str) -> Step:
+    """Opened at every start of this Python, each after what it needs: for one who asks and has no search path."""
+    path = f"{site}/{PRELOAD_FILE}"
+    before = around.machine.read(path) or ""
+    lines = "".join(
+        f"import os, ctypes; os.path.exists({each!r}) and ctypes.CDLL({each!r}, mode=ctypes.RTLD_GLOBAL)\n"
+        for each in paths
+    )
+    change = FileChange(path, before, before + lines)
+    return replace(
+        _blank(StepKind.FILE, "open libraries beforehand"),
+        title=f"open {len(paths)} of them at every start of this Python ({PRELOAD_FILE})",
+        files=(change,),
+        done_when=(written(change),),
+        note="What asks for them has no search path of its own that a link could be put on.",
+    )
+
+
+def _by_a_person(packages: tuple[str, ...]) -> Step:
+    return replace(
+        _blank(StepKind.MANUAL, "install system packages"),
+        title=f"install the system's own {', '.join(packages)}",
+        commands=(("sudo", "apt-get", "install", "--yes", *packages),),
+        needs_root=True,
+        done_when=(a_person("the packages are installed"),),
+        note="These are libraries of the system, not of a wheel.",
+    )

@@ -1,0 +1,69 @@
+"""What was emitted as a JSON document (schema firstlight.emit/1)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from firstlight.emit.document import Emitted, made_by
+from firstlight.emit.gates import Gates
+from firstlight.emit.subject import Subject
+from firstlight.facts.known import Fact, Known
+
+SCHEMA = "firstlight.emit/1"
+
+
+def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
+    """The document, schema first: for whom, from which plan, the gates, and every file with its text."""
+    return {
+        "schema": SCHEMA,
+        "made_by": made_by(),
+        "kind": emitted.kind,
+        "made_for": subject.made_for,
+        "wants": list(subject.wants),
+        "goal": subject.goal.value,
+        "option": subject.plan.option.id,
+        "digest": emitted.digest,
+        "target": {
+            "machine": subject.target.machine,
+            "python": subject.target.python,
+            "glibc": subject.target.glibc,
+        },
+        "packages": [{"index": part.index, "requirements": list(part.requirements)} for part in subject.parts],
+        "compat": [
+            {"package": part.package, "cuda": str(part.cuda), "branches": list(part.branches)}
+            for part in subject.compat
+        ],
+        "gates": _gates(emitted.gates),
+        "files": [
+            {
+                "name": file.name,
+                "mode": f"{file.mode:04o}",
+                "sha256": hashlib.sha256(file.text.encode()).hexdigest(),
+                "text": file.text,
+            }
+            for file in emitted.files
+        ],
+        "notes": list(emitted.notes),
+    }
+
+
+def _gates(gates: Gates) -> dict[str, Any]:
+    return {
+        "torch": str(gates.torch),
+        "wheel_cuda": _said(gates.wheel_cuda),
+        "min_driver": _said(gates.min_driver),
+        "min_driver_alone": _said(gates.min_driver_alone),
+        "compat_branches": list(gates.compat_branches),
+        "min_cuda": _said(gates.min_cuda),
+        "allowed_cuda": [str(each) for each in gates.allowed_cuda],
+        "require_cuda": gates.require_cuda,
+        "architectures": list(gates.architectures),
+        "capabilities": [str(each) for each in gates.capabilities],
+        "reasons": list(gates.reasons),
+    }
+
+
+def _said(fact: Fact[Any]) -> str | None:
+    """The value as text; null: a torch without CUDA asks nothing."""
+    return str(fact.value) if isinstance(fact, Known) else None

@@ -1,0 +1,34 @@
+"""What was emitted, in lines for a person: what is inside, whom it lets in, and what to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.emit.document import Emitted
+from firstlight.emit.subject import Subject
+from firstlight.facts.known import Known
+
+
+def emit_text(subject: Subject, emitted: Emitted) -> str:
+    """The summary that goes to stderr, beside the file itself."""
+    return "".join(f"{line}\n" for line in _lines(subject, emitted))
+
+
+def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
+    gates = emitted.gates
+    yield f"{emitted.kind} for {subject.made_for}: {subject.what}"
+    yield f"  inside   {', '.join(subject.requirements)} ({subject.target.words})"
+    if isinstance(gates.min_driver_alone, Known) and isinstance(gates.min_cuda, Known):
+        older = ", ".join(str(branch) for branch in gates.compat_branches)
+        with_compat = f"; {older} with {subject.compat[0].package}, decided at each start" if older else ""
+        yield f"  driver   {gates.min_driver_alone.value} or newer{with_compat}"
+        yield f"  CUDA     {gates.min_cuda.value} or newer, as nvidia-smi and RunPod count it"
+        held = " ".join(str(each) for each in gates.capabilities) or "not known for this build, so not asked"
+        yield f"  GPUs     capability {held}"
+    else:
+        yield "  driver   none is asked for: this torch is built without CUDA"
+    yield f"  plan     {emitted.digest[:12]}"
+    for each in subject.left_out:
+        yield f"  left out {each}"
+    for note in emitted.notes:
+        yield f"  {note}"

@@ -1,0 +1,601 @@
+#!/bin/sh
+# Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
+# plan 8b10608cf005c588effc445c5998834c5953e8331b4a33ed8718dd09d9878a58
+# for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
+# left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# left out: vllm==0.11.0: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# left out: xformers==0.0.32.post1: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# torch 2.9.0+cu130 is built with CUDA 13.0: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
+# cuda-compat-13-0 takes driver branches 535, 550, 565, 570, 575, decided when a program starts.
+# It holds code for sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
+#
+# Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
+# Run it at every start: what is there already is left as it is. Everything that costs time lies in
+# /workspace/firstlight, which outlives a restart where that is a persistent volume.
+# firstlight itself comes from firstlight-0.1.0-*.whl beside this file, else from the index pip is set to; wheels
+# that `firstlight bundle --out wheels` put beside this file take the place of every index.
+# --no-verify leaves out the proof at the end. Exit code: that of `firstlight verify`; 1 where something failed before.
+set -eu
+umask 022
+export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
+export PIP_NO_CACHE_DIR=1 # what is downloaded is kept on the volume
+unset PYTHONHOME PYTHONPATH || :
+
+state=/workspace/firstlight
+version=0.1.0 # of firstlight
+key=6976e41bfc01 # of the packages
+pythons='3.12 3.10 3.11 3.13 3.14' # that torch has wheels for, the best first
+
+say() { printf 'firstlight: %s\n' "$*" >&2; }
+stop() {
+    say "$*"
+    exit 1
+}
+
+# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+driver_version() {
+    found=
+    [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
+    [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
+        found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    case "$found" in *[!0-9.]*) found= ;; esac
+    printf '%s' "$found"
+}
+
+# Whether the first of two versions is the second or newer: 580.159.04 is newer than 580.95.05.
+at_least() {
+    have="$1." need="$2."
+    while [ -n "$need" ]; do
+        left="${have%%.*}" right="${need%%.*}"
+        [ "${left:-0}" -le "${right:-0}" ] || return 0
+        [ "${left:-0}" -ge "${right:-0}" ] || return 1
+        have="${have#*.}" need="${need#*.}"
+    done
+}
+
+# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+misfit() {
+    printf 'firstlight: %s\n' "$1" >&2
+    case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
+}
+
+# What the wheels inside need, asked before anything is fetched or started.
+check_gates() {
+    fits=yes machine="$(uname -m)" wanted_machine=x86_64
+    [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
+    needs_compat=no
+    driver="$(driver_version)" oldest=580.65.06
+    if [ -z "$driver" ]; then
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
+        branches=' 535 550 565 570 575 '
+        case "$branches" in
+            *" ${driver%%.*} "*) needs_compat=yes ;;
+            *) misfit "driver $driver is loaded; $driver_words" ;;
+        esac
+    fi
+    capabilities=' 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1 ' capability_words='torch 2.9.0+cu130 holds code for 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1. Take another GPU, or emit for this one: firstlight emit --for.'
+    if command -v nvidia-smi > /dev/null 2>&1; then
+        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
+            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+            case "$capabilities" in
+                *" $capability "*) ;;
+                *) misfit "a GPU here has capability $capability; $capability_words" ;;
+            esac
+        done
+    fi
+    [ "$fits" = yes ]
+}
+
+# Standard input becomes the file, unless it is that already: put FILE MODE
+put() {
+    text="$(cat && printf x)"
+    if [ ! -f "$1" ] || [ "$(cat "$1" && printf x)" != "$text" ]; then
+        mkdir -p "${1%/*}"
+        printf '%s' "${text%x}" > "$1.new-firstlight"
+        chmod "$2" "$1.new-firstlight"
+        mv -f "$1.new-firstlight" "$1"
+    fi
+}
+
+# A line at the beginning of a file, once: shells leave their files early where nobody types. begin_with FILE LINE
+begin_with() {
+    [ -w "${1%/*}" ] || return 0
+    [ -f "$1" ] || : > "$1"
+    ! grep -qxF -- "$2" "$1" || return 0
+    { printf '%s\n' "$2" && cat "$1"; } > "$1.new-firstlight"
+    cat "$1.new-firstlight" > "$1" # keeps its owner, mode and links
+    rm -f "$1.new-firstlight"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo > /dev/null 2>&1; then
+        sudo -n "$@"
+    else
+        stop "not root, and there is no sudo: cannot run $*"
+    fi
+}
+
+# apt with its lists and packages on the volume: after a restart nothing is downloaded again.
+on_volume_apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dir::State::lists="$state/apt/lists" \
+        -o Dir::Cache::archives="$state/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+        -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=300 "$@"
+}
+
+install_packages() {
+    say "installing $*"
+    if command -v apt-get > /dev/null 2>&1; then
+        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
+        on_volume_apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
+            on_volume_apt update
+            on_volume_apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
+                cat "$state/apt/log" >&2
+                stop "apt could not install $*"
+            }
+        }
+    elif command -v dnf > /dev/null 2>&1; then
+        as_root dnf install --assumeyes --quiet --setopt=keepcache=1 --setopt=cachedir="$state/dnf" "$@"
+    else
+        stop "no package manager that is known (apt-get, dnf), and this is missing: $*. Install it, then run this again"
+    fi
+}
+
+# Whether a Python is one that torch has wheels for and can make environments: usable PROGRAM
+usable() {
+    seen="$("$1" -I -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
+    case " $pythons " in *" $seen "*) ;; *) return 1 ;; esac
+    python="$1" python_minor="$seen"
+}
+
+find_python() {
+    for minor in $pythons; do
+        for folder in "$state"/python/*"-$minor"*/bin /usr/bin /usr/local/bin; do
+            ! usable "$folder/python$minor" || return 0
+        done
+    done
+    ! usable /usr/bin/python3 || return 0
+    other="$(command -v python3)" || return 1
+    usable "$other"
+}
+
+need_python() {
+    ! find_python || return 0
+    if command -v apt-get > /dev/null 2>&1; then
+        install_packages python3 python3-venv ca-certificates
+    elif command -v dnf > /dev/null 2>&1; then
+        install_packages "python${pythons%% *}" ca-certificates
+    fi
+    ! find_python || return 0
+    if command -v uv > /dev/null 2>&1; then
+        uv python install --quiet --install-dir "$state/python" "${pythons%% *}"
+        ! find_python || return 0
+    fi
+    stop "no Python that torch has wheels for ($pythons) and that can make environments. Install one with its venv module, or uv"
+}
+
+# torch.compile and Triton compile when they run: a C++ compiler, and the headers of Python. Nothing else needs them.
+need_compiler() {
+    header="$("$python" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+    compiler='' headers=''
+    if command -v apt-get > /dev/null 2>&1; then
+        command -v g++ > /dev/null 2>&1 || compiler=g++
+        [ -f "$header" ] || headers="python$python_minor-dev"
+    elif command -v dnf > /dev/null 2>&1; then
+        command -v g++ > /dev/null 2>&1 || compiler=gcc-c++
+        [ -f "$header" ] || headers="python$python_minor-devel"
+    fi
+    [ -n "$compiler$headers" ] || return 0
+    (install_packages ${compiler:+"$compiler"} ${headers:+"$headers"}) ||
+        say "going on without $compiler $headers: torch.compile and Triton will not work"
+}
+
+# A virtual environment with packages, whole or not at all: make_environment FOLDER WHEELS COMMAND, which fills WHEELS
+make_environment() {
+    ! "$1/bin/python" -I -c '' 2> /dev/null || [ ! -e "$1/.firstlight-ready" ] || return 0
+    say "making $1"
+    "$python" -m venv --clear "$1"
+    mkdir -p "$2"
+    pip="$1/bin/python" wheels="$2"
+    [ -e "$2/.complete" ] || "$3"
+    : > "$2/.complete"
+    "$1/bin/python" -m pip install --quiet --no-index --find-links "$2" --requirement "$2/requirements.txt"
+    : > "$1/.firstlight-ready"
+}
+
+# pip download into $wheels; a bundle beside this file takes the place of every index: fetch INDEX REQUIREMENT...
+fetch() {
+    index="$1"
+    shift
+    if [ -f "$beside/wheels/bundle.json" ]; then
+        "$pip" -m pip download --quiet --dest "$wheels" --no-index --find-links "$beside/wheels" "$@"
+    elif [ -n "$index" ]; then
+        "$pip" -m pip download --quiet --dest "$wheels" --find-links "$wheels" --index-url "$index" "$@"
+    else
+        "$pip" -m pip download --quiet --dest "$wheels" --find-links "$wheels" "$@"
+    fi
+}
+
+fetch_packages() {
+    say downloading torch==2.9.0+cu130 torchvision==0.24.0+cu130
+    fetch https://download.pytorch.org/whl/cu130 torch==2.9.0+cu130 torchvision==0.24.0+cu130
+    printf '%s\n' torch==2.9.0+cu130 torchvision==0.24.0+cu130 > "$wheels/requirements.txt"
+}
+
+fetch_tool() {
+    wanted="firstlight==$version"
+    for found in "$state/firstlight-$version"-*.whl "$beside/firstlight-$version"-*.whl; do
+        [ ! -f "$found" ] || wanted="$found"
+    done
+    set -- --find-links "$wheels"
+    [ ! -d "$beside/wheels" ] || set -- "$@" --find-links "$beside/wheels"
+    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$wanted" ||
+        stop "torch is in $state/env, but firstlight, which proves it, could not be had: put its wheel beside this file"
+    printf '%s\n' "firstlight==$version" > "$wheels/requirements.txt"
+}
+
+# The compat library in a folder of the volume: nothing of it is installed, so nothing outside ever loads it.
+need_compat() {
+    [ ! -e "$state/compat/cuda-13.0/libcuda.so.1" ] || return 0
+    say "getting cuda-compat-13-0"
+    work="$state/compat/fetching"
+    rm -rf "$work"
+    mkdir -p "$work/root"
+    if command -v apt-get > /dev/null 2>&1; then
+        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
+        (cd "$work" && on_volume_apt download cuda-compat-13-0) > /dev/null 2>&1 || {
+            on_volume_apt update
+            (cd "$work" && on_volume_apt download cuda-compat-13-0) > /dev/null 2>&1
+        } || {
+            nvidia_repository
+            on_volume_apt update
+            (cd "$work" && on_volume_apt download cuda-compat-13-0)
+        }
+        dpkg-deb --extract "$work"/cuda-compat-13-0_*.deb "$work/root"
+    elif command -v dnf > /dev/null 2>&1; then
+        (cd "$work" && as_root dnf download --quiet cuda-compat-13-0)
+        command -v cpio > /dev/null 2>&1 || install_packages cpio
+        (cd "$work/root" && rpm2cpio ../cuda-compat-13-0-*.rpm | cpio --extract --make-directories --quiet)
+    fi
+    [ -e "$work/root/usr/local/cuda-13.0/compat/libcuda.so.1" ] ||
+        stop "cuda-compat-13-0 could not be had, and driver $driver needs it. NVIDIA's repository has it: docs.nvidia.com/cuda/cuda-installation-guide-linux"
+    rm -rf "$state/compat/cuda-13.0"
+    mv "$work/root/usr/local/cuda-13.0/compat" "$state/compat/cuda-13.0"
+    rm -rf "$work"
+}
+
+# NVIDIA's package repository with its signing key, where the image does not have it.
+nvidia_repository() {
+    id='' release=''
+    [ ! -r /etc/os-release ] || {
+        id="$(sed -n 's/^ID="\{0,1\}\([a-z]*\)"\{0,1\}$/\1/p' /etc/os-release)"
+        release="$(sed -n 's/^VERSION_ID="\{0,1\}\([0-9.]*\)"\{0,1\}$/\1/p' /etc/os-release)"
+    }
+    case "$id" in
+        ubuntu) system="ubuntu$(printf '%s' "$release" | tr -d .)" ;;
+        debian) system="debian${release%%.*}" ;;
+        *) stop "cuda-compat-13-0 is in NVIDIA's repository, and which one $id $release takes is not known. Set it up, then run this again" ;;
+    esac
+    machine="$(uname -m)"
+    [ "$machine" != aarch64 ] || machine=sbsa
+    say "setting up NVIDIA's package repository for $system"
+    "$python" -I -c 'import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])' \
+        "https://developer.download.nvidia.com/compute/cuda/repos/$system/$machine/cuda-keyring_1.1-1_all.deb" "$work/keyring.deb"
+    as_root dpkg --install "$work/keyring.deb" > /dev/null
+}
+
+wire_compat() {
+    put "$state/compat/wire.sh" 644 << 'END-OF-FIRSTLIGHT-FILE'
+# Written by firstlight; `firstlight undo` takes it back. To be read by a shell: . /workspace/firstlight/compat/wire.sh
+# Puts the forward-compat libcuda of CUDA 13.0 in front of the driver's own, if that is right for the driver that is
+# loaded at this moment: an older library on a newer driver makes cuInit return 803. FIRSTLIGHT_COMPAT=off never does,
+# FIRSTLIGHT_COMPAT=on says why not. What cuInit said is kept in works-<driver version> beside this file and holds for
+# that driver, those GPUs and that very library.
+_firstlight_compat() (
+    [ -z "${ZSH_VERSION:-}" ] || emulate -R sh
+    set +eufC
+    LC_ALL=C
+    here=/workspace/firstlight/compat folder=/workspace/firstlight/compat/cuda-13.0 mode="${FIRSTLIGHT_COMPAT:-auto}"
+    leave() { [ "$mode" != on ] || echo "firstlight: compat is not used: $1" >&2; exit 0; }
+    complain() { echo "firstlight: $1; started without it${2:+ ($2)}" >&2; exit 0; }
+    case "$mode" in auto | on) ;; *) exit 0 ;; esac
+    case ":${LD_LIBRARY_PATH:-}:" in *":$folder:"*) exit 0 ;; esac
+    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
+    driver=
+    [ ! -r /sys/module/nvidia/version ] || read -r driver < /sys/module/nvidia/version
+    [ -n "$driver" ] ||
+        driver="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+    case "$driver" in "" | *[!0-9.]*) leave "the version of the kernel driver cannot be read" ;; esac
+    case " 535 550 565 570 575 " in
+        *" ${driver%%.*} "*) ;;
+        *) leave "driver $driver has CUDA 13 by itself, or this library does not take it" ;;
+    esac
+    for conf in /etc/ld.so.conf.d/00-compat*.conf; do
+        [ ! -e "$conf" ] || leave "the container toolkit wired it already ($conf)"
+    done
+    for own in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64; do
+        [ -e "$own/libcuda.so.1" ] || continue
+        own="$(readlink -f "$own/libcuda.so.1")" real="$(readlink -f "$folder/libcuda.so.1")"
+        case "${own##*/}" in
+            libcuda.so.1) ;;
+            "${real##*/}") leave "the container runtime put it in the driver's place already" ;;
+        esac
+    done
+    seen="$(stat -L -c '%s %Y' "$folder/libcuda.so.1" 2>/dev/null)" gpus='' said=''
+    for gpu in /proc/driver/nvidia/gpus/*; do
+        [ -e "$gpu" ] || continue
+        id=
+        [ ! -r "/sys/bus/pci/devices/${gpu##*/}/device" ] || read -r id < "/sys/bus/pci/devices/${gpu##*/}/device"
+        gpus="$gpus $id"
+    done
+    proof="$here/works-$driver"
+    [ ! -f "$proof" ] || [ ! -r "$proof" ] || read -r said < "$proof"
+    if [ -z "$seen" ] || [ "$said" != "$seen$gpus" ]; then
+        code="$(FIRSTLIGHT_COMPAT=off LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+            timeout -k 2 10 /workspace/firstlight/env/bin/python -I -S -c 'import ctypes, sys; code = ctypes.CDLL('"'"'libcuda.so.1'"'"').cuInit(0); print('"'"'cuInit gives'"'"', code); sys.exit(code != 0)' 2>/dev/null < /dev/null)"
+        case "$?" in
+            0) code= ;;
+            124 | 137) code="cuInit hangs" ;;
+            126 | 127) code="timeout or python is missing" ;;
+            *) code="${code:-it crashes}" ;;
+        esac
+        [ -z "$code" ] || complain "the compat library in $folder does not start on driver $driver" "$code"
+        if [ -n "$seen" ] && [ ! -d "$proof" ]; then
+            { printf '%s\n' "$seen$gpus" > "$proof.$$" && mv -f "$proof.$$" "$proof"; } 2>/dev/null
+        fi
+    fi
+    printf '%s' "$folder"
+)
+_firstlight_wire() {
+    set -- "$(_firstlight_compat)"
+    [ -n "$1" ] || return 0
+    LD_LIBRARY_PATH="$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    export LD_LIBRARY_PATH
+}
+_firstlight_wire
+unset -f _firstlight_wire _firstlight_compat
+END-OF-FIRSTLIGHT-FILE
+    put "$state/compat/run" 755 << 'END-OF-FIRSTLIGHT-FILE'
+#!/bin/sh
+# Written by firstlight; `firstlight undo` takes it back. Runs a command with the compat library where it is right:
+#   /workspace/firstlight/compat/run python train.py
+. /workspace/firstlight/compat/wire.sh
+case "${FIRSTLIGHT_COMPAT:-auto}:${LD_LIBRARY_PATH:-}:" in
+    auto:* | off:* | *:/workspace/firstlight/compat/cuda-13.0:*) exec "$@" ;;
+    on:*) echo "firstlight: $1 was not started: FIRSTLIGHT_COMPAT=on, and compat cannot be used" >&2; exit 1 ;;
+    *) echo "firstlight: FIRSTLIGHT_COMPAT=$FIRSTLIGHT_COMPAT: accepted are auto, on, off" >&2; exit 2 ;;
+esac
+END-OF-FIRSTLIGHT-FILE
+    packages="$("$environment/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+    put "$packages/_firstlight_compat.py" 644 << 'END-OF-FIRSTLIGHT-FILE'
+"""Written by firstlight; `firstlight undo` takes it back. Read at every start of this Python by firstlight_compat.pth.
+
+Loads the forward-compat libcuda of CUDA 13.0 before anything asks for libcuda.so.1, if the start script or the shell
+hook saw it start: with this driver, these GPUs and this very file. It never keeps a program from starting.
+FIRSTLIGHT_COMPAT=off never loads it; FIRSTLIGHT_COMPAT=on says why not.
+"""
+import os
+import sys
+
+FOLDER = '/workspace/firstlight/compat/cuda-13.0'
+HERE = '/workspace/firstlight/compat'
+DRIVER_FOLDERS = ('/usr/lib/x86_64-linux-gnu', '/usr/lib/aarch64-linux-gnu', '/usr/lib64')
+NAME = "libcuda.so.1"
+# They install and make environments; a libcuda in them does nothing but take time and keep a file in use.
+TOOLS = ("pip", "uv", "uvx", "pipx", "venv", "ensurepip", "virtualenv", "get-pip", "__pip-runner__")
+
+
+def wire():
+    mode = os.environ.get("FIRSTLIGHT_COMPAT") or "auto"
+    if mode not in ("auto", "on"):
+        return
+    try:
+        path = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if FOLDER in path or is_tool(getattr(sys, "orig_argv", ())):
+            return
+        why_not = reason_against(path) or load()
+    except Exception as error:
+        why_not = "%s: %s" % (type(error).__name__, error)
+    if why_not and mode == "on":
+        try:
+            sys.stderr.write("firstlight: compat is not used: %s\n" % why_not)
+        except Exception:
+            pass
+
+
+def is_tool(words):
+    """Whether this Python was started for pip, uv or venv: as a script, or with -m."""
+    rest = iter(words[1:])
+    for word in rest:
+        if word[:2] == "--":
+            if word == "--check-hash-based-pycs":
+                next(rest, "")
+            continue
+        if word[:1] != "-" or word == "-":
+            name = word.rpartition("/")[2]
+            name = name[:-3] if name.endswith(".py") else name
+            return name in TOOLS or name.rstrip("0123456789.") == "pip"
+        for place, letter in enumerate(word[1:], 2):
+            if letter == "m":
+                return (word[place:] or next(rest, "")).partition(".")[0] in TOOLS
+            if letter == "c":  # what uv asks an interpreter about itself
+                return "get_interpreter_info" in (word[place:] or next(rest, ""))
+            if letter in "WX":
+                if not word[place:]:
+                    next(rest, "")
+                break
+    return False
+
+
+def reason_against(path):
+    """Why nothing is loaded, "" where it may be."""
+    for folder in path:
+        for part in folder.split("/"):
+            if part in ("compat", "cuda-compat") or part.startswith(("compat-", "compat_")):
+                return "LD_LIBRARY_PATH has another one, %s" % folder
+    driver = driver_version()
+    if not driver:
+        return "the version of the kernel driver cannot be read"
+    proof = text_of(HERE + "/works-" + driver)
+    if not proof:
+        return "it was not seen to work on driver %s; %s/run asks" % (driver, HERE)
+    library = os.stat(FOLDER + "/" + NAME)
+    if library.st_mode & 0o170000 != 0o100000:
+        return "%s/%s is not a file" % (FOLDER, NAME)
+    now = "%d %d%s" % (library.st_size, library.st_mtime_ns // 10**9, gpus())
+    if proof != now:
+        return "the library or the GPUs changed since it was seen to work; %s/run asks again" % HERE
+    return used_already()
+
+
+def used_already():
+    """What got there before: a container runtime, or a program that has libcuda in it."""
+    try:
+        for name in os.listdir("/etc/ld.so.conf.d"):
+            if name.startswith("00-compat"):
+                return "the container toolkit wired it already (/etc/ld.so.conf.d/%s)" % name
+    except OSError:
+        pass
+    real = os.path.realpath(FOLDER + "/" + NAME).rpartition("/")[2]
+    for folder in DRIVER_FOLDERS:
+        own = os.path.realpath(folder + "/" + NAME).rpartition("/")[2]
+        if own == real != NAME:
+            return "the container runtime put it in the driver's place already"
+    if "/libcuda.so" in text_of("/proc/self/maps", 1 << 22):
+        return "libcuda is loaded already"
+    return ""
+
+
+def driver_version():
+    """The version of the loaded kernel driver, e.g. 570.133.20; "" without one."""
+    words = text_of("/sys/module/nvidia/version").split()
+    if not words:
+        words = text_of("/proc/driver/nvidia/version").partition("\n")[0].split()
+    for word in words:
+        if word[:3].isdigit() and word[3:4] == "." and word.replace(".", "").isdigit():
+            return word
+    return ""
+
+
+def gpus():
+    """The PCI device numbers of the GPUs, e.g. " 0x2330 0x2330"."""
+    try:
+        found = sorted(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        return ""
+    return "".join(" " + text_of("/sys/bus/pci/devices/%s/device" % each) for each in found)
+
+
+def text_of(path, limit=4096):
+    """The text of a small file without the last newline, "" where it cannot be read."""
+    parts = []
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            while limit > 0:
+                part = os.read(file, min(limit, 65536))
+                if not part:
+                    break
+                parts.append(part)
+                limit -= len(part)
+        finally:
+            os.close(file)
+    except OSError:
+        return ""
+    return b"".join(parts).decode("utf-8", "replace").rstrip("\n")
+
+
+def load():
+    """Load it by its path: who asks for libcuda.so.1 afterwards gets this one."""
+    from _ctypes import dlopen
+
+    dlopen(FOLDER + "/" + NAME, os.RTLD_NOW | os.RTLD_GLOBAL)
+    return ""
+
+
+wire()
+END-OF-FIRSTLIGHT-FILE
+    put "$packages/firstlight_compat.pth" 644 << 'END-OF-FIRSTLIGHT-FILE'
+import _firstlight_compat
+END-OF-FIRSTLIGHT-FILE
+    "$environment/bin/python" -I -c '' # compiles it
+}
+
+# ssh, terminals of Jupyter and editors, and cron: each reads another file.
+reach_shells() {
+    put "$state/shell.sh" 644 << 'END-OF-FIRSTLIGHT-FILE'
+# Written by firstlight 0.1.0: read by shells, so that they have the environment and, where the driver needs it, compat.
+case ":$PATH:" in
+    *:/workspace/firstlight/env/bin:*) ;;
+    *) PATH=/workspace/firstlight/env/bin:"$PATH" && export PATH ;;
+esac
+[ ! -r /workspace/firstlight/compat/wire.sh ] || . /workspace/firstlight/compat/wire.sh
+END-OF-FIRSTLIGHT-FILE
+    line="[ ! -r $state_quoted/shell.sh ] || . $state_quoted/shell.sh # firstlight"
+    home="$(cd && pwd)"
+    begin_with "$home/.bashrc" "$line" # terminals, and commands that come by ssh
+    if [ "$(id -u)" != 0 ]; then
+        begin_with "$home/.profile" "$line"
+        return
+    fi
+    printf '%s\n' "$line" | put /etc/profile.d/firstlight.sh 644 # login shells of everybody
+    # cron and sshd take their PATH from here, through PAM
+    [ -f /etc/environment ] || : > /etc/environment
+    ! grep -qF -- "$state/env/bin:" /etc/environment || return 0
+    if grep -q '^PATH=' /etc/environment; then
+        sed "s|^PATH=\(\"\{0,1\}\)|PATH=\1$state/env/bin:|" /etc/environment > /etc/environment.new-firstlight
+    else
+        {
+            cat /etc/environment
+            printf 'PATH="%s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n' "$state/env/bin"
+        } > /etc/environment.new-firstlight
+    fi
+    cat /etc/environment.new-firstlight > /etc/environment
+    rm -f /etc/environment.new-firstlight
+}
+
+main() {
+    proves=yes
+    case "$#:${1:-}" in
+        0:) ;;
+        1:--no-verify) proves=no ;;
+        *)
+            say "$*: accepted is --no-verify, or nothing"
+            exit 2
+            ;;
+    esac
+    beside="$(cd "$(dirname "$0")" && pwd)"
+    trap '[ "$?" = 0 ] || say "not finished; the same command goes on from where it stopped"' EXIT
+    state_quoted=/workspace/firstlight
+    check_gates || {
+        trap - EXIT
+        stop "nothing was changed"
+    }
+    mkdir -p "$state" 2> /dev/null || stop "$state cannot be made. Mount the volume there, or emit with --volume FOLDER"
+    [ "$(stat -c %d "$state")" != "$(stat -c %d /)" ] ||
+        say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
+    exec 9>> "$state/lock"
+    ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
+    need_python
+    need_compiler
+    environment="$state/env-$key-py$python_minor"
+    make_environment "$environment" "$state/wheels/$key-py$python_minor" fetch_packages
+    [ "$(readlink "$state/env" || :)" = "${environment##*/}" ] || ln -sfn "${environment##*/}" "$state/env"
+    [ "$needs_compat" = no ] || need_compat
+    wire_compat
+    reach_shells
+    tool="$state/tool-$version-py$python_minor"
+    make_environment "$tool" "$state/wheels/tool-$version-py$python_minor" fetch_tool
+    say "ready: $state/env/bin/python; shells opened from now on have it"
+    [ "$proves" = yes ] || exit 0
+    exec 9>&-
+    # shellcheck source=/dev/null
+    . "$state/shell.sh"
+    exec "$tool/bin/firstlight" verify --python "$state/env/bin/python"
+}
+
+main "$@"

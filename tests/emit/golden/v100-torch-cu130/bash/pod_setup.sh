@@ -1,0 +1,302 @@
+#!/bin/sh
+# Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
+# plan 6e52632e33dd24c88f437dc753ba2adf1edc446da3cbf24456de9b399580a86e
+# for: the machine of v100-torch-cu130; wanted: what is installed there; goal: infer
+# inside: torch==2.14.1+cu126; x86_64, Python 3.12, glibc 2.28 or newer
+# torch 2.14.1+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
+# It holds code for sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.
+#
+# Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
+# Run it at every start: what is there already is left as it is. Everything that costs time lies in
+# /workspace/firstlight, which outlives a restart where that is a persistent volume.
+# firstlight itself comes from firstlight-0.1.0-*.whl beside this file, else from the index pip is set to; wheels
+# that `firstlight bundle --out wheels` put beside this file take the place of every index.
+# --no-verify leaves out the proof at the end. Exit code: that of `firstlight verify`; 1 where something failed before.
+set -eu
+umask 022
+export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
+export PIP_NO_CACHE_DIR=1 # what is downloaded is kept on the volume
+unset PYTHONHOME PYTHONPATH || :
+
+state=/workspace/firstlight
+version=0.1.0 # of firstlight
+key=47a3a8883272 # of the packages
+pythons='3.12 3.10 3.11 3.13 3.14' # that torch has wheels for, the best first
+
+say() { printf 'firstlight: %s\n' "$*" >&2; }
+stop() {
+    say "$*"
+    exit 1
+}
+
+# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+driver_version() {
+    found=
+    [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
+    [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
+        found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    case "$found" in *[!0-9.]*) found= ;; esac
+    printf '%s' "$found"
+}
+
+# Whether the first of two versions is the second or newer: 580.159.04 is newer than 580.95.05.
+at_least() {
+    have="$1." need="$2."
+    while [ -n "$need" ]; do
+        left="${have%%.*}" right="${need%%.*}"
+        [ "${left:-0}" -le "${right:-0}" ] || return 0
+        [ "${left:-0}" -ge "${right:-0}" ] || return 1
+        have="${have#*.}" need="${need#*.}"
+    done
+}
+
+# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+misfit() {
+    printf 'firstlight: %s\n' "$1" >&2
+    case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
+}
+
+# What the wheels inside need, asked before anything is fetched or started.
+check_gates() {
+    fits=yes machine="$(uname -m)" wanted_machine=x86_64
+    [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
+    driver="$(driver_version)" oldest=525.60.13
+    if [ -z "$driver" ]; then
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        driver_words='torch 2.14.1+cu126 needs 525.60.13 or newer. Take a machine with such a driver (CUDA 12.0 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
+        misfit "driver $driver is loaded; $driver_words"
+    fi
+    capabilities=' 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 ' capability_words='torch 2.14.1+cu126 holds code for 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0. Take another GPU, or emit for this one: firstlight emit --for.'
+    if command -v nvidia-smi > /dev/null 2>&1; then
+        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
+            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+            case "$capabilities" in
+                *" $capability "*) ;;
+                *) misfit "a GPU here has capability $capability; $capability_words" ;;
+            esac
+        done
+    fi
+    [ "$fits" = yes ]
+}
+
+# Standard input becomes the file, unless it is that already: put FILE MODE
+put() {
+    text="$(cat && printf x)"
+    if [ ! -f "$1" ] || [ "$(cat "$1" && printf x)" != "$text" ]; then
+        mkdir -p "${1%/*}"
+        printf '%s' "${text%x}" > "$1.new-firstlight"
+        chmod "$2" "$1.new-firstlight"
+        mv -f "$1.new-firstlight" "$1"
+    fi
+}
+
+# A line at the beginning of a file, once: shells leave their files early where nobody types. begin_with FILE LINE
+begin_with() {
+    [ -w "${1%/*}" ] || return 0
+    [ -f "$1" ] || : > "$1"
+    ! grep -qxF -- "$2" "$1" || return 0
+    { printf '%s\n' "$2" && cat "$1"; } > "$1.new-firstlight"
+    cat "$1.new-firstlight" > "$1" # keeps its owner, mode and links
+    rm -f "$1.new-firstlight"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo > /dev/null 2>&1; then
+        sudo -n "$@"
+    else
+        stop "not root, and there is no sudo: cannot run $*"
+    fi
+}
+
+# apt with its lists and packages on the volume: after a restart nothing is downloaded again.
+on_volume_apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dir::State::lists="$state/apt/lists" \
+        -o Dir::Cache::archives="$state/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+        -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=300 "$@"
+}
+
+install_packages() {
+    say "installing $*"
+    if command -v apt-get > /dev/null 2>&1; then
+        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
+        on_volume_apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
+            on_volume_apt update
+            on_volume_apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
+                cat "$state/apt/log" >&2
+                stop "apt could not install $*"
+            }
+        }
+    elif command -v dnf > /dev/null 2>&1; then
+        as_root dnf install --assumeyes --quiet --setopt=keepcache=1 --setopt=cachedir="$state/dnf" "$@"
+    else
+        stop "no package manager that is known (apt-get, dnf), and this is missing: $*. Install it, then run this again"
+    fi
+}
+
+# Whether a Python is one that torch has wheels for and can make environments: usable PROGRAM
+usable() {
+    seen="$("$1" -I -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
+    case " $pythons " in *" $seen "*) ;; *) return 1 ;; esac
+    python="$1" python_minor="$seen"
+}
+
+find_python() {
+    for minor in $pythons; do
+        for folder in "$state"/python/*"-$minor"*/bin /usr/bin /usr/local/bin; do
+            ! usable "$folder/python$minor" || return 0
+        done
+    done
+    ! usable /usr/bin/python3 || return 0
+    other="$(command -v python3)" || return 1
+    usable "$other"
+}
+
+need_python() {
+    ! find_python || return 0
+    if command -v apt-get > /dev/null 2>&1; then
+        install_packages python3 python3-venv ca-certificates
+    elif command -v dnf > /dev/null 2>&1; then
+        install_packages "python${pythons%% *}" ca-certificates
+    fi
+    ! find_python || return 0
+    if command -v uv > /dev/null 2>&1; then
+        uv python install --quiet --install-dir "$state/python" "${pythons%% *}"
+        ! find_python || return 0
+    fi
+    stop "no Python that torch has wheels for ($pythons) and that can make environments. Install one with its venv module, or uv"
+}
+
+# torch.compile and Triton compile when they run: a C++ compiler, and the headers of Python. Nothing else needs them.
+need_compiler() {
+    header="$("$python" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+    compiler='' headers=''
+    if command -v apt-get > /dev/null 2>&1; then
+        command -v g++ > /dev/null 2>&1 || compiler=g++
+        [ -f "$header" ] || headers="python$python_minor-dev"
+    elif command -v dnf > /dev/null 2>&1; then
+        command -v g++ > /dev/null 2>&1 || compiler=gcc-c++
+        [ -f "$header" ] || headers="python$python_minor-devel"
+    fi
+    [ -n "$compiler$headers" ] || return 0
+    (install_packages ${compiler:+"$compiler"} ${headers:+"$headers"}) ||
+        say "going on without $compiler $headers: torch.compile and Triton will not work"
+}
+
+# A virtual environment with packages, whole or not at all: make_environment FOLDER WHEELS COMMAND, which fills WHEELS
+make_environment() {
+    ! "$1/bin/python" -I -c '' 2> /dev/null || [ ! -e "$1/.firstlight-ready" ] || return 0
+    say "making $1"
+    "$python" -m venv --clear "$1"
+    mkdir -p "$2"
+    pip="$1/bin/python" wheels="$2"
+    [ -e "$2/.complete" ] || "$3"
+    : > "$2/.complete"
+    "$1/bin/python" -m pip install --quiet --no-index --find-links "$2" --requirement "$2/requirements.txt"
+    : > "$1/.firstlight-ready"
+}
+
+# pip download into $wheels; a bundle beside this file takes the place of every index: fetch INDEX REQUIREMENT...
+fetch() {
+    index="$1"
+    shift
+    if [ -f "$beside/wheels/bundle.json" ]; then
+        "$pip" -m pip download --quiet --dest "$wheels" --no-index --find-links "$beside/wheels" "$@"
+    elif [ -n "$index" ]; then
+        "$pip" -m pip download --quiet --dest "$wheels" --find-links "$wheels" --index-url "$index" "$@"
+    else
+        "$pip" -m pip download --quiet --dest "$wheels" --find-links "$wheels" "$@"
+    fi
+}
+
+fetch_packages() {
+    say downloading torch==2.14.1+cu126
+    fetch https://download.pytorch.org/whl/cu126 torch==2.14.1+cu126
+    printf '%s\n' torch==2.14.1+cu126 > "$wheels/requirements.txt"
+}
+
+fetch_tool() {
+    wanted="firstlight==$version"
+    for found in "$state/firstlight-$version"-*.whl "$beside/firstlight-$version"-*.whl; do
+        [ ! -f "$found" ] || wanted="$found"
+    done
+    set -- --find-links "$wheels"
+    [ ! -d "$beside/wheels" ] || set -- "$@" --find-links "$beside/wheels"
+    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$wanted" ||
+        stop "torch is in $state/env, but firstlight, which proves it, could not be had: put its wheel beside this file"
+    printf '%s\n' "firstlight==$version" > "$wheels/requirements.txt"
+}
+
+# ssh, terminals of Jupyter and editors, and cron: each reads another file.
+reach_shells() {
+    put "$state/shell.sh" 644 << 'END-OF-FIRSTLIGHT-FILE'
+# Written by firstlight 0.1.0: read by shells, so that they have the environment.
+case ":$PATH:" in
+    *:/workspace/firstlight/env/bin:*) ;;
+    *) PATH=/workspace/firstlight/env/bin:"$PATH" && export PATH ;;
+esac
+END-OF-FIRSTLIGHT-FILE
+    line="[ ! -r $state_quoted/shell.sh ] || . $state_quoted/shell.sh # firstlight"
+    home="$(cd && pwd)"
+    begin_with "$home/.bashrc" "$line" # terminals, and commands that come by ssh
+    if [ "$(id -u)" != 0 ]; then
+        begin_with "$home/.profile" "$line"
+        return
+    fi
+    printf '%s\n' "$line" | put /etc/profile.d/firstlight.sh 644 # login shells of everybody
+    # cron and sshd take their PATH from here, through PAM
+    [ -f /etc/environment ] || : > /etc/environment
+    ! grep -qF -- "$state/env/bin:" /etc/environment || return 0
+    if grep -q '^PATH=' /etc/environment; then
+        sed "s|^PATH=\(\"\{0,1\}\)|PATH=\1$state/env/bin:|" /etc/environment > /etc/environment.new-firstlight
+    else
+        {
+            cat /etc/environment
+            printf 'PATH="%s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n' "$state/env/bin"
+        } > /etc/environment.new-firstlight
+    fi
+    cat /etc/environment.new-firstlight > /etc/environment
+    rm -f /etc/environment.new-firstlight
+}
+
+main() {
+    proves=yes
+    case "$#:${1:-}" in
+        0:) ;;
+        1:--no-verify) proves=no ;;
+        *)
+            say "$*: accepted is --no-verify, or nothing"
+            exit 2
+            ;;
+    esac
+    beside="$(cd "$(dirname "$0")" && pwd)"
+    trap '[ "$?" = 0 ] || say "not finished; the same command goes on from where it stopped"' EXIT
+    state_quoted=/workspace/firstlight
+    check_gates || {
+        trap - EXIT
+        stop "nothing was changed"
+    }
+    mkdir -p "$state" 2> /dev/null || stop "$state cannot be made. Mount the volume there, or emit with --volume FOLDER"
+    [ "$(stat -c %d "$state")" != "$(stat -c %d /)" ] ||
+        say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
+    exec 9>> "$state/lock"
+    ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
+    need_python
+    need_compiler
+    environment="$state/env-$key-py$python_minor"
+    make_environment "$environment" "$state/wheels/$key-py$python_minor" fetch_packages
+    [ "$(readlink "$state/env" || :)" = "${environment##*/}" ] || ln -sfn "${environment##*/}" "$state/env"
+    reach_shells
+    tool="$state/tool-$version-py$python_minor"
+    make_environment "$tool" "$state/wheels/tool-$version-py$python_minor" fetch_tool
+    say "ready: $state/env/bin/python; shells opened from now on have it"
+    [ "$proves" = yes ] || exit 0
+    exec 9>&-
+    # shellcheck source=/dev/null
+    . "$state/shell.sh"
+    exec "$tool/bin/firstlight" verify --python "$state/env/bin/python"
+}
+
+main "$@"

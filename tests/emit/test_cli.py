@@ -1,0 +1,119 @@
+"""`firstlight emit` as it is called: files, the summary, JSON by its schema, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import firstlight
+from firstlight.cli.emit import command
+from firstlight.emit.kinds import NAMES
+from firstlight.errors import BadInput
+
+SCHEMA = json.loads((Path(firstlight.__file__).parent / "schemas/emit-1.json").read_text())
+FOR = ("--for", "H100, driver >= 550")
+MACHINES = Path(__file__).parents[1] / "machines"
+
+
+def _run(*argv: str) -> Result:
+    return CliRunner().invoke(command, argv)
+
+
+def _document(*argv: str) -> dict[str, Any]:
+    done = _run(*argv, "--json")
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+def test_the_file_goes_to_stdout_and_the_summary_to_stderr() -> None:
+    done = _run("bash", *FOR, "--want", "torch==2.9.0+cu130")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("#!/bin/sh\n")
+    assert "580.65.06 or newer; 535, 550, 565, 570, 575 with cuda-compat-13-0" in done.stderr
+
+
+def test_out_writes_the_file_with_its_mode_and_again_the_same(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert _run("bash", *FOR, "--out", str(tmp_path / "pod")).exit_code == 0
+    file = tmp_path / "pod/pod_setup.sh"
+    assert file.stat().st_mode & 0o777 == 0o755
+    assert sorted(each.name for each in file.parent.iterdir()) == ["pod_setup.sh"]
+
+
+def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "pod_setup.sh"
+    file.write_text("mine\n")
+    refused = _run("bash", *FOR, "--out", str(tmp_path))
+    assert isinstance(refused.exception, BadInput)
+    assert file.read_text() == "mine\n"
+    assert _run("bash", *FOR, "--out", str(tmp_path), "--force").exit_code == 0
+    assert file.read_text().startswith("#!/bin/sh\n")
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a\nb", "$(touch outside)", "a b", "x/../../outside"])
+def test_no_name_leads_out_of_the_folder(kind: str, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "inside/deep"
+    done = _run(kind, *FOR, "--name", name, "--image", "x/y:1", "--out", str(folder))
+    assert done.exit_code == 0 or isinstance(done.exception, BadInput), done.exception
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert all(path.is_relative_to(folder) for path in found)
+
+
+def test_json_holds_the_gates_and_the_files() -> None:
+    document = _document("bash", *FOR, "--want", "torch==2.9.0+cu130")
+    assert next(iter(document)) == "schema"
+    assert document["gates"]["min_driver"] == "535"
+    assert document["compat"][0]["package"] == "cuda-compat-13-0"
+    assert document["files"][0]["name"] == "pod_setup.sh"
+
+
+def test_a_torch_without_cuda_has_no_floors() -> None:
+    document = _document("bash", "--for", "H100, driver 580", "--want", "torch==2.13.0+cpu")
+    assert document["gates"]["min_driver"] is None
+    assert document["gates"]["require_cuda"] == ""
+
+
+def test_a_recorded_machine_is_named_by_its_folder() -> None:
+    document = _document("bash", "--facts", str(MACHINES / "h100-driver-570"))
+    assert document["made_for"] == "the machine of h100-driver-570"
+
+
+def test_the_processor_can_be_another() -> None:
+    document = _document("bash", "--for", "GH200, driver 580", "--platform", "aarch64")
+    assert document["target"]["machine"] == "aarch64"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ((*FOR, "--facts", "x"), "Give one of them"),
+        (("--for", "toaster"), "toaster"),
+        ((*FOR, "--want", "torch==$(id)"), "version"),
+        ((*FOR, "--want", "nothing"), "accepted"),
+        ((*FOR, "--volume", "/a\nb"), "path"),
+        ((*FOR, "--volume", "/my disk"), "torch.compile"),
+        ((*FOR, "--python", "snake"), "3.12"),
+        ((*FOR, "--platform", "sparc"), "x86_64"),
+        ((*FOR, "--option", "source-build:torch"), "option"),
+        (("--facts", "/no/such"), "no/such"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(argv: tuple[str, ...], words: str) -> None:
+    done = _run("bash", *argv)
+    assert isinstance(done.exception, BadInput), done.output
+    assert words in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_another_kind_is_a_usage_error() -> None:
+    done = _run("terraform", *FOR)
+    assert done.exit_code == 2
+    assert "dockerfile" in done.output

@@ -1,0 +1,120 @@
+"""From a machine and a want to what is shipped: the packages, the compat library, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstlight.emit.imagined import parse_machine
+from firstlight.emit.subject import Asked, Choices, subject_of
+from firstlight.errors import BadInput
+from firstlight.facts.known import Known
+from firstlight.plan.option import Kind
+from firstlight.plan.request import Request
+from tests.emit.made_subjects import MACHINES, TABLES, for_machine, for_words
+
+
+def test_words_become_a_machine_with_its_gpus_and_driver() -> None:
+    facts = parse_machine("H100, L40S, driver >= 550")
+    assert isinstance(facts.driver.kernel_version, Known)
+    assert facts.driver.kernel_version.value.branch == 550
+    assert [str(gpu.capability.value) for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)] == [
+        "9.0",
+        "8.9",
+    ]
+    assert facts.environment is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "H100", "driver 550", "H999, driver 550", "H100, driver", "H100, driver 550, driver 570",
+             "$(id), driver 550", "H100, driver >= 550; rm -rf /", "H100\ndriver 550", "x" * 500]
+)  # fmt: skip
+def test_words_that_are_no_machine_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(BadInput, match="accepted") as caught:
+        parse_machine(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_want_alone_gives_the_newest_torch_that_runs_there() -> None:
+    subject = for_words("H100, driver >= 550")
+    assert subject.plan.option.kind is Kind.WHEEL
+    assert isinstance(subject.gates.wheel_cuda, Known)
+    assert subject.gates.wheel_cuda.value.major == 12
+    assert subject.compat == ()
+
+
+def test_a_torch_that_the_driver_is_too_old_for_comes_with_nvidias_package() -> None:
+    subject = for_words("H100, driver >= 550", "torch==2.9.0+cu130")
+    assert subject.requirements == ("torch==2.9.0+cu130",)
+    assert [(part.package, 550 in part.branches) for part in subject.compat] == [("cuda-compat-13-0", True)]
+
+
+def test_a_geforce_may_not_use_compat_and_hears_what_is_left() -> None:
+    with pytest.raises(BadInput, match="804") as caught:
+        for_words("RTX 4090, driver 550", "torch==2.9.0+cu130")
+    assert "--option another-wheel:torch-2.9.0" in str(caught.value)
+
+
+def test_the_machine_option_ships_the_wheel_and_its_gate() -> None:
+    subject = for_words("RTX 4090, driver 550", "torch==2.9.0+cu130", option="another-machine:any")
+    assert subject.requirements == ("torch==2.9.0+cu130",)
+    assert subject.gates.require_cuda == "cuda>=13.0"
+
+
+def test_packages_from_two_indexes_stay_apart() -> None:
+    subject = for_machine("vllm-torch-2-9")
+    assert [part.index.rpartition("/")[2] for part in subject.parts] == ["cu128", ""]
+    assert any(each.startswith("vllm==") for each in subject.parts[1].requirements)
+
+
+def test_what_is_installed_but_does_not_fit_together_is_left_out_with_why() -> None:
+    subject = for_machine("h100-driver-570")
+    assert subject.requirements == ("torch==2.9.0+cu130", "torchvision==0.24.0+cu130")
+    assert [each.partition("==")[0] for each in subject.left_out] == ["torchaudio", "vllm", "xformers"]
+    assert subject.compat[0].package == "cuda-compat-13-0"
+
+
+def test_a_removal_is_no_part_of_what_is_shipped() -> None:
+    subject = for_machine("h200-compat-first")
+    assert subject.plan.option.kind is Kind.REMOVE
+    assert subject.what == "the packages that are installed there"
+    assert subject.compat == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("h100-driver-550-cu130", "nightly"),
+        ("rtx5090-source-build", "on no index"),
+        ("orin-torch-pypi", "Jetson"),
+        ("gpu-less", "--for"),
+    ],
+)
+def test_what_no_file_can_bring_is_refused_with_what_to_say(name: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        for_machine(name)
+
+
+def test_a_package_that_is_compiled_is_refused_where_it_was_asked_for() -> None:
+    with pytest.raises(BadInput, match="flash-attn"):
+        for_words("H100, driver 580", "torch==2.9.0+cu130", "flash-attn")
+
+
+def test_a_python_that_torch_has_no_wheel_for_is_refused() -> None:
+    asked = Asked(Request(), python="3.7")
+    with pytest.raises(BadInput, match="accepted: --python"):
+        subject_of(parse_machine("H100, driver 580"), asked, made_for="x", tables=TABLES, choices=Choices())
+
+
+def test_every_recorded_machine_gives_a_subject_or_one_line() -> None:
+    given, refusals = 0, []
+    for folder in sorted(MACHINES.iterdir()):
+        try:
+            subject = for_machine(folder.name)
+        except BadInput as error:
+            refusals.append(str(error))
+            continue
+        given += 1
+        assert subject.requirements[0].startswith("torch=="), folder.name
+        assert len(subject.plan.digest) == 64
+    assert given >= 70
+    assert not any("\n" in each for each in refusals)

@@ -1,0 +1,150 @@
+"""What closes a chain: which packages, which links, and when a second look is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.facts.known import Known
+from firstlight.libraries.analysis import analyse
+from firstlight.libraries.closing import Loading, Way
+from firstlight.libraries.fixing import Fix, work_out
+from firstlight.libraries.local_wheels import wheels_in
+from firstlight.libraries.proof import prove
+from firstlight.libraries.steps import Source, check_environment, steps_of
+from firstlight.libraries.target import find_target
+from firstlight.plan.step import StepKind
+from firstlight.tables import load
+from tests.libraries.trees import CU13, Tree
+
+
+def _fix(tree: Tree, *, shelf: Path | None = None, target: str = "torch") -> Fix:
+    around, found = find_target(tree.around(), target)
+    at_hand = None if shelf is None else wheels_in(str(shelf), arch="x86_64")
+    return work_out(around, analyse(around, found), load(), shelf=at_hand)
+
+
+def test_cudss_of_soname_0_is_taken_from_below_1_and_its_folder_is_searched(tree: Tree) -> None:
+    tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
+    [need] = tree.close().needs
+    assert (need.way, need.loading) == (Way.INSTALL, Loading.REACHED)
+    assert need.provided[0].requirement.startswith("nvidia-cudss-cu13>=0.7")
+    assert need.provided[0].version.startswith("0.")
+
+
+def test_a_library_outside_the_search_path_gets_a_link_beside_the_one_who_asks(tree: Tree) -> None:
+    tree.torch(lacks=("libcudss.so.0",), rpath="$ORIGIN")
+    [need] = tree.close().needs
+    assert (need.loading, need.link) == (Loading.LINK, str(tree.lib / "libcudss.so.0"))
+
+
+def test_one_that_asks_without_a_search_path_gets_it_opened_beforehand(tree: Tree) -> None:
+    tree.library("extra/libcudss_user.so")
+    from tests.libraries.add_needed import add_needed
+
+    add_needed(tree.site / "extra/libcudss_user.so", "libcudss.so.0")
+    blas_lt = tree.library("nvidia/cu13/lib/libcublasLt.so.13")
+    blas = tree.library("nvidia/cu13/lib/libcublas.so.13", needs=(blas_lt,))
+    tree.library("nvidia/cu13/lib/libcudss.so.0", needs=(blas,))
+    tree.installed("nvidia-cudss-cu13", "0.8.0.10")
+    tree.installed("nvidia-cublas", "13.1.0.3")
+    around, found = find_target(tree.around(), str(tree.site / "extra/libcudss_user.so"))
+    fix = work_out(around, analyse(around, found), load())
+    # Each after what it needs itself: a library that is opened before its own needs does not open.
+    assert [Path(path).name for path in fix.preloads] == ["libcublasLt.so.13", "libcublas.so.13", "libcudss.so.0"]
+    [step] = steps_of(around, found, fix, source=Source("", "", ()))
+    assert step.kind is StepKind.FILE
+    [change] = step.files
+    Path(change.path).write_text(change.after)
+    again, found = find_target(tree.around(), str(tree.site / "extra/libcudss_user.so"))
+    assert analyse(again, found).sound, "what firstlight-preload.pth opens counts as loaded"
+    [proof] = prove(again, found, analyse(around, found))
+    assert proof.ok, proof.error
+
+
+def test_a_wheel_that_is_installed_and_not_searched_is_linked_with_all_it_needs(tree: Tree) -> None:
+    lt = tree.library("nvidia/cu13/lib/libcublasLt.so.13")
+    blas = tree.library("nvidia/cu13/lib/libcublas.so.13", needs=(lt,), runpath="$ORIGIN")
+    tree.library("nvidia/cu13/lib/libcudss.so.0", needs=(blas,), rpath="$ORIGIN")
+    tree.installed("nvidia-cudss-cu13", "0.8.0.10")
+    tree.installed("nvidia-cublas", "13.1.0.3")
+    tree.torch(lacks=("libcudss.so.0",), runpath="$ORIGIN")
+    fix = _fix(tree)
+    assert fix.picks == ()
+    # A linked library takes the link's folder for its $ORIGIN, so its neighbours are linked too.
+    assert [Path(link.path).name for link in fix.links] == ["libcudss.so.0", "libcublas.so.13", "libcublasLt.so.13"]
+
+
+def test_an_installed_wheel_whose_file_is_gone_is_installed_again(tree: Tree) -> None:
+    tree.installed("nvidia-cudss-cu13", "0.8.0.10")
+    tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
+    [need] = tree.close().needs
+    assert need.way is Way.REINSTALL
+    around, found = find_target(tree.around(), "torch")
+    [step] = steps_of(around, found, _fix(tree), source=Source("", "", ()))
+    assert "--force-reinstall" in step.commands[0]
+    assert "--no-deps" in step.commands[0]
+
+
+def test_an_installed_wheel_of_the_next_soname_is_replaced(tree: Tree) -> None:
+    tree.library("nvidia/cu13/lib/libcudss.so.1")
+    tree.installed("nvidia-cudss-cu13", "1.0.0.35")
+    tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
+    [need] = tree.close().needs
+    assert need.way is Way.INSTALL
+    assert need.provided[0].installed == "1.0.0.35"
+
+
+def test_wheels_at_hand_are_read_before_they_are_installed(tree: Tree, wheels: Path) -> None:
+    tree.torch(lacks=("libcudss.so.0",), runpath="$ORIGIN", cuda="")
+    fix = _fix(tree, shelf=wheels)
+    assert {(pick.project, pick.version) for pick in fix.picks} == {
+        ("nvidia-cudss-cu13", "0.8.0.10"),
+        ("nvidia-cublas", "13.1.0.3"),
+    }
+    assert [Path(link.path).name for link in fix.links] == ["libcudss.so.0", "libcublas.so.13", "libcublasLt.so.13"]
+    assert all(isinstance(pick.bytes, Known) and pick.bytes.value > 0 for pick in fix.picks)
+
+
+def test_a_folder_that_has_only_the_wrong_version_is_refused_with_what_it_has(tree: Tree, wheels: Path) -> None:
+    next(wheels.glob("nvidia_cudss_cu13-0.8*")).unlink()
+    tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
+    with pytest.raises(BadInput, match=r"nvidia-cudss-cu13>=0\.7.* is needed, and it has 1\.0\.0\.35"):
+        _fix(tree, shelf=wheels)
+
+
+def test_a_folder_of_wheels_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"--find-links .*: no such file or directory; accepted: a folder of wheels"):
+        wheels_in(str(tmp_path / "gone"), arch="x86_64")
+    with pytest.raises(BadInput, match="no wheel for x86_64 is in it"):
+        wheels_in(str(tmp_path), arch="x86_64")
+
+
+def test_the_driver_and_the_system_are_left_to_those_who_have_them(tree: Tree) -> None:
+    tree.torch(lacks=("libcuda.so.1", "libibverbs.so.1", "libnobody.so.7"), rpath=CU13)
+    ways = {need.missing.name: need.way for need in tree.close().needs}
+    assert ways == {
+        "libcuda.so.1": Way.DRIVER,
+        "libibverbs.so.1": Way.SYSTEM,
+        "libnobody.so.7": Way.UNKNOWN,
+    }
+    fix = _fix(tree)
+    assert fix.is_empty
+    around, found = find_target(tree.around(), "torch")
+    [step] = steps_of(around, found, fix, source=Source("", "", ()))
+    assert step.kind is StepKind.MANUAL
+    assert step.commands == (("sudo", "apt-get", "install", "--yes", "libibverbs1"),)
+
+
+def test_nothing_is_installed_into_a_python_that_its_distribution_manages(tree: Tree) -> None:
+    tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
+    stdlib = Path(str(tree.around().environment[0].prefix)) / "lib"
+    around = tree.around()
+    assert stdlib.exists()
+    from dataclasses import replace
+
+    managed = replace(around, environment=(replace(around.environment[0], externally_managed=True),))
+    with pytest.raises(CouldNotAct, match="is managed by the distribution"):
+        check_environment(managed)

@@ -1,0 +1,161 @@
+"""Compose files are read with their lines, anchors, merge keys and variables; each rule about services on and off."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstlight.diagnosis.finding import Severity
+from firstlight.errors import BadInput
+from firstlight.lint.compose import read_compose
+from firstlight.lint.compose_rules import COMPOSE_LINT_RULES
+from firstlight.lint.model import Target
+from tests.lint.linting import H100_580, found
+
+HEAD = "services:\n  train:\n    image: nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
+GPU = "    gpus: all\n"
+SHM = "    shm_size: 8gb\n"
+RESERVED = "    deploy: {resources: {reservations: {devices: [{%s}]}}}\n"
+
+
+def _targets(text: str, **variables: str) -> dict[str, Target]:
+    found_ = read_compose(text, "compose.yml", read=lambda _: None, variables=variables)
+    return {target.name: target for target in found_}
+
+
+def _codes(text: str, on: str = H100_580) -> dict[str, tuple[int, Severity]]:
+    return {each.code: (each.line, each.severity) for each in found(text, on, file="compose.yml")}
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "line", "near_miss"),
+    [
+        ("service-without-gpu", HEAD + SHM, 2, HEAD + SHM + GPU),
+        ("service-without-gpu", HEAD + SHM, 2, HEAD + SHM + "    runtime: nvidia\n"),
+        ("service-without-gpu", HEAD + SHM, 2, HEAD + SHM + "    devices: [nvidia.com/gpu=all]\n"),
+        ("service-without-gpu", HEAD + SHM, 2, HEAD + SHM + RESERVED % "driver: nvidia, capabilities: [gpu]"),
+        ("service-without-gpu", HEAD + SHM, 2, "services:\n  web:\n    image: nginx:1.27\n"),
+        (
+            "service-without-gpu",
+            HEAD
+            + SHM
+            + "    deploy:\n      resources:\n        limits:\n          devices:\n            - capabilities: [gpu]\n",
+            9,
+            HEAD + SHM + RESERVED % "capabilities: [gpu]",
+        ),
+        (
+            "reservation-without-gpu",
+            HEAD + SHM + RESERVED % "driver: nvidia, count: 1",
+            5,
+            HEAD + SHM + RESERVED % "driver: nvidia, count: 1, capabilities: [gpu]",
+        ),
+        (
+            "reservation-without-gpu",
+            HEAD + SHM + RESERVED % "count: 1, device_ids: ['0'], capabilities: [gpu]",
+            5,
+            HEAD + SHM + RESERVED % "device_ids: ['0'], capabilities: [gpu]",
+        ),
+        (
+            "reservation-without-gpu",
+            HEAD + SHM + RESERVED % "capabilities: [gpu, utility]",
+            5,
+            HEAD + SHM + RESERVED % "capabilities: [gpu, utility, compute]",
+        ),
+        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + SHM),
+        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + "    ipc: host\n"),
+        ("small-shared-memory", HEAD + GPU + "    shm_size: 256m\n", 2, HEAD + GPU + "    shm_size: 2147483648\n"),
+        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + "    tmpfs: /dev/shm:size=8g\n"),
+        ("small-shared-memory", HEAD + GPU, 2, "services:\n  web:\n    image: nginx:1.27\n"),
+    ],
+)
+def test_a_rule_about_services_fires_on_its_line_and_not_on_the_near_miss(
+    code: str, text: str, line: int, near_miss: str
+) -> None:
+    assert _codes(text)[code][0] == line
+    assert code not in _codes(near_miss)
+
+
+def test_more_gpus_than_the_machine_has_are_counted_on_a_machine_that_was_looked_at() -> None:
+    text = HEAD + SHM + RESERVED % "count: 4, capabilities: [gpu]"
+    assert _codes(text, "h200")["more-gpus-than-machine"] == (5, Severity.BLOCKS)
+    assert "more-gpus-than-machine" not in _codes(text, H100_580)  # words name a kind of machine, not a count
+    assert "more-gpus-than-machine" not in _codes(text.replace("count: 4", "count: all"), "h200")
+    assert "more-gpus-than-machine" in _codes(HEAD + SHM + RESERVED % "device_ids: ['1'], capabilities: [gpu]", "h200")
+
+
+def test_every_rule_about_services_is_tried_in_this_file() -> None:
+    tried = {"service-without-gpu", "reservation-without-gpu", "more-gpus-than-machine", "small-shared-memory"}
+    assert {rule.code for rule in COMPOSE_LINT_RULES} == tried
+
+
+def test_the_nvidia_runtime_needs_an_image_that_asks_for_gpus() -> None:
+    inline = (
+        "services:\n  train:\n    runtime: nvidia\n    ipc: host\n    build:\n      dockerfile_inline: |\n"
+        "        FROM python:3.12\n        RUN pip install torch==2.9.0\n"
+    )
+    assert _codes(inline)["gpus-not-asked-for"] == (2, Severity.BLOCKS)
+    assert "gpus-not-asked-for" not in _codes(inline + "    environment: [NVIDIA_VISIBLE_DEVICES=all]\n")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    ["    environment:\n      - CUDA_VISIBLE_DEVICES=-1\n", "    environment:\n      CUDA_VISIBLE_DEVICES: '-1'\n"],
+)
+def test_the_environment_of_a_service_is_judged_as_the_images_is(environment: str) -> None:
+    assert _codes(HEAD + GPU + SHM + environment)["gpus-switched-off"] == (7, Severity.BLOCKS)
+
+
+def test_anchors_and_merge_keys_are_followed_and_own_keys_win() -> None:
+    text = (
+        "x-a: &a {shm_size: 1gb, ipc: host}\nx-b: &b {runtime: nvidia}\nservices:\n"
+        "  one:\n    <<: [*a, *b]\n    image: a:1\n    shm_size: 2gb\n"
+    )
+    service = _targets(text)["one"].service
+    assert service is not None
+    assert (service.shm_size, service.ipc, service.runtime) == ("2gb", "host", "nvidia")
+
+
+def test_variables_take_their_default_or_what_is_given() -> None:
+    text = "services:\n  one:\n    image: nvidia/cuda:${CUDA:-12.8.1}-base-ubuntu22.04\n"
+    assert _targets(text)["one"].image.tag == "12.8.1-base-ubuntu22.04"
+    assert _targets(text, CUDA="13.0.2")["one"].image.tag == "13.0.2-base-ubuntu22.04"
+
+
+def test_a_dockerfile_beside_the_compose_file_is_read_with_its_arguments_and_target() -> None:
+    text = (
+        "services:\n  one:\n    build:\n      context: ./app\n      target: gpu\n      args: {CUDA: 13.0.2}\n"
+        "  two:\n    build: ../elsewhere\n"
+    )
+    files = {"deploy/app/Dockerfile": "ARG CUDA=12.8.1\nFROM nvidia/cuda:$CUDA-base-ubuntu22.04 AS gpu\nFROM alpine\n"}
+    one, two = read_compose(text, "deploy/compose.yaml", read=files.get, variables={})
+    assert one.image.name == "nvidia/cuda:13.0.2-base-ubuntu22.04"
+    assert (one.place.file, one.place.line) == ("deploy/app/Dockerfile", 2)
+    assert two.image.name == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\n", "compose.yml:2: not YAML"),
+        ("services:\n\t- x\n", "compose.yml:2: not YAML"),
+        ("", "no services in it"),
+        ("- a\n- b\n", "no services in it"),
+        ("services: []\n", "no services in it"),
+        ("services:\n", "no services in it"),
+        ("[" * 1500, "nested too deeply|not YAML"),
+        ("a: \x01\n", "not YAML"),
+        ("services:\n  a: &a\n    <<: {<<: *a}\n    image: b\n", "merge keys .* nested too deeply"),
+    ],
+)
+def test_what_is_no_compose_file_is_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        _targets(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["3", "[]", "null", "{deploy: 1}", "{deploy: {resources: [1]}}", "{environment: 5, build: [], image: {}}",
+     "{gpus: , devices: {a: b}, deploy: {resources: {reservations: {devices: [1, {count: {}}]}}}}"],
+)  # fmt: skip
+def test_services_of_odd_shapes_are_read_without_a_crash(body: str) -> None:
+    assert list(_targets(f"services:\n  one: {body}\n")) == ["one"]

@@ -1,0 +1,191 @@
+"""The emitted batch script in a real Slurm of one node: parsed by sbatch, prepared once, run behind the gates."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firstlight.emit.kinds import emit
+from firstlight.emit.subject import Choices
+from tests.apply.wheels import make_wheel
+from tests.emit.subjects import NEW_H100, subject, write
+from tests.system.wheels_again import pack_again, pack_firstlight, with_needs
+
+_NEEDED = ("sbatch", "srun", "slurmctld", "slurmd", "munged")
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.getuid() != 0, reason="slurmd needs root"),
+    pytest.mark.skipif(
+        not all(shutil.which(name, path=_PATH) for name in _NEEDED),
+        reason="needs slurm-client, slurmctld, slurmd, munge",
+    ),
+]
+CONF = """\
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+ReturnToService=2
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 RealMemory=500 Gres=gpu:1
+PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Cluster:
+    """One node with one GPU by name; what was started is ended by its own process numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.host = folder, socket.gethostname().split(".")[0]
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        ports = dict(zip(("controller", "daemon"), _free_ports(2), strict=True))
+        (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=self.host, **ports))
+        os.mknod(folder / "gpu0", 0o20666, os.makedev(1, 3))
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu0\n")
+        version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
+        (folder / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v{version}\n")
+        (folder / "munge.key").write_bytes(os.urandom(128))
+        (folder / "munge.key").chmod(0o600)
+        self.env = {**os.environ, "PATH": _PATH, "SLURM_CONF": f"{folder}/slurm.conf"}
+
+    def start(self) -> str:
+        """Start everything; "" where the node is ready, else why it is not."""
+        files = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munge.pid", "log-file": "munge.log"}
+        options = [f"--{name}={self.folder}/{file}" for name, file in files.items()]
+        self.call("munged", "--force", f"--seed-file={self.folder}/munge.seed", *options)
+        self.call("slurmctld", "-c")
+        started = self.call("slurmd", "-N", self.host)
+        for _ in range(60):
+            state = self.call("sinfo", "--noheader", "--format=%T").stdout.strip()
+            if state == "idle":
+                return ""
+            time.sleep(0.5)
+        return f"the node is {state or 'not there'}; slurmd: {started.stderr[-200:]}"
+
+    def stop(self) -> None:
+        for name in ("slurmd", "slurmctld", "munge"):
+            pid = self.folder / f"{name}.pid"
+            if pid.exists():
+                subprocess.run(["kill", pid.read_text().strip()], check=False)
+
+    def call(self, *argv: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, capture_output=True, text=True, check=False, timeout=240, cwd=cwd, env={**self.env, **environ}
+        )
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("slurm")
+    made = Cluster(folder)
+    try:
+        if why := made.start():
+            pytest.skip(f"Slurm does not run here: {why}")
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def submission(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script, the wheels it installs and firstlight's own, and a shared folder beside."""
+    folder = tmp_path_factory.mktemp("submission")
+    choices = Choices(volume=str(folder / "shared folder"), name="bring-up")
+    write(emit("slurm", subject(NEW_H100, choices=choices)), folder)
+    make_wheel(folder / "wheels", "torch", "2.9.0+cu130")
+    pack_firstlight(folder)
+    for name in with_needs("firstlight"):
+        if name != "firstlight":
+            pack_again(name, folder / "wheels")
+    (folder / "wheels/bundle.json").write_text("{}\n")
+    return folder
+
+
+def test_sbatch_takes_the_script(cluster: Cluster, submission: Path) -> None:
+    done = cluster.call("sbatch", "--test-only", "bring-up.sbatch", cwd=submission)
+    assert done.returncode == 0, done.stderr
+    assert "to start at" in done.stderr
+
+
+def test_a_directive_of_the_script_is_read_and_an_impossible_one_refused(cluster: Cluster, submission: Path) -> None:
+    done = cluster.call("sbatch", "--test-only", "--gres=gpu:9", "bring-up.sbatch", cwd=submission)
+    assert done.returncode != 0
+    assert "not available" in done.stderr or "cannot be satisfied" in done.stderr
+
+
+def _job(cluster: Cluster, submission: Path, *command: str, **environ: str) -> tuple[int, str]:
+    for old in submission.glob("bring-up-*.out"):
+        old.unlink()
+    number = cluster.call("sbatch", "--parsable", "bring-up.sbatch", *command, cwd=submission, **environ).stdout.strip()
+    for _ in range(600):
+        told = cluster.call("scontrol", "show", "job", number).stdout
+        if match := re.search(r"JobState=(?:COMPLETED|FAILED) .*?ExitCode=(\d+):", told, re.DOTALL):
+            [output] = submission.glob("bring-up-*.out")
+            return int(match[1]), output.read_text()
+        time.sleep(0.2)  # sbatch --wait asks after 2, 4, 8 ... seconds
+    raise AssertionError(told)
+
+
+def test_a_node_without_a_driver_starts_nothing(cluster: Cluster, submission: Path) -> None:
+    if Path("/sys/module/nvidia/version").exists():
+        pytest.skip("this machine has a driver")
+    code, output = _job(cluster, submission, "echo", "started")
+    assert code == 1, output
+    assert "no NVIDIA driver, so no GPU" in output
+    assert "started" not in output.splitlines()
+
+
+def test_a_command_runs_in_the_environment_and_the_second_job_makes_nothing(cluster: Cluster, submission: Path) -> None:
+    program = "import os, sys, torch; print(torch.VERSION, sys.prefix, sys.argv[1:], os.environ['SLURM_STEP_ID'])"
+    for number in range(2):
+        code, output = _job(cluster, submission, "python", "-c", program, "a b", "$(c)", NVIDIA_DISABLE_REQUIRE="1")
+        assert code == 0, output
+        line = next(each for each in output.splitlines() if each.startswith("2.9.0+cu130"))
+        assert f"{submission}/shared folder/firstlight/env-" in line
+        assert line.endswith("['a b', '$(c)'] 0")
+        assert number == 0 or "making" not in output
+        assert "making" not in output or "/tool-" not in output  # a command is not proved, and needs no firstlight
+
+
+def test_it_can_be_prepared_where_no_job_runs(cluster: Cluster, submission: Path) -> None:
+    done = cluster.call("bash", "bring-up.sbatch", "--prepare", cwd=submission)
+    assert done.returncode == 0, done.stderr
+    assert "firstlight: ready: " in done.stderr
+    shared = submission / "shared folder/firstlight"
+    [program] = shared.glob("tool-*/bin/firstlight")
+    assert cluster.call(str(program), "--version").stdout.startswith("firstlight")
+    again = cluster.call("bash", "bring-up.sbatch", "--prepare", cwd=submission)
+    assert again.stderr.startswith("firstlight: ready: ")
