@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,19 @@ import torch
 from firstlight.errors import BadInput, CouldNotLook, UnsupportedInput
 from firstlight.kernels import BlockSparseMatrix, choose, linear
 from firstlight.kernels.autotune import SHAPES, autotune, plan, write_whole
-from firstlight.kernels.choose import Question, answer, backend_module, density_limit, forget_choices
+from firstlight.kernels.choose import (
+    SPARSE,
+    Choice,
+    Question,
+    SlowerPath,
+    answer,
+    backend_module,
+    best_choice,
+    density_limit,
+    forget_choices,
+    why_not_built,
+    why_not_sm90,
+)
 from firstlight.kernels.crossover import (
     SHIPPED,
     Machine,
@@ -23,6 +37,7 @@ from firstlight.kernels.crossover import (
     machine_for,
     neighbours,
     parsed,
+    time_at,
 )
 from firstlight.kernels.launch import Request
 from firstlight.kernels.product import Layout
@@ -138,8 +153,89 @@ def test_the_processor_never_gets_a_gpu_kernel() -> None:
     for density, backend in ((0.02, "reference"), (0.9, "dense")):
         entries = int(density * 4096)
         assert answer("auto", question(device=-1, shape=(8192, 8192), block=128, entries=entries)).backend == backend
-    with pytest.raises(UnsupportedInput, match="not built yet"):
+    with pytest.raises(UnsupportedInput, match="it takes tensors on an H100 or H200"):
+        answer("sm90", question(device=-1))
+
+
+def by_sm90(one: Row) -> Row:
+    return replace(one, backend="sm90")
+
+
+def chosen(density: float, hurdles: tuple[str, str] = ("", ""), **changed: object) -> Choice:
+    """What auto takes at a density, where triton and sm90 have these hurdles."""
+    asked = question(**{"entries": int(density * 128 * 128), **changed})
+    return best_choice(GPU, asked, dict(zip(SPARSE, hurdles, strict=True)))
+
+
+def test_the_faster_of_two_sparse_kernels_is_taken_and_dense_above_both(cache: Path) -> None:
+    write_whole(cache, document((machine(row(), by_sm90(row(slope=125.0))),)))
+    assert [chosen(density).backend for density in (0.2, 0.6, 0.85)] == ["sm90", "sm90", "dense"]
+    assert chosen(0.6).why == "density 0.600 is at most 0.800, the lowest crossover of 1 measured neighbours on " + GPU
+    write_whole(cache, document((machine(row(), by_sm90(row(slope=210.0))),)))
+    forget_choices()
+    assert [chosen(density).backend for density in (0.2, 0.49, 0.6)] == ["triton", "triton", "dense"]
+
+
+def test_sm90_stands_back_where_it_was_not_measured_or_has_to_copy(cache: Path) -> None:
+    write_whole(cache, document((machine(row()),)))
+    assert chosen(0.2).backend == "triton"
+    write_whole(cache, document((machine(row(), by_sm90(row(slope=100.0))),)))
+    forget_choices()
+    assert chosen(0.2).backend == "sm90"
+    assert chosen(0.2, shape=(8191, 8192)).backend == "triton", "rows that are not multiples of 16 bytes"
+    assert chosen(0.2, hurdles=("triton is not installed", ""), shape=(8191, 8192)).backend == "sm90"
+
+
+def test_a_kernel_that_cannot_run_is_not_taken(cache: Path) -> None:
+    write_whole(cache, document((machine(row(), by_sm90(row(slope=100.0))),)))
+    assert chosen(0.2, hurdles=("", "no compiler")).backend == "triton"
+    assert chosen(0.2, hurdles=("triton is not installed", "")).backend == "sm90"
+    assert chosen(0.2, hurdles=("triton is not installed", "no compiler")) == Choice("dense", "triton is not installed")
+
+
+def test_missing_compilers_cost_one_warning_on_a_gpu_that_was_measured_with_sm90(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    write_whole(cache, document((machine(row()),)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen(0.2, hurdles=("", "no NVRTC and no nvcc"))
+    write_whole(cache, document((machine(row(), by_sm90(row())),)))
+    forget_choices()
+    with pytest.warns(SlowerPath, match="goes without the Hopper kernels: no NVRTC and no nvcc"):
+        assert chosen(0.2, hurdles=("", "no NVRTC and no nvcc")).backend == "triton"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert chosen(0.3, hurdles=("", "no NVRTC and no nvcc")).backend == "triton"
+
+
+def test_sm90_needs_16_bits_hopper_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    capability = (8, 9)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert why_not_sm90(0, torch.float32) == "the Hopper kernels take float16 and bfloat16, not float32"
+    assert "compute capability is 8.9, and the Hopper kernels run on 9.0" in why_not_sm90(0, torch.float16)
+    capability = (10, 0)
+    assert "compute capability is 10.0" in why_not_sm90(0, torch.bfloat16)
+    capability = (9, 0)
+    monkeypatch.setenv("FIRSTLIGHT_JIT", "no-such-compiler")
+    why_not_built.cache_clear()
+    with pytest.raises(UnsupportedInput, match="cannot run here: FIRSTLIGHT_JIT is 'no-such-compiler'"):
         answer("sm90", question())
+    why_not_built.cache_clear()
+
+
+def test_times_between_measured_densities_are_interpolated() -> None:
+    assert time_at(row(), 0.2) == pytest.approx(0.4)
+    assert time_at(row(), 0.01) == pytest.approx(0.2)
+    assert time_at(row(), 1.0) == pytest.approx(1.8)
+
+
+def test_rows_without_a_backend_are_tritons() -> None:
+    text = document((machine(row()),)).replace(', "backend": "triton"', "")
+    assert "backend" not in text
+    assert parsed(text, "text")[0].rows[0].backend == "triton"
 
 
 def test_choosing_again_is_a_lookup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_sampled_matmul_keeps_the_pattern_and_the_direction() -> None:
         (lambda w: linear(torch.randn(3, 77), w, torch.randn(77)), r"bias has shape \[77\]; \[44\] is accepted"),
         (lambda w: linear(torch.randn(3, 77), w, activation="tanh"), "activation is 'tanh'; accepted: none, relu"),
         (lambda w: linear(torch.randn(3, 77), w, backend="cuda"), "backend is 'cuda'; accepted: auto, sm90"),
-        (lambda w: linear(torch.randn(3, 77), w, backend="sm90"), "not built yet"),
+        (lambda w: linear(torch.randn(3, 77), w, backend="sm90"), "takes tensors on an H100 or H200"),
         (lambda w: linear(torch.randn(3, 77), w, backend="triton"), "given tensors on the processor"),
         (lambda w: matmul(w, torch.randn(77)), r"x has shape \[77\]; \[..., 77, n\] is accepted"),
         (lambda w: matmul(w, torch.randn(77, 3), beta=1.0), r"pass c of shape \[44, 3\]"),

@@ -17,7 +17,8 @@ from firstlight.cli import kernels as cli
 from firstlight.errors import CouldNotLook
 from firstlight.kernels.autotune import Tuned
 from firstlight.kernels.crossover import Machine, Row
-from firstlight.kernels.here import Backend, Device, Here, Limit, kernels_here
+from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, kernels_here, taken
+from firstlight.kernels.sm90 import nvrtc
 from firstlight.report.kernels_text import kernels_document, kernels_text, tuned_text
 
 SRC = Path(__file__).parents[2] / "src"
@@ -30,7 +31,10 @@ H200 = Here(
         Device(0, "NVIDIA H200", "9.0", "triton", "up to the densities below", "/cache/crossover.json",
                (Limit(128, 0.55, 0.72), Limit(16, 0.04, 0.04))),
         Device(1, "Tesla V100", "7.0", "dense", "compute capability 7.0 is below 8.0", "", ()),
+        Device(2, "NVIDIA H100", "9.0", "sm90", "up to the densities below", "/cache/crossover.json",
+               (Limit(64, 0.4, 0.5, "triton"), Limit(64, 0.6, 0.8, "sm90"))),
     ),
+    compiler=Compiler("nvrtc 13.0", "/venv/nvidia/cu13/lib/libnvrtc.so.13", "/cache/kernels/sm90", 12),
 )  # fmt: skip
 
 
@@ -39,7 +43,48 @@ def test_it_answers_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None
     text = capsys.readouterr().out
     assert text.startswith("path       ")
     assert f"torch      {torch.__version__}" in text
-    assert "sm90       no    the Hopper kernels are not built yet" in text
+    if not torch.cuda.is_available():
+        assert "sm90       no    no CUDA device" in text
+    assert "\ncompiler   " in text
+
+
+def test_the_compiler_of_the_hopper_kernels_is_told_with_what_it_built() -> None:
+    text = kernels_text(H200)
+    assert "compiler   nvrtc 13.0, for sm90 (/venv/nvidia/cu13/lib/libnvrtc.so.13)\n" in text
+    assert "           built: 12 kernels in /cache/kernels/sm90\n" in text
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr(nvrtc, "TOOLKITS", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "FIRSTLIGHT_JIT"):
+        monkeypatch.delenv(name, raising=False)
+    here = kernels_here()
+    text = " ".join(kernels_text(here).split())
+    assert "compiler none: the Hopper kernels are compiled where they run: neither NVRTC" in text
+    assert "pip install nvidia-cuda-nvrtc" in text
+    document = kernels_document(here)
+    jsonschema.validate(document, SCHEMA)
+    assert document["compiler"]["name"] is None
+
+
+def test_kernels_kept_on_disk_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", str(tmp_path))
+    assert kernels_here().compiler.kept == 0
+    for name in ("a" * 64, "b" * 64, "locks", "failed", ".half-x"):
+        (tmp_path / "kernels" / "sm90" / name).mkdir(parents=True)
+    compiler = kernels_here().compiler
+    assert (compiler.kept, compiler.kept_in) == (2, str(tmp_path / "kernels" / "sm90"))
+
+
+def test_auto_takes_the_hopper_kernels_where_they_run_and_were_measured_or_alone_remain() -> None:
+    measured, not_measured = (Limit(64, 0.6, 0.8, "sm90"),), (Limit(64, 0.4, 0.5, "triton"),)
+    assert taken("", "", measured) == ("sm90", "")
+    assert taken("", "", not_measured) == ("triton", "")
+    assert taken("triton is not installed", "", not_measured) == ("sm90", "")
+    assert taken("", "no compiler", measured) == ("triton", "")
+    assert taken("capability 7.0", "capability is 7.0", ()) == ("dense", "capability 7.0")
 
 
 def test_its_json_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +102,9 @@ def test_a_gpu_is_told_with_its_densities_and_their_file() -> None:
     assert "block 16: sparse up to density 0.04\n" in text
     assert "measurements: /cache/crossover.json" in text
     assert "auto takes dense, compute capability 7.0 is below 8.0" in text
+    assert "gpu 2      NVIDIA H100, compute capability 9.0: auto takes sm90" in text
+    assert "block 64: sm90 up to density 0.60 to 0.80, by shape and tokens" in text
+    assert "block 64: triton up to density 0.40 to 0.50, by shape and tokens" in text
 
 
 def test_without_a_gpu_the_reference_runs_and_the_reason_is_said() -> None:

@@ -1,4 +1,5 @@
-"""Measures on this GPU where the sparse kernel stops beating the same matrix stored dense.
+"""Measures on this GPU where each sparse kernel (triton, and sm90 where it runs) stops beating the same matrix stored
+dense.
 
 CUDA events around single calls, an L2-sized buffer overwritten before each, medians; random data. The plan is a list of
 products in order of use; measuring stops when the budget is spent, and what was measured until then is written.
@@ -17,7 +18,7 @@ import torch
 
 from firstlight.errors import CouldNotLook
 from firstlight.frozen import dataclass
-from firstlight.kernels.choose import forget_choices, why_not_triton
+from firstlight.kernels.choose import forget_choices, why_not_sm90, why_not_triton
 from firstlight.kernels.crossover import Machine, Row, cache_file, document
 from firstlight.kernels.functions import linear, matmul, sampled_matmul
 from firstlight.kernels.matrix import BlockSparseMatrix
@@ -47,7 +48,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was measured and where it was written, e.g. 96 of 240 products in 60.2 s."""
+    """What was measured and where it was written, e.g. 96 of 240 measurements in 60.2 s."""
 
     machine: Machine
     path: str
@@ -73,7 +74,7 @@ def autotune(
 ) -> Tuned:  # fmt: skip
     """Measures until the budget is spent and writes the rows, whole or not at all; later calls use them at once."""
     kind: torch.dtype = getattr(torch, dtype)
-    _require_gpu(device, kind)
+    backends = _backends_here(device, kind)
     began = time.monotonic()
     gpu = torch.cuda.get_device_name(device)
     products = plan()
@@ -83,9 +84,10 @@ def autotune(
         for number, product in enumerate(products, 1):
             if time.monotonic() - began > budget_s:
                 break
-            row = measured(product, kind, flush)
-            rows.append(row)
-            say(f"{number}/{len(products)} {_shown(row)}")
+            for backend in backends:
+                row = measured(product, kind, flush, backend=backend)
+                rows.append(row)
+                say(f"{number}/{len(products)} {_shown(row)}")
     machine = Machine(
         gpu=gpu, torch=torch.__version__, triton=_triton_version(), date=datetime.date.today().isoformat(),
         source="firstlight kernels autotune", rows=tuple(rows),
@@ -93,11 +95,11 @@ def autotune(
     target = path or cache_file(gpu)
     write_whole(target, document((machine,)))
     forget_choices()
-    return Tuned(machine, str(target), len(products), time.monotonic() - began)
+    return Tuned(machine, str(target), len(products) * len(backends), time.monotonic() - began)
 
 
-def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor) -> Row:
-    """One product at rising densities, until the sparse kernel is clearly slower than dense."""
+def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor, *, backend: str = "triton") -> Row:
+    """One product by one sparse kernel at rising densities, until it is clearly slower than dense."""
     generator = torch.Generator(device="cuda").manual_seed(0)
     x = torch.randn(product.tokens, product.cols, dtype=dtype, device="cuda", generator=generator)
     y = torch.randn(product.tokens, product.rows, dtype=dtype, device="cuda", generator=generator)
@@ -110,7 +112,7 @@ def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor) -> Row:
             product.rows, product.cols, block=product.block, density=density, dtype=dtype, device="cuda",
             generator=generator,
         )  # fmt: skip
-        time_us = _time_us(_sparse_call(product, matrix, x, y), flush)
+        time_us = _time_us(_sparse_call(product, matrix, (x, y), backend), flush)
         copy_us = _time_us(matrix.to_dense, flush)
         found.append((round(matrix.density, 4), round(time_us, 2)))
         if time_us > SLOWER_IS_ENOUGH * (dense_us + copy_us):
@@ -119,6 +121,7 @@ def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor) -> Row:
         operation=product.operation, block=product.block, dtype=str(dtype).removeprefix("torch."),
         layout=product.layout.value, rows=product.rows, cols=product.cols, tokens=product.tokens,
         dense_us=round(dense_us, 2), copy_us=round(copy_us, 2), sparse_us=tuple(found),
+        backend=backend,
     )  # fmt: skip
 
 
@@ -142,13 +145,16 @@ def _dense_call(product: Product, weight: torch.Tensor, x: torch.Tensor, y: torc
     return lambda: weight @ columns
 
 
-def _sparse_call(product: Product, matrix: BlockSparseMatrix, x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
+def _sparse_call(
+    product: Product, matrix: BlockSparseMatrix, operands: tuple[torch.Tensor, torch.Tensor], backend: str
+) -> Callable[[], object]:
+    x, y = operands
     if product.operation == "sample":
-        return lambda: sampled_matmul(y.mT, x, matrix, backend="triton")
+        return lambda: sampled_matmul(y.mT, x, matrix, backend=backend)
     if product.layout is Layout.TOKENS:
-        return lambda: linear(x, matrix, backend="triton")
+        return lambda: linear(x, matrix, backend=backend)
     columns = x.mT.contiguous()
-    return lambda: matmul(matrix, columns, backend="triton")
+    return lambda: matmul(matrix, columns, backend=backend)
 
 
 def _time_us(call: Callable[[], object], flush: torch.Tensor) -> float:
@@ -169,21 +175,25 @@ def _once_us(call: Callable[[], object], flush: torch.Tensor) -> float:
     return 1e3 * float(start.elapsed_time(end))
 
 
-def _require_gpu(device: int, dtype: torch.dtype) -> None:
+def _backends_here(device: int, dtype: torch.dtype) -> tuple[str, ...]:
+    """The sparse kernels that run there, e.g. ('triton', 'sm90'); CouldNotLook where none does."""
     if not torch.cuda.is_available() or device >= torch.cuda.device_count():
         raise CouldNotLook(
             f"autotune measures on CUDA device {device}, and torch sees {torch.cuda.device_count()} devices. "
             f"`firstlight doctor` says why."
         )
-    if hurdle := why_not_triton(device, dtype):
-        raise CouldNotLook(f"autotune has nothing to measure: {hurdle}.")
+    hurdles = {"triton": why_not_triton(device, dtype), "sm90": why_not_sm90(device, dtype)}
+    found = tuple(name for name, hurdle in hurdles.items() if not hurdle)
+    if not found:
+        raise CouldNotLook(f"autotune has nothing to measure: {hurdles['triton']}; {hurdles['sm90']}.")
+    return found
 
 
 def _shown(row: Row) -> str:
     last = row.sparse_us[-1]
     return (
         f"{row.operation} block {row.block} {row.layout} {row.rows}x{row.cols} tokens {row.tokens}: dense "
-        f"{row.dense_us:.1f} us, sparse {last[1]:.1f} us at density {last[0]:g}"
+        f"{row.dense_us:.1f} us, {row.backend} {last[1]:.1f} us at density {last[0]:g}"
     )
 
 

@@ -1,8 +1,9 @@
 """Which backend computes a product, and why.
 
-A named backend is taken as named. `auto` takes the sparse kernel where it was measured to beat the same matrix stored
-dense on this GPU model (crossover.py), the dense one above that, and never sm90. A GPU without measurements gets a
-careful default: what an untuned kernel reached on every GPU we know of. Processor tensors never go to a GPU kernel.
+A named backend is taken as named. `auto` takes a sparse kernel (triton or sm90, whichever was measured to be faster)
+where it was measured to beat the same matrix stored dense on this GPU model (crossover.py), and the dense one above
+that; sm90 is taken only where it was measured. A GPU without measurements gets a careful default: what an untuned
+kernel reached on every GPU we know of. Processor tensors never go to a GPU kernel.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import math
 import os
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from firstlight.errors import BadInput, UnsupportedInput
+from firstlight.errors import BadInput, FirstlightError, UnsupportedInput
 from firstlight.frozen import dataclass
-from firstlight.kernels.crossover import Machine, Row, crossover, machine_for, neighbours
+from firstlight.kernels.crossover import Machine, Row, crossover, machine_for, neighbours, time_at
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.product import Layout
 
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from firstlight.kernels.launch import Request
 
 BACKENDS = ("auto", "sm90", "triton", "dense", "reference")
+SPARSE = ("triton", "sm90")  # at equal speed the first is taken
 _MODULES = {
+    "sm90": "firstlight.kernels.sm90",
     "triton": "firstlight.kernels.triton_backend",
     "dense": "firstlight.kernels.dense",
     "reference": "firstlight.kernels.reference",
@@ -38,7 +43,9 @@ DEFAULT_DENSITY = {128: 0.10, 64: 0.10, 32: 0.05, 16: 0.02}
 # On a processor the reference goes through the block rows one by one; one large product wins early (measured, 2 cores).
 CPU_DENSITY = {128: 0.15, 64: 0.05, 32: 0.0, 16: 0.0}
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+SM90_DTYPES = (torch.float16, torch.bfloat16)
 OLDEST_CAPABILITY = (8, 0)
+HOPPER = (9, 0)  # code for sm_90a runs there and nowhere else
 _KEPT_CHOICES = 1024
 
 
@@ -92,7 +99,7 @@ def answer(name: str, question: Question) -> Choice:
     if name not in BACKENDS:
         raise UnsupportedInput(f"backend is {name!r}; accepted: {', '.join(BACKENDS)}. Leave it out for auto.")
     if name == "sm90":
-        raise UnsupportedInput("backend 'sm90' is not built yet; auto, triton, dense and reference are. Use auto.")
+        _require_sm90(question)
     if name == "triton":
         _require_triton(question)
     return Choice(name, "it was asked for")
@@ -103,6 +110,7 @@ def forget_choices() -> None:
     global _generation
     _generation += 1
     measurements.cache_clear()
+    _warn_about_sm90.cache_clear()
 
 
 def _auto(question: Question) -> Choice:
@@ -112,25 +120,79 @@ def _auto(question: Question) -> Choice:
         if density <= limit:
             return Choice("reference", f"on the processor, density {density:.3f} is at most {limit:g}")
         return Choice("dense", f"on the processor, density {density:.3f} is above {limit:g}")
-    if hurdle := why_not_triton(question.device, question.dtype):
-        return Choice("dense", hurdle)
+    hurdles = {
+        "triton": why_not_triton(question.device, question.dtype),
+        "sm90": why_not_sm90(question.device, question.dtype),
+    }
     gpu = torch.cuda.get_device_name(question.device)
-    limit, why = density_limit(gpu, question)
-    if density <= limit:
-        return Choice("triton", f"density {density:.3f} is at most {limit:.3f}, {why}")
-    return Choice("dense", f"density {density:.3f} is above {limit:.3f}, {why}")
+    return best_choice(gpu, question, hurdles)
 
 
-def density_limit(gpu: str, question: Question) -> tuple[float, str]:
-    """Up to which density the sparse kernel is taken on this GPU model, and where that number is from."""
+def best_choice(gpu: str, question: Question, hurdles: dict[str, str]) -> Choice:
+    """The fastest of the sparse kernels without a hurdle, or dense where that is faster than all of them."""
+    density = _density(question)
+    offers = [_offer(gpu, question, name) for name in SPARSE if not hurdles[name]]
+    if len(offers) == len(SPARSE):  # one that was not measured, or has to copy its operands, stands back
+        offers = [offer for offer in offers if offer.backend == SPARSE[0] or not _stands_back(question, offer)]
+    elif hurdles["sm90"] and torch.cuda.is_available() and is_hopper(question.device):
+        _warn_about_sm90(gpu, hurdles["sm90"])
+    if not offers:
+        return Choice("dense", hurdles[SPARSE[0]])
+    fitting = [offer for offer in offers if density <= offer.limit]
+    if not fitting:
+        best = max(offers, key=lambda offer: offer.limit)
+        return Choice("dense", f"density {density:.3f} is above {best.limit:.3f}, {best.why}")
+    best = min(fitting, key=lambda offer: offer.time)
+    return Choice(best.backend, f"density {density:.3f} is at most {best.limit:.3f}, {best.why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a sparse kernel is expected to do, e.g. Offer('sm90', limit=0.71, time=0.13, why='the lowest ...')."""
+
+    backend: str
+    limit: float  # density up to which it is faster than dense
+    time: float  # as a share of dense's; infinite: not measured
+    why: str
+
+
+def _offer(gpu: str, question: Question, backend: str) -> Offer:
+    limit, why = density_limit(gpu, question, backend)
+    found = measurements(gpu)
+    near = neighbours(found, _as_row(question, backend)) if isinstance(found, Machine) else ()
+    density = _density(question)
+    time = sum(time_at(row, density) for row in near) / len(near) if near else math.inf
+    return Offer(backend, limit, time, why)
+
+
+def _stands_back(question: Question, offer: Offer) -> bool:
+    from firstlight.kernels.sm90.problem import is_padded
+
+    return offer.time == math.inf or is_padded(question.layout, question.block, question.shape, question.n)
+
+
+@functools.lru_cache(maxsize=8)
+def _warn_about_sm90(gpu: str, hurdle: str) -> None:
+    found = measurements(gpu)
+    if isinstance(found, Machine) and any(row.backend == "sm90" for row in found.rows):
+        warnings.warn(f"backend 'auto' goes without the Hopper kernels: {hurdle}.", SlowerPath, stacklevel=2)
+
+
+class SlowerPath(UserWarning):
+    """A faster kernel was measured on this GPU model and cannot run here."""
+
+
+def density_limit(gpu: str, question: Question, backend: str = "triton") -> tuple[float, str]:
+    """Up to which density a sparse kernel is taken on this GPU model, and where that number is from."""
     found = measurements(gpu)
     if isinstance(found, Machine):
-        near = neighbours(found, _as_row(question))
+        near = neighbours(found, _as_row(question, backend))
         if near:
             limit = min(crossover(row, training=question.training) for row in near)
             extra = " with the dense copy rebuilt each step" if question.training else ""
             return limit, f"the lowest crossover of {len(near)} measured neighbours on {gpu}{extra}"
         kind = f"{question.operation} at block {question.block} in {_name(question.dtype)}, {question.layout.value}"
+        kind += "" if backend == "triton" else f", by {backend}"
         reason = f"{gpu} was measured, but not {kind}"
     else:
         reason = found
@@ -159,6 +221,35 @@ def why_not_triton(device: int, dtype: torch.dtype) -> str:
     return ""
 
 
+def why_not_sm90(device: int, dtype: torch.dtype) -> str:
+    """What keeps the Hopper kernels from running here, e.g. 'compute capability is 8.0, ...'; empty: nothing."""
+    if dtype not in SM90_DTYPES:
+        return f"the Hopper kernels take float16 and bfloat16, not {_name(dtype)}"
+    if not is_hopper(device):
+        major, minor = torch.cuda.get_device_capability(device)
+        return f"compute capability is {major}.{minor}, and the Hopper kernels run on 9.0 (H100, H200, GH200) alone"
+    return why_not_built()
+
+
+def is_hopper(device: int) -> bool:
+    """Whether a device runs code for sm_90a."""
+    return torch.cuda.get_device_capability(device) == HOPPER
+
+
+@functools.lru_cache(maxsize=1)
+def why_not_built() -> str:
+    """What keeps the Hopper kernels from being compiled and loaded on this machine; empty: nothing. Asked once."""
+    from firstlight.kernels.sm90 import compile as compiling
+    from firstlight.kernels.sm90 import libcuda
+
+    try:
+        compiling.find_compiler()
+        libcuda.library()
+    except FirstlightError as error:
+        return str(error).rstrip(".")
+    return ""
+
+
 @functools.lru_cache(maxsize=1)
 def triton_installed() -> bool:
     """Whether `import triton` would find something."""
@@ -176,16 +267,27 @@ def _require_triton(question: Question) -> None:
         )
 
 
+def _require_sm90(question: Question) -> None:
+    if question.device < 0:
+        raise UnsupportedInput(
+            "backend 'sm90' was given tensors on the processor; it takes tensors on an H100 or H200. Move them there, "
+            "or use backend='reference'."
+        )
+    if hurdle := why_not_sm90(question.device, question.dtype):
+        raise UnsupportedInput(f"backend 'sm90' cannot run here: {hurdle}. Use backend='auto'.")
+
+
 def _density(question: Question) -> float:
     rows, cols = (-(-side // question.block) for side in question.shape)
     return question.entries / max(1, rows * cols)
 
 
-def _as_row(question: Question) -> Row:
+def _as_row(question: Question, backend: str) -> Row:
     rows, cols = question.shape
     return Row(
         operation=question.operation, block=question.block, dtype=_name(question.dtype), layout=question.layout.value,
         rows=rows, cols=cols, tokens=question.n, dense_us=0.0, copy_us=0.0, sparse_us=(),
+        backend=backend,
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ One document (schema firstlight.crossover/1) holds machines, each with rows:
      "rows": 8192, "cols": 8192, "tokens": 4096,
      "dense_us": 745.2,             the same matrix stored dense, through cuBLAS
      "copy_us": 61.0,               building that dense copy from the stored blocks
-     "sparse_us": [[0.05, 80.1], [0.1, 140.3], [0.3, 395.0]]}       density, time of the sparse kernel
+     "sparse_us": [[0.05, 80.1], [0.1, 140.3], [0.3, 395.0]],       density, time of the sparse kernel
+     "backend": "triton"}           or "sm90": which sparse kernel that was; left out: triton
 Times are medians of CUDA events with the L2 cache overwritten before each call. data/crossover.json ships with the
 package; `firstlight kernels autotune` writes the same document for the GPU it runs on into the user's cache folder, and
 that one is read first.
@@ -40,6 +41,7 @@ class Row:
     dense_us: float
     copy_us: float
     sparse_us: tuple[tuple[float, float], ...]
+    backend: str = "triton"  # whose times sparse_us are
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,18 @@ def crossover(row: Row, *, training: bool) -> float:
     return below[0]
 
 
+def time_at(row: Row, density: float) -> float:
+    """The sparse kernel's time at a density by the measured ones around it, as a share of dense, e.g. 0.31."""
+    points = sorted(row.sparse_us)
+    before = points[0]
+    for point in points[1:]:
+        if point[0] >= density:
+            share = (density - before[0]) / max(point[0] - before[0], 1e-12)
+            return (before[1] + max(share, 0.0) * (point[1] - before[1])) / row.dense_us
+        before = point
+    return before[1] / row.dense_us
+
+
 def neighbours(machine: Machine, wanted: Row) -> tuple[Row, ...]:
     """Rows of the same kind whose tokens and size lie next to the wanted ones on either side; empty: none such."""
     same = _same_kind(machine.rows, wanted) or _same_kind(
@@ -82,12 +96,12 @@ def neighbours(machine: Machine, wanted: Row) -> tuple[Row, ...]:
 
 
 def _same_kind(rows: tuple[Row, ...], wanted: Row) -> list[Row]:
-    kind = (wanted.operation, wanted.block, wanted.dtype, wanted.layout)
-    return [row for row in rows if (row.operation, row.block, row.dtype, row.layout) == kind]
+    kind = (wanted.operation, wanted.block, wanted.dtype, wanted.layout, wanted.backend)
+    return [row for row in rows if (row.operation, row.block, row.dtype, row.layout, row.backend) == kind]
 
 
 def _with_dtype(row: Row, dtype: str) -> Row:
-    return Row(row.operation, row.block, dtype, row.layout, row.rows, row.cols, row.tokens, 0.0, 0.0, ())
+    return Row(row.operation, row.block, dtype, row.layout, row.rows, row.cols, row.tokens, 0.0, 0.0, (), row.backend)
 
 
 def _around(value: int, known: set[int]) -> set[int]:
@@ -155,6 +169,7 @@ def _row(given: Any) -> Row:
         dense_us=float(given["dense_us"]),
         copy_us=float(given["copy_us"]),
         sparse_us=tuple((float(density), float(time)) for density, time in given["sparse_us"]),
+        backend=str(given.get("backend", "triton")),
     )
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 
-from firstlight.errors import BadInput
+from firstlight.errors import BadInput, UnsupportedInput
 from firstlight.frozen import dataclass
-from firstlight.kernels.choose import BACKENDS, DEFAULT_DENSITY, why_not_triton
-from firstlight.kernels.crossover import cache_file, crossover, machine_for
+from firstlight.kernels.choose import BACKENDS, DEFAULT_DENSITY, why_not_sm90, why_not_triton
+from firstlight.kernels.crossover import Row, cache_file, crossover, machine_for
 
 DTYPE = torch.float16
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One backend, whether it runs here, and why or why not, e.g. Backend('sm90', False, 'not built yet')."""
+    """One backend, whether it runs here, and why or why not, e.g. Backend('sm90', False, 'no CUDA device')."""
 
     name: str
     runs: bool
@@ -23,11 +23,12 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Up to which density auto takes the sparse kernel at one block, e.g. 0.31 to 0.52 over the measured shapes."""
+    """Up to which density a sparse kernel beats dense at one block, e.g. 0.31 to 0.52 over the measured shapes."""
 
     block: int
     lowest: float
     highest: float
+    backend: str = "triton"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,20 @@ class Device:
     number: int
     name: str
     capability: str
-    path: str  # what auto takes at low density: triton or dense
+    path: str  # what auto takes at low density: sm90, triton or dense
     why: str
     measured_in: str  # file of the measurements, empty when there are none
     limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """What builds the Hopper kernels here and where they are kept, e.g. nvrtc 13.0, 12 kernels in ~/.cache/..."""
+
+    name: str  # empty: none was found
+    where: str  # its path, or what to install
+    kept_in: str
+    kept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Here:
     why: str
     backends: tuple[Backend, ...]
     devices: tuple[Device, ...]
+    compiler: Compiler
 
 
 def kernels_here() -> Here:
@@ -72,19 +84,35 @@ def kernels_here() -> Here:
     return Here(
         torch=torch.__version__, torch_cuda=torch.version.cuda or "", triton=triton, path=path, why=why,
         backends=tuple(_backend(name, devices, triton) for name in BACKENDS if name != "auto"), devices=devices,
+        compiler=compiler_here(),
     )  # fmt: skip
 
 
+def compiler_here() -> Compiler:
+    """Finds NVRTC or nvcc and counts the kernels kept on disk; compiles and loads nothing."""
+    from firstlight.kernels.sm90.cache import kept_keys
+    from firstlight.kernels.sm90.compile import find_compiler
+    from firstlight.kernels.sm90.place import cache_folder
+
+    folder, kept = str(cache_folder()), len(kept_keys())
+    try:
+        found = find_compiler()
+    except UnsupportedInput as error:
+        return Compiler("", str(error), folder, kept)
+    return Compiler(found.identity.split(",")[0], found.path, folder, kept)
+
+
 def _backend(name: str, devices: tuple[Device, ...], triton: str) -> Backend:
-    if name == "sm90":
-        return Backend(name, runs=False, why="the Hopper kernels are not built yet")
-    if name == "triton":
-        if not triton:
+    if name in ("sm90", "triton"):
+        if name == "triton" and not triton:
             return Backend(name, runs=False, why="triton is not installed")
-        usable = [device for device in devices if device.path == "triton"]
-        if usable:
-            return Backend(name, runs=True, why=f"triton {triton}, {usable[0].name} ({usable[0].capability})")
-        return Backend(name, runs=False, why=devices[0].why if devices else "no CUDA device")
+        ask = why_not_sm90 if name == "sm90" else why_not_triton
+        hurdles = [ask(device.number, DTYPE) for device in devices]
+        for device, hurdle in zip(devices, hurdles, strict=True):
+            if not hurdle:
+                by = f"triton {triton}" if name == "triton" else "compiled on first use"
+                return Backend(name, runs=True, why=f"{by}, {device.name} ({device.capability})")
+        return Backend(name, runs=False, why=hurdles[0] if hurdles else "no CUDA device")
     if name == "dense":
         return Backend(
             name, runs=True, why="a dense copy through cuBLAS" if devices else "a dense copy, on the processor"
@@ -95,35 +123,42 @@ def _backend(name: str, devices: tuple[Device, ...], triton: str) -> Backend:
 def _device(number: int) -> Device:
     name = torch.cuda.get_device_name(number)
     major, minor = torch.cuda.get_device_capability(number)
-    hurdle = why_not_triton(number, DTYPE)
+    hurdle, sm90_hurdle = why_not_triton(number, DTYPE), why_not_sm90(number, DTYPE)
     measured_in, limits, note = "", _default_limits(), "the careful default densities, as it was not measured"
     try:
         found = machine_for(name)
     except BadInput as error:
         found, note = None, f"the careful default densities: {error}"
     if found is not None:
-        machine, path = found
-        measured_in, limits = str(path), _limits(machine.rows)
+        machine, file = found
+        measured_in, limits = str(file), _limits(machine.rows)
         note = f"measured on {machine.date} with torch {machine.torch} and triton {machine.triton}"
+    path, why = taken(hurdle, sm90_hurdle, limits)
     return Device(
-        number=number, name=name, capability=f"{major}.{minor}", path="dense" if hurdle else "triton",
-        why=hurdle or f"up to the densities below; {note}", measured_in=measured_in, limits=limits,
+        number=number, name=name, capability=f"{major}.{minor}", path=path,
+        why=why or f"up to the densities below; {note}", measured_in=measured_in, limits=limits,
     )  # fmt: skip
+
+
+def taken(triton_hurdle: str, sm90_hurdle: str, limits: tuple[Limit, ...]) -> tuple[str, str]:
+    """What auto takes at low density, and why where that is dense; sm90 is taken where it was measured."""
+    if not sm90_hurdle and (triton_hurdle or any(limit.backend == "sm90" for limit in limits)):
+        return "sm90", ""
+    return ("dense", triton_hurdle) if triton_hurdle else ("triton", "")
 
 
 def _default_limits() -> tuple[Limit, ...]:
     return tuple(Limit(block, density, density) for block, density in DEFAULT_DENSITY.items())
 
 
-def _limits(rows: tuple[object, ...]) -> tuple[Limit, ...]:
-    from firstlight.kernels.crossover import Row
-
-    found: dict[int, list[float]] = {}
+def _limits(rows: tuple[Row, ...]) -> tuple[Limit, ...]:
+    found: dict[tuple[int, str], list[float]] = {}
     for row in rows:
-        assert isinstance(row, Row)
         if row.operation == "multiply":
-            found.setdefault(row.block, []).append(crossover(row, training=False))
-    return tuple(Limit(block, min(all_), max(all_)) for block, all_ in sorted(found.items(), reverse=True))
+            found.setdefault((row.block, row.backend), []).append(crossover(row, training=False))
+    return tuple(
+        Limit(block, min(all_), max(all_), backend) for (block, backend), all_ in sorted(found.items(), reverse=True)
+    )
 
 
 def tuning_file(number: int = 0) -> str:

@@ -9,7 +9,7 @@ from firstlight.report.layout import counted, labelled
 
 if TYPE_CHECKING:  # importing them imports torch
     from firstlight.kernels.autotune import Tuned
-    from firstlight.kernels.here import Device, Here
+    from firstlight.kernels.here import Compiler, Device, Here, Limit
 
 SCHEMA = "firstlight.kernels/1"
 _LABEL = 11
@@ -22,19 +22,32 @@ def kernels_text(here: Here) -> str:
     out += labelled("torch", [f"{here.torch}{cuda}, triton {here.triton or 'not installed'}"], label_width=_LABEL)
     lines = [f"{backend.name:<10} {'runs' if backend.runs else 'no':<5} {backend.why}" for backend in here.backends]
     out += labelled("backends", lines, label_width=_LABEL)
+    out += labelled("compiler", _compiler_lines(here.compiler), label_width=_LABEL)
     for device in here.devices:
         out += labelled(f"gpu {device.number}", _device_lines(device), label_width=_LABEL)
     return out
 
 
+def _compiler_lines(compiler: Compiler) -> list[str]:
+    if not compiler.name:
+        return [f"none: {compiler.where}"]
+    return [
+        f"{compiler.name}, for sm90 ({compiler.where})",
+        f"built: {counted(compiler.kept, 'kernel')} in {compiler.kept_in}",
+    ]
+
+
+def _limit_line(limit: Limit, *, several: bool) -> str:
+    who = limit.backend if several else "sparse"
+    spread = "" if limit.lowest == limit.highest else f" to {limit.highest:.2f}, by shape and tokens"
+    return f"block {limit.block}: {who} up to density {limit.lowest:.2f}{spread}"
+
+
 def _device_lines(device: Device) -> list[str]:
     lines = [f"{device.name}, compute capability {device.capability}: auto takes {device.path}, {device.why}"]
-    if device.path == "triton":
-        lines += [
-            f"block {limit.block}: sparse up to density {limit.lowest:.2f}"
-            + ("" if limit.lowest == limit.highest else f" to {limit.highest:.2f}, by shape and tokens")
-            for limit in device.limits
-        ]
+    if device.path != "dense":
+        several = len({limit.backend for limit in device.limits}) > 1
+        lines += [_limit_line(limit, several=several) for limit in device.limits]
         lines.append(
             f"measurements: {device.measured_in}" if device.measured_in else "to measure: firstlight kernels autotune"
         )
@@ -61,11 +74,23 @@ def kernels_document(here: Here) -> dict[str, Any]:
                 "why": device.why,
                 "measured_in": device.measured_in or None,
                 "limits": [
-                    {"block": limit.block, "lowest": limit.lowest, "highest": limit.highest} for limit in device.limits
+                    {
+                        "block": limit.block,
+                        "lowest": limit.lowest,
+                        "highest": limit.highest,
+                        "backend": limit.backend,
+                    }
+                    for limit in device.limits
                 ],
             }
             for device in here.devices
         ],
+        "compiler": {
+            "name": here.compiler.name or None,
+            "where": here.compiler.where,
+            "kept_in": here.compiler.kept_in,
+            "kept": here.compiler.kept,
+        },
     }
 
 

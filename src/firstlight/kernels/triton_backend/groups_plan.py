@@ -24,7 +24,7 @@ from firstlight.kernels.triton_backend.problem import Gpu, Problem
 from firstlight.kernels.triton_backend.rows_plan import Operands, aligned_sizes, rows_how
 from firstlight.kernels.triton_backend.tiles import Tile
 from firstlight.kernels.triton_backend.transposed import turn_over
-from firstlight.kernels.triton_backend.unions import unions_of
+from firstlight.kernels.unions import unions_of
 
 PITCH = 64  # the turned operand's rows are a multiple of this many elements apart: whole cache lines
 TURNING = How(block=0, height=0, bn=64, bk=64, super_tile=1, precision="ieee", tokens=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after
-from firstlight.kernels.pattern import rows_of_entries
+from firstlight.kernels.pattern import pattern_behind, rows_of_entries
 from firstlight.kernels.schedule import longest_first
 
 
@@ -48,8 +48,12 @@ def unions_of(index: Index, *, rows: int, width: int) -> Unions:
         if kept.ready is not None:
             kept.ready.wait()
         return kept.unions
+    pattern = pattern_behind(index)
     with torch.inference_mode(mode=False):
-        made = find_unions(index, rows=rows, width=width)
+        if pattern is not None and pattern.distinct:
+            made = find_unions(index, rows=rows, width=width)
+        else:
+            made = sorted_unions(index, rows=rows, width=width)
     if keepable(index.row_starts, made.columns):
         kept = _Kept(made, ready_after(made.columns))
         _UNIONS.put(index.row_starts, index.columns, kept, (rows, width))
@@ -57,7 +61,7 @@ def unions_of(index: Index, *, rows: int, width: int) -> Unions:
 
 
 def most_steps(index: Index, *, rows: int, width: int) -> int:
-    """The most steps all groups can have together, e.g. 6681; known without looking at the lists."""
+    """The most steps all groups can have together, e.g. 6681, where no block is stored twice; known without looking."""
     groups = -(-index.block_rows // rows)
     columns = min(index.entries, groups * index.block_cols)
     return min(columns // width + groups, groups * -(-index.block_cols // width))
@@ -66,7 +70,8 @@ def most_steps(index: Index, *, rows: int, width: int) -> int:
 def find_unions(index: Index, *, rows: int, width: int) -> Unions:
     """The union lists, on the index's device, without a host wait: a table of all places, then a scan over it.
 
-    The table has an int32 for every block of the dense matrix: 1 MB for 8192 x 8192 at block 16.
+    For patterns that store no block twice: a place of the table holds one. The table has an int32 for every block of
+    the dense matrix: 1 MB for 8192 x 8192 at block 16.
     """
     device = index.columns.device
     groups, block_cols = -(-index.block_rows // rows), index.block_cols
@@ -93,3 +98,33 @@ def find_unions(index: Index, *, rows: int, width: int) -> Unions:
         order=longest_first(starts),
         bound=bound,
     )
+
+
+def sorted_unions(index: Index, *, rows: int, width: int) -> Unions:
+    """The union lists of a pattern that may store a block twice: a column comes as often as its fullest row has it.
+
+    Sorts the entries by group, column and how often the row has had the column before; slower than the table.
+    """
+    device, entries = index.columns.device, index.entries
+    groups, block_cols = -(-index.block_rows // rows), index.block_cols
+    bound = entries // width + groups
+    row = rows_of_entries(index.row_starts, index.columns).to(torch.int64)
+    number = torch.arange(entries, device=device) if index.blocks is None else index.blocks
+    place, order = torch.sort(row * block_cols + index.columns, stable=True)
+    again = torch.arange(entries, device=device) - torch.searchsorted(place, place)
+    row = torch.div(place, max(1, block_cols), rounding_mode="floor")
+    group, column = torch.div(row, rows, rounding_mode="floor"), place - row * block_cols
+    name, second = torch.sort((group * block_cols + column) * max(1, entries) + again)
+    row, group, column, number = row[second], group[second], column[second], number[order][second]
+    first = torch.ones(entries, dtype=torch.bool, device=device)
+    torch.ne(name[1:], name[:-1], out=first[1:])
+    used = torch.zeros(groups, dtype=torch.int64, device=device).scatter_add_(0, group, first.to(torch.int64))
+    starts = torch.zeros(groups + 1, dtype=torch.int64, device=device)
+    torch.cumsum((used + (width - 1)) // width, 0, out=starts[1:])
+    before = torch.cumsum(used, 0) - used
+    target = starts[group] * width + torch.cumsum(first, 0) - 1 - before[group]
+    columns = torch.full((bound * width,), block_cols, dtype=torch.int32, device=device)
+    columns.scatter_(0, target, column.to(torch.int32))
+    members = torch.full((bound * width * rows,), -1, dtype=torch.int32, device=device)
+    members.scatter_(0, target * rows + row % rows, number.to(torch.int32))
+    return Unions(starts.to(torch.int32), columns, members.view(bound, width, rows), longest_first(starts), bound)

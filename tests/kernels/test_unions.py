@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.triton_backend.unions import find_unions, most_steps, unions_of
+from firstlight.kernels.unions import find_unions, most_steps, sorted_unions, unions_of
 from tests.kernels.patterns import pattern_of_mask, patterns, places
 
 
@@ -31,6 +31,28 @@ def test_the_members_are_the_stored_blocks(pattern: Pattern, rows: int, width: i
                         found.append((group * rows + row, columns[step * width + place], block))
     assert sorted(found) == sorted(places(index))
     assert starts[-1] <= unions.bound == most_steps(index, rows=rows, width=width)
+
+
+@given(pattern=patterns(), rows=st.sampled_from([1, 2, 4]), width=st.sampled_from([1, 2, 4]), flip=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_sorting_gives_the_lists_of_the_table(pattern: Pattern, rows: int, width: int, flip: bool) -> None:  # noqa: FBT001
+    index = pattern.transposed if flip else pattern.forward
+    table, made = (make(index, rows=rows, width=width) for make in (find_unions, sorted_unions))
+    steps = int(table.starts[-1])
+    assert torch.equal(made.starts, table.starts)
+    assert torch.equal(made.columns[: steps * width], table.columns[: steps * width])
+    assert torch.equal(made.members[:steps], table.members[:steps])
+    assert (made.columns[steps * width :] == index.block_cols).all()
+    assert (made.members[steps:] == -1).all()
+
+
+def test_a_block_stored_twice_has_two_places() -> None:
+    crow, col = torch.tensor([0, 3, 4]), torch.tensor([1, 1, 0, 1])
+    pattern = Pattern(crow, col, (32, 32), 16, distinct=False)
+    unions = unions_of(pattern.forward, rows=2, width=1)
+    assert unions.starts.tolist() == [0, 3]
+    assert unions.columns.tolist()[:3] == [0, 1, 1]
+    assert unions.members.tolist()[:3] == [[[2, -1]], [[0, 3]], [[1, -1]]]
 
 
 def test_groups_come_longest_first() -> None:

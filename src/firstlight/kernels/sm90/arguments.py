@@ -1,0 +1,95 @@
+"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs and TurnArgs of the .cu files.
+
+Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+ALIGNMENT = 64
+_MULTIPLY = struct.Struct("<14Q12i2f")
+_SAMPLE = struct.Struct("<7Q6if")
+_TURN = struct.Struct("<2Q3i4x")
+
+
+class MultiplyFields(NamedTuple):
+    """MultiplyArgs after its tensor maps w, x, y and c; the first fourteen are addresses."""
+
+    columns: int
+    members: int
+    portions: int
+    starts: int
+    first_slot: int
+    slot_counts: int
+    queue: int
+    parts: int
+    arrivals: int
+    bias: int
+    values: int
+    dense: int
+    addend: int
+    out: int
+    portions_count: int
+    tiles: int
+    batches: int
+    super_tile: int
+    rows: int
+    cols: int
+    n: int
+    pitch: int
+    boxes: int
+    activation: int
+    plain: int
+    never: int
+    alpha: float
+    beta: float
+
+
+class SampleFields(NamedTuple):
+    """SampleArgs after its tensor maps a and b; the first seven are addresses."""
+
+    columns: int
+    members: int
+    starts: int
+    queue: int
+    parts: int
+    arrivals: int
+    values: int
+    groups: int
+    splits: int
+    batches: int
+    depth: int
+    rows: int
+    cols: int
+    alpha: float
+
+
+class TurnFields(NamedTuple):
+    """TurnArgs; from and to are addresses."""
+
+    source: int  # `from` in the struct, a word that Python keeps for itself
+    to: int
+    rows: int
+    cols: int
+    pitch: int
+
+
+def multiply_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: MultiplyFields) -> bytes:
+    """704 bytes."""
+    return _whole(b"".join(maps) + _MULTIPLY.pack(*fields))
+
+
+def sample_bytes(maps: tuple[bytes, bytes], fields: SampleFields) -> bytes:
+    """384 bytes."""
+    return _whole(b"".join(maps) + _SAMPLE.pack(*fields))
+
+
+def turn_bytes(fields: TurnFields) -> bytes:
+    """32 bytes."""
+    return _TURN.pack(*fields)
+
+
+def _whole(packed: bytes) -> bytes:
+    return packed + bytes(-len(packed) % ALIGNMENT)

@@ -1,0 +1,585 @@
+// out = activation(alpha * (W @ X) + beta * addend + bias), W block-sparse, on sm_90a.
+//
+// One item of work is 128 rows of W times TOKENS columns of X. Its list names, step by step, the block columns that any
+// of these rows stores (the union) and which stored block each row has there, -1 for none. A step fills one stage of the
+// ring (two for blocks of 128): a tile of X once, and the stored blocks alone. A warpgroup without a block in a step
+// leaves it out. Blocks of 64 and 128 feed the tensor cores from shared memory; blocks of 16 and 32 go through
+// registers, where a row without a block holds zeros.
+//
+// Compiled with: BLOCK 16 | 32 | 64 | 128; TOKENS 64 | 256; BF16 0 | 1; X_BY_TOKEN 1: X is [n, cols], 0: X is
+// [batch, cols, n]; OUT_BY_TOKEN likewise; TURNED 1: each stored block is used as its transpose; STAGES; STORE_CHUNKS:
+// how many of a warpgroup's TOKENS / 64 chunks have staging room of their own.
+#include "roles.cuh"
+
+constexpr int HEIGHT = 128 / BLOCK;                      // block rows of an item
+constexpr int WIDTH = BLOCK >= 64 ? 1 : 64 / BLOCK;      // union columns of a step
+constexpr int MEMBERS = HEIGHT * WIDTH;                  // stored blocks of a step, at most
+constexpr int HALVES = BLOCK == 128 ? 2 : 1;             // stages of a step
+constexpr int DEPTH = BLOCK < 64 ? BLOCK : 64;           // of K in one tile of X
+constexpr int X_BYTES = TOKENS * DEPTH * 2;
+constexpr int MEMBER_BYTES = BLOCK == 128 ? A_BYTES : BLOCK * BLOCK * 2;
+constexpr int SLAB = BLOCK >= 64 ? 1 : 64 / BLOCK;       // block rows of a warpgroup
+// With blocks of 128 an item is a few stages long at low density, and the time to store its result shows: the last chunk
+// is kept in registers and stored while the first product of the next item runs.
+constexpr bool LATE = BLOCK == 128 && TOKENS == 256;
+
+struct alignas(64) MultiplyArgs {
+  TensorMap w, x, y, c;
+  const int* columns;       // [steps * WIDTH]; cols / BLOCK rounded up: none
+  const int* members;       // [steps, WIDTH, HEIGHT]
+  const int4* portions;     // group, first step, end, slot of its part of the sum or -1; group -1: none
+  const int* starts;        // [groups + 1], in steps
+  const int* first_slot;    // [groups]
+  const int* slot_counts;   // [groups]
+  int* queue;               // next item, finished thread blocks
+  float4* parts;
+  int* arrivals;
+  const u16* bias;          // [rows] or null
+  const u16* values;
+  const u16* dense;
+  const u16* addend;        // null: none
+  u16* out;
+  int portions_count, tiles, batches, super_tile;
+  int rows, cols, n, pitch; // pitch: elements between rows of X when it lies by column
+  int boxes;                // copies per tile of X when it lies by column: 1, or one per 64 tokens
+  int activation;           // 0 none, 1 relu, 2 gelu, 3 gelu by tanh, 4 silu
+  int plain;                // 1: alpha 1, no addend, no bias, no activation
+  u32 never;                // 0, which the compiler does not know
+  float alpha, beta;
+};
+
+__device__ __forceinline__ float activated(float v, int kind) {
+  if (kind == 2) return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
+  if (kind == 3) return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
+  if (kind == 4) return v / (1.0f + __expf(-v));
+  return v;
+}
+
+struct Eight {
+  float v[8];
+};
+
+// One copy for all calls: written out at each of 16 places these functions take most of the compile time.
+__device__ __noinline__ Eight activated_eight(Eight f, int kind) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) f.v[i] = activated(f.v[i], kind);
+  return f;
+}
+
+// ---- work: windows of `super_tile` token tiles, inside a window the portions longest first, then its tiles. What a
+// window reads of X stays in L2 while the rows of W pass by.
+__device__ __forceinline__ void run_queue(const MultiplyArgs& args, Shared* shared, int lane) {
+  int tiles = args.tiles * args.batches, total = args.portions_count * tiles;
+  Place place = {0, 1};
+  u32 wanted = 0;
+  for (;;) {
+    int number = 0;
+    if (lane == 0) number = atomicAdd(args.queue, 1);
+    number = __shfl_sync(~0u, number, 0);
+    if (number >= total) break;
+    int window = number / (args.portions_count * args.super_tile), base = window * args.super_tile;
+    int width = min(args.super_tile, tiles - base), inside = number - window * args.portions_count * args.super_tile;
+    int tile = base + inside % width;
+    int4 portion = args.portions[inside / width];
+    if (portion.x < 0) continue;
+    stress(1);
+    int batch = tile / args.tiles;
+    Item item = {portion.x, portion.y, portion.z, portion.w, tile, (tile - batch * args.tiles) * TOKENS, batch, 0};
+    publish_item(shared, place, wanted, item, lane);
+  }
+  Item none = {-1, 0, 0, -1, 0, 0, 0, 0};
+  publish_item(shared, place, wanted, none, lane);
+  if (lane == 0) leave_queue(args.queue);
+}
+
+// ---- loads
+
+__device__ __forceinline__ void load_x(const MultiplyArgs& args, const Item& item, u32 to, u32 full, int k, int lane) {
+#if X_BY_TOKEN
+  if (lane == 0) load_box_4d(to, &args.x, full, k, item.first, 0, 0);
+#else
+  if (args.boxes == 1) {
+    if (lane == 0) load_box_4d(to, &args.x, full, 0, k, item.first / 64, item.batch);
+  } else if (lane < TOKENS / 64) {
+    load_box_4d(to + lane * (64 * DEPTH * 2), &args.x, full, item.first + lane * 64, k, 0, item.batch);
+  }
+#endif
+}
+
+__device__ __forceinline__ void load_stage(
+    const MultiplyArgs& args, const Item& item, u32 stage, u32 full, int member, int column, int half, int lane) {
+#if BLOCK == 128
+  int x_from = column * 128 + half * 64;
+  load_x(args, item, stage + A_BYTES, full, x_from, lane);
+#if TURNED
+  if (lane < 2) load_box_3d(stage + lane * 8192, &args.w, full, lane * 64, half * 64, member);
+#else
+  if (lane == 0) load_box_3d(stage, &args.w, full, half * 64, 0, member);
+#endif
+#elif BLOCK == 64
+  load_x(args, item, stage + A_BYTES, full, __shfl_sync(~0u, column, 0) * 64, lane);
+  if (member >= 0) load_box_3d(stage + lane * MEMBER_BYTES, &args.w, full, 0, 0, member);
+#else
+  int boxes = args.boxes, entry = boxes == 1 ? lane : lane / (TOKENS / 64), box = lane - entry * boxes;
+  int from = __shfl_sync(~0u, column, entry & (WIDTH - 1)) * BLOCK;
+  if (lane < WIDTH * boxes && from < args.cols) {
+    u32 to = stage + A_BYTES + entry * X_BYTES;
+    if (X_BY_TOKEN) load_box_4d(to, &args.x, full, from, item.first, 0, 0);
+    else if (boxes == 1) load_box_4d(to, &args.x, full, 0, from, item.first / 64, item.batch);
+    else load_box_4d(to + box * (64 * DEPTH * 2), &args.x, full, item.first + box * 64, from, 0, item.batch);
+  }
+#if BLOCK == 32
+  if (member >= 0) load_box_3d(stage + lane * MEMBER_BYTES, &args.w, full, 0, 0, member);
+#else  // rows of 32 bytes are slow by the tensor map; the block is 512 bytes in a row
+  if (member >= 0) load_bytes(stage + lane * MEMBER_BYTES, args.values + (long long)member * (BLOCK * BLOCK), MEMBER_BYTES, full);
+#endif
+#endif
+}
+
+__device__ __forceinline__ void run_loader(const MultiplyArgs& args, Shared* shared, u32 base, int which, int lane) {
+  Place ring = {0, 0}, place = {which, 1};
+  int next = which;  // the stage of the coming item that is this warp's first
+  for (;;) {
+    Item item = next_item(shared, ring);
+    forget_item(shared, ring, lane);
+    if (item.group < 0) break;
+    int stages = (item.end - item.begin) * HALVES, k = next;
+    int member = -1, column = 0;
+    if (k < stages) {
+      int step = item.begin + k / HALVES;
+      if (lane < MEMBERS) member = args.members[(long long)step * MEMBERS + lane];
+      if (lane < WIDTH) column = args.columns[(long long)step * WIDTH + lane];
+    }
+    bool told = which > 0;
+    for (; k < stages; k += LOADERS) {
+      want_next(shared, told, stages - k, lane);
+      int now = member, at = column, half = k % HALVES;
+      if (k + LOADERS < stages) {  // the next step's entry is on its way while this stage is filled
+        int step = item.begin + (k + LOADERS) / HALVES;
+        if (lane < MEMBERS) member = args.members[(long long)step * MEMBERS + lane];
+        if (lane < WIDTH) column = args.columns[(long long)step * WIDTH + lane];
+      }
+      u32 present = __ballot_sync(~0u, lane < MEMBERS && now >= 0);
+      int tiles = __popc(__ballot_sync(~0u, lane < WIDTH && at * BLOCK < args.cols));
+#if BLOCK == 128
+      now = __shfl_sync(~0u, now, 0);
+      at = __shfl_sync(~0u, at, 0);
+#endif
+      u32 full = shared_address(&shared->full[place.slot]);
+      stress(2 + which);
+      barrier_wait(shared_address(&shared->empty[place.slot]), place.parity);
+      // the copies first, every clock between an empty stage and its copies is lost; bytes may arrive before they are
+      // announced, the phase ends with the announcement at the earliest
+      load_stage(args, item, base + place.slot * STAGE_BYTES, full, now, at, half, lane);
+      if (lane == 0) {
+        if (BLOCK < 128) shared->present[place.slot] = present;
+        barrier_expect(full, __popc(present) * MEMBER_BYTES + tiles * X_BYTES);
+      }
+      __syncwarp();
+      advance<STAGES>(place, LOADERS);
+    }
+    want_next(shared, told, 0, lane);
+    next = k - stages;
+  }
+}
+
+// ---- products
+
+struct Consumer {
+  Shared* shared;
+  u32 base;
+  int half, warp, lane;  // which 64 rows; warp and lane inside the warpgroup
+  Place place;
+  int held;  // a stage that wgmma may still read, or -1
+
+  __device__ __forceinline__ void wait() {
+    stress(8 + half);
+    barrier_wait(shared_address(&shared->full[place.slot]), place.parity);
+  }
+  __device__ __forceinline__ void release(int slot) {
+    __syncwarp();
+    if (slot >= 0 && lane == 0) barrier_arrive(shared_address(&shared->empty[slot]));
+  }
+  __device__ __forceinline__ void let_go() {  // of the stage that is held, once all products are done
+    wgmma_wait<0>();
+    release(held);
+    held = -1;
+  }
+};
+
+#if X_BY_TOKEN
+constexpr int B_TURNED = 0, B_LEADING = 16, B_STEP = 2, B_ROW = DEPTH * 2;
+#else
+constexpr int B_TURNED = 1, B_LEADING = DEPTH * 128, B_STEP = 128, B_ROW = 128;
+#endif
+constexpr int A_STEP = TURNED ? 128 : 2;
+
+#if BLOCK >= 64
+__device__ __forceinline__ void multiply_stage(Consumer& at, float (&d)[ACCUMULATORS]) {
+  u32 stage = at.base + at.place.slot * STAGE_BYTES;
+  u64 a = operand<128>(stage + at.half * 8192, 8192), b = operand<B_ROW>(stage + A_BYTES, B_LEADING);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < 4; i++) wgmma_shared<TURNED, B_TURNED>(d, a + i * A_STEP, b + i * B_STEP);
+  wgmma_commit();
+}
+
+template <class Meanwhile>
+__device__ __forceinline__ void walk(
+    const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile meanwhile) {
+  int stages = (item.end - item.begin) * HALVES, k = 0;
+  if (LATE) {
+    if (stages == 0) {
+      meanwhile();
+      return;
+    }
+    at.wait();
+    multiply_stage(at, d);
+    meanwhile();
+    at.held = at.place.slot;
+    advance<STAGES>(at.place, 1);
+    k = 1;
+  }
+#pragma unroll 1
+  for (;;) {
+#if BLOCK == 64
+#pragma unroll 1
+    for (; k < stages; k++) {  // steps in which this warpgroup has no block
+      at.wait();
+      if (at.shared->present[at.place.slot] >> at.half & 1) break;
+      at.let_go();  // the loaders may need that stage before this warpgroup multiplies again
+      at.release(at.place.slot);
+      advance<STAGES>(at.place, 1);
+    }
+    if (k == stages) break;
+#else
+    if (k == stages) break;
+    at.wait();
+#endif
+    multiply_stage(at, d);
+    wgmma_wait<1>();
+    at.release(at.held);
+    at.held = at.place.slot;
+    advance<STAGES>(at.place, 1);
+    k++;
+  }
+  at.let_go();
+}
+#else
+// Bit e * HEIGHT of the answer: the warpgroup has a block in entry e of the stage.
+__device__ __forceinline__ u32 entries_of(u32 mine) {
+  u32 any = mine | mine >> 1;
+  if (BLOCK == 16) any |= any >> 2;
+  return any & (BLOCK == 32 ? 0x11u : 0x01010101u);
+}
+
+// Where this lane's part of a block lies: row and 16-byte chunk of an 8x8 matrix, by ldmatrix's numbering.
+__device__ __forceinline__ u32 fragment_offset(int warp, int lane) {
+  int matrix = lane >> 3, row, chunk;
+  if (TURNED) row = (lane & 7) + (matrix >> 1) * 8, chunk = matrix & 1;
+  else row = (lane & 7) + (matrix & 1) * 8, chunk = matrix >> 1;
+  if (BLOCK == 16) return row * 32 + chunk * 16;
+  if (TURNED) chunk += (warp & 1) * 2;
+  else row += (warp & 1) * 16;
+  return row * 64 + ((chunk ^ ((row >> 1) & 3)) << 4);
+}
+
+// The blocks of one entry, as the tensor cores want them in registers. Two of these take turns: while one product runs,
+// the blocks of the next are loaded.
+struct Fragments {
+  u32 a[BLOCK / 16][4];
+
+  __device__ __forceinline__ void load(u32 from, u32 offset, bool stored) {
+#pragma unroll
+    for (int i = 0; i < BLOCK / 16; i++) {
+      if (TURNED) load_matrices_turned(from + offset + i * 1024, a[i]);
+      else load_matrices(from + (offset ^ (i * 32)), a[i]);
+#pragma unroll
+      for (int j = 0; j < 4; j++) a[i][j] = stored ? a[i][j] : 0;
+    }
+  }
+  // The compiler takes registers for free at the next wait_group even when its count leaves the product that reads them
+  // running; a use that never happens holds them until here.
+  __device__ __forceinline__ void keep(u32 never, u32 where) const {
+#pragma unroll
+    for (int i = 0; i < BLOCK / 16; i++)
+      asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.shared.v4.u32 [%1], {%2, %3, %4, %5};\n}"
+                   ::"r"(never), "r"(where), "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
+  }
+};
+
+template <class Meanwhile>
+__device__ __forceinline__ void walk(
+    const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile meanwhile) {
+  int stages = item.end - item.begin, k = 0;
+  int row = BLOCK == 16 ? at.warp : at.warp >> 1;  // this warp's block row among the warpgroup's
+  u32 offset = (at.half * SLAB + row) * MEMBER_BYTES + fragment_offset(at.warp, at.lane);
+  u32 left = 0, mine = 0;
+  auto find = [&]() {  // to the next entry with a block, over stages without one
+#pragma unroll 1
+    while (left == 0 && k < stages) {
+      at.wait();
+      mine = at.shared->present[at.place.slot] >> (at.half * SLAB);
+      left = entries_of(mine);
+      if (left == 0) {
+        at.let_go();  // the loaders may need that stage before this warpgroup multiplies again
+        at.release(at.place.slot);
+        advance<STAGES>(at.place, 1);
+        k++;
+      }
+    }
+  };
+  auto multiply_entry = [&](Fragments& now, const Fragments& before) {
+    int entry = (__ffs(left) - 1) / HEIGHT;
+    left &= left - 1;
+    u32 stage = at.base + at.place.slot * STAGE_BYTES;
+    now.load(stage + entry * (HEIGHT * MEMBER_BYTES), offset, mine >> (entry * HEIGHT + row) & 1);
+    u64 b = operand<B_ROW>(stage + A_BYTES + entry * X_BYTES, B_LEADING);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < BLOCK / 16; i++) wgmma_registers<B_TURNED>(d, now.a[i], b + i * B_STEP);
+    wgmma_commit();
+    wgmma_wait<1>();
+    before.keep(never, at.base);
+    at.release(at.held);
+    at.held = -1;
+    if (left == 0) {
+      at.held = at.place.slot;
+      advance<STAGES>(at.place, 1);
+      k++;
+    }
+  };
+  Fragments even = {}, odd = {};
+#pragma unroll 1
+  for (;;) {
+    find();
+    if (left == 0) break;
+    multiply_entry(even, odd);
+    find();
+    if (left == 0) break;
+    multiply_entry(odd, even);
+  }
+  at.let_go();
+  even.keep(never, at.base);
+  odd.keep(never, at.base);
+}
+
+// A row that has no block in a column must not see that column, and zero times infinity is NaN: where the sum is not
+// finite the warpgroup computes its tile again, one stored block after the other. Slow, and rare.
+__device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& item, int half, int t) {
+  int row = t >> 1, line = item.group * 128 + half * 64 + row, block_row = half * SLAB + row / BLOCK;
+  if (line >= args.rows) return;
+  float bias = args.bias ? number(args.bias[line]) : 0.0f;
+#pragma unroll 1
+  for (int token = item.first + (t & 1); token < min(item.first + TOKENS, args.n); token += 2) {
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int step = args.starts[item.group] * WIDTH; step < args.starts[item.group + 1] * WIDTH; step++) {
+      int member = args.members[(long long)step * HEIGHT + block_row];
+      if (member < 0) continue;
+      int column = args.columns[step] * BLOCK;
+      const u16* w = args.values + (long long)member * (BLOCK * BLOCK);
+#pragma unroll 1
+      for (int k = 0; k < min(BLOCK, args.cols - column); k++) {
+        u16 x = args.dense[((long long)item.batch * args.cols + column + k) * args.pitch + token];
+        sum += number(w[TURNED ? k * BLOCK + row % BLOCK : row % BLOCK * BLOCK + k]) * number(x);
+      }
+    }
+#if OUT_BY_TOKEN
+    long long to = (long long)token * args.rows + line;
+#else
+    long long to = ((long long)item.batch * args.rows + line) * args.n + token;
+#endif
+    sum = args.alpha * sum + (args.addend ? args.beta * number(args.addend[to]) : 0.0f) + bias;
+    if (args.activation == 1) sum = sum > 0.0f || sum != sum ? sum : 0.0f;
+    args.out[to] = narrow(activated(sum, args.activation));
+  }
+}
+#endif
+
+// ---- results
+
+// Where a lane's part of a 16-token strip lies in a chunk [64 tokens][64 rows] or [64 rows][64 tokens].
+__device__ __forceinline__ u32 strip_offset(int warp, int lane, int strip) {
+  int matrix = lane >> 3;
+#if OUT_BY_TOKEN
+  int line = strip * 16 + (lane & 7) + (matrix >> 1) * 8, chunk = warp * 2 + (matrix & 1);
+#else
+  int line = warp * 16 + (lane & 7) + (matrix & 1) * 8, chunk = strip * 2 + (matrix >> 1);
+#endif
+  return line * 128 + ((chunk ^ (line & 7)) << 4);
+}
+
+__device__ __forceinline__ void finish_strip(const MultiplyArgs& args, float (&f)[8], u32 at, float low, float high) {
+  u32 before[4] = {0, 0, 0, 0};
+  if (args.addend) {
+#if OUT_BY_TOKEN
+    load_matrices_turned(at, before);
+#else
+    load_matrices(at, before);
+#endif
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++) {  // f[0], f[1], f[4], f[5] are of the lower row, the others of the one 8 further down
+    float bias = i & 2 ? high : low;
+    float added = number((u16)(before[i >> 1] >> (i & 1) * 16));
+    f[i] = args.alpha * f[i] + args.beta * added + bias;
+    if (args.activation == 1) f[i] = f[i] > 0.0f || f[i] != f[i] ? f[i] : 0.0f;
+  }
+  if (args.activation > 1) {
+    Eight all;
+#pragma unroll
+    for (int i = 0; i < 8; i++) all.v[i] = f[i];
+    all = activated_eight(all, args.activation);
+#pragma unroll
+    for (int i = 0; i < 8; i++) f[i] = all.v[i];
+  }
+}
+
+__device__ __forceinline__ void store_strip(u32 to, const u32 (&r)[4]) {
+#if OUT_BY_TOKEN
+  store_matrices_turned(to, r);
+#else
+  store_matrices(to, r);
+#endif
+}
+
+__device__ __forceinline__ void store_chunk(const MultiplyArgs& args, u32 from, int row, int token, int batch) {
+  store_box_3d(&args.y, from, OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
+}
+
+struct LateChunk {
+  u32 packed[16];
+  int row, token, batch;
+  bool waits;
+
+  __device__ __forceinline__ void store(const MultiplyArgs& args, const Consumer& at) {
+    if (!waits) return;
+    waits = false;
+    u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + (CHUNKS - 1) % STORE_CHUNKS * CHUNK_BYTES;
+    int t = threadIdx.x & 127;
+    if (t == 0) stores_read<STORE_CHUNKS - 1>();
+    meet(1 + at.half);
+#pragma unroll
+    for (int strip = 0; strip < 4; strip++) {
+      u32 r[4] = {packed[strip * 4], packed[strip * 4 + 1], packed[strip * 4 + 2], packed[strip * 4 + 3]};
+      store_strip(room + strip_offset(at.warp, at.lane, strip), r);
+    }
+    publish_shared();
+    meet(1 + at.half);
+    if (t == 0) {
+      store_chunk(args, room, row, token, batch);
+      commit_stores();
+    }
+  }
+};
+
+template <int chunks>
+__device__ __forceinline__ void store_tile(
+    const MultiplyArgs& args, const Item& item, Consumer& at, const float (&d)[ACCUMULATORS], u32& addend_parity) {
+  u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES;
+  int row = item.group * 128 + at.half * 64, own = row + at.warp * 16 + (at.lane >> 2), t = threadIdx.x & 127;
+  float low = 0.0f, high = 0.0f;
+  if (args.bias) {
+    if (own < args.rows) low = number(args.bias[own]);
+    if (own + 8 < args.rows) high = number(args.bias[own + 8]);
+  }
+#pragma unroll
+  for (int c = 0; c < chunks; c++) {
+    u32 chunk = room + (c % STORE_CHUNKS) * CHUNK_BYTES;
+    int x = OUT_BY_TOKEN ? row : item.first + c * 64, y = OUT_BY_TOKEN ? item.first + c * 64 : row;
+    if (c == 0 || STORE_CHUNKS < CHUNKS) {  // what left this room before has been read
+      if (t == 0) stores_read<STORE_CHUNKS < CHUNKS ? STORE_CHUNKS - 1 : 0>();
+      meet(1 + at.half);
+    }
+    if (args.addend) {
+      u32 barrier = shared_address(&at.shared->addend[at.half]);
+      if (t == 0) {
+        barrier_expect(barrier, CHUNK_BYTES);
+        load_box_3d(chunk, &args.c, barrier, x, y, item.batch);
+      }
+      barrier_wait(barrier, addend_parity);
+      addend_parity ^= 1;
+    }
+#pragma unroll
+    for (int strip = 0; strip < 4; strip++) {
+      float f[8];
+#pragma unroll
+      for (int i = 0; i < 8; i++) f[i] = d[(c * 8 + strip * 2) * 4 + i];
+      u32 to = chunk + strip_offset(at.warp, at.lane, strip);
+      if (!args.plain) finish_strip(args, f, to, low, high);
+      u32 r[4] = {packed(f[0], f[1]), packed(f[2], f[3]), packed(f[4], f[5]), packed(f[6], f[7])};
+      store_strip(to, r);
+    }
+    if (c == CHUNKS - 1 || STORE_CHUNKS < CHUNKS) {
+      publish_shared();
+      meet(1 + at.half);
+      if (t == 0) {
+#pragma unroll
+        for (int i = STORE_CHUNKS < CHUNKS ? c : 0; i <= c; i++)
+          store_chunk(args, room + (i % STORE_CHUNKS) * CHUNK_BYTES, row, item.first + i * 64, item.batch);
+        commit_stores();
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* shared, u32 base, int half) {
+  int t = threadIdx.x & 127;
+  Consumer at = {shared, base, half, t >> 5, t & 31, {0, 0}, -1};
+  Place ring = {0, 0};
+  u32 addend_parity = 0;
+  float d[ACCUMULATORS];
+  LateChunk late;
+  late.waits = false;
+  for (;;) {
+    Item item = next_item(shared, ring);
+    if (item.group < 0) break;
+#pragma unroll
+    for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
+    walk(item, at, d, args.never, [&]() { late.store(args, at); });
+    forget_item(shared, ring, at.lane);
+    if (item.slot >= 0) {
+      int tiles = args.tiles * args.batches, first = args.first_slot[item.group], place = (first * tiles + item.tile) * 2 + half;
+      float4* parts = args.parts + (long long)place * (ACCUMULATORS / 4 * 128);
+      if (!sum_of_portions(d, parts, item.slot - first, args.slot_counts[item.group], tiles * 2, args.arrivals + place, shared, half))
+        continue;
+    }
+#if BLOCK < 64
+    float check = 0.0f;
+#pragma unroll
+    for (int i = 0; i < ACCUMULATORS; i++) check = fmaf(d[i], 0.0f, check);
+    if (any_of_warpgroup(1 + half, check != 0.0f)) {  // NaN differs from everything
+      strictly(args, item, half, t);
+      continue;
+    }
+#endif
+    if (LATE && args.plain) {
+      store_tile<CHUNKS - 1>(args, item, at, d, addend_parity);
+#pragma unroll
+      for (int i = 0; i < 16; i++) late.packed[i] = packed(d[(CHUNKS - 1) * 32 + 2 * i], d[(CHUNKS - 1) * 32 + 2 * i + 1]);
+      late.row = item.group * 128 + half * 64, late.token = item.first + (CHUNKS - 1) * 64, late.batch = item.batch;
+      late.waits = true;
+    } else {
+      store_tile<CHUNKS>(args, item, at, d, addend_parity);
+    }
+  }
+  if (LATE) late.store(args, at);
+  if (t == 0) stores_done();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_constant__ MultiplyArgs args) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  u32 base = shared_address(memory);
+  Shared* shared = (Shared*)(memory + BARRIERS_AT);
+  start_barriers(shared);
+  int warpgroup = threadIdx.x >> 7, warp = (threadIdx.x >> 5) & 3, lane = threadIdx.x & 31;
+  if (warpgroup == 2) {
+    give_registers<LOADER_REGISTERS>();
+    if (warp == 0) run_queue(args, shared, lane);
+    else run_loader(args, shared, base, warp - 1, lane);
+  } else {
+    take_registers<CONSUMER_REGISTERS>();
+    run_consumer(args, shared, base, warpgroup);
+  }
+}

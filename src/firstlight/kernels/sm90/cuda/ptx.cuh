@@ -1,0 +1,160 @@
+// The instructions of sm_90a that CUDA C++ has no words for, one function each. No header is included anywhere: NVRTC
+// compiles these files as they are, and so does nvcc.
+#pragma once
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+
+// A CUtensorMap: how the copy engine walks one tensor. Lives in the kernel's parameters, which the engine reads.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+
+#ifdef FIRSTLIGHT_STRESS  // pipeline stress: every role waits a random while now and then, so that all orders of arrival happen
+__device__ __forceinline__ void stress(u32 salt) {
+  u32 clock;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(clock));
+  u32 mixed = (clock ^ (salt * 2654435761u) ^ (blockIdx.x * 40503u) ^ (threadIdx.x >> 5) * 977u) * 2246822519u;
+  if ((mixed >> 28) == 0) asm volatile("nanosleep.u32 %0;" ::"r"((mixed >> 8) & 4095u));
+}
+#else
+#define stress(salt)
+#endif
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// ---- mbarriers: a phase ends when all arrivals and all announced bytes are in
+
+__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+#ifdef FIRSTLIGHT_DEBUG  // a fault in the protocol traps instead of hanging: each try waits some microseconds
+  u32 done;
+  int tries = 0;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    if (++tries > (1 << 20)) __trap();
+  } while (!done);
+#else
+  asm volatile(
+      "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}"
+      ::"r"(barrier), "r"(parity) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// 128 threads of one warpgroup meet; the number is the warpgroup's own
+__device__ __forceinline__ void meet(int number) { asm volatile("bar.sync %0, 128;" ::"r"(number) : "memory"); }
+
+__device__ __forceinline__ bool any_of_warpgroup(int number, bool mine) {
+  u32 result;
+  asm volatile(
+      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %2, 0;\nbar.red.or.pred q, %1, 128, p;\nselp.u32 %0, 1, 0, q;\n}"
+      : "=r"(result) : "r"(number), "r"((u32)mine) : "memory");
+  return result != 0;
+}
+
+// ---- the copy engine
+
+__device__ __forceinline__ void load_box_3d(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+      ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+__device__ __forceinline__ void load_box_4d(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+      ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+
+__device__ __forceinline__ void load_bytes(u32 to, const void* from, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void store_box_3d(const TensorMap* map, u32 from, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+      ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// at most `left` groups of stores still read shared memory
+template <int left> __device__ __forceinline__ void stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory");
+}
+__device__ __forceinline__ void stores_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// what this thread wrote to shared memory is seen by the copy engine and the tensor cores
+__device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- 8x8 matrices between registers and shared memory
+
+__device__ __forceinline__ void load_matrices(u32 from, u32 (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+__device__ __forceinline__ void load_matrices_turned(u32 from, u32 (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+__device__ __forceinline__ void store_matrices(u32 to, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+__device__ __forceinline__ void store_matrices_turned(u32 to, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// ---- 16-bit numbers: BF16 is 1 for bfloat16, 0 for float16
+
+__device__ __forceinline__ u32 packed(float low, float high) {
+  u32 both;
+#if BF16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#endif
+  return both;
+}
+__device__ __forceinline__ float number(u16 bits) {
+#if BF16
+  return __uint_as_float((u32)bits << 16);
+#else
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(bits));
+  return wide;
+#endif
+}
+__device__ __forceinline__ u16 narrow(float wide) { return (u16)packed(wide, 0.0f); }
+
+// ---- registers of a warpgroup, and memory that other multiprocessors write
+
+template <int count> __device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count> __device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+__device__ __forceinline__ float4 load_fresh(const float4* from) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from) : "memory");
+  return v;
+}

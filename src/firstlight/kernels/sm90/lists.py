@@ -1,0 +1,136 @@
+"""What the kernels walk: union lists of 128 rows each, cut into portions. Made on the index's device, no host wait."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from firstlight.frozen import dataclass
+from firstlight.kernels.index import Index
+from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after, still_pending
+from firstlight.kernels.schedule import Segments, most_slots, split_rows
+from firstlight.kernels.unions import most_steps, unions_of
+
+HEIGHT = 128  # rows of W in a group
+WHOLE = 1 << 30  # a limit that cuts nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The union lists of an index; for blocks of 128, whose groups are block rows, the index itself in 32 bits."""
+
+    starts: Tensor  # int32 [groups + 1]
+    columns: Tensor  # int32 [bound * width]
+    members: Tensor  # int32 [bound, width, rows of a group]
+    bound: int
+
+    @property
+    def groups(self) -> int:
+        return int(self.starts.shape[0]) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Steps, their portions, and what a reader on another stream may have to wait for."""
+
+    steps: Steps
+    segments: Segments
+    pending: list[Ready]
+
+    def wait(self) -> None:
+        """Makes the current stream wait for what another stream computes of these lists."""
+        self.pending[:] = [ready for ready in self.pending if still_pending(ready) is not None]
+
+
+_LISTS: TensorMemo[Lists] = TensorMemo()
+
+
+def lists_of(index: Index, *, width: int, limit: int) -> Lists:
+    """The lists of an index in portions of at most `limit` steps, kept as long as its tensors live unchanged."""
+    found = _LISTS.get(index.row_starts, index.columns, (width, limit))
+    if found is not None:
+        if found.pending:
+            found.wait()
+        return found
+    with torch.inference_mode(mode=False):
+        steps = steps_of(index, width=width)
+        segments = split_rows(steps.starts, steps.bound, limit=limit)
+    ready = ready_after(segments.items)
+    made = Lists(steps, segments, [] if ready is None else [ready])
+    if keepable(index.row_starts, segments.items):
+        _LISTS.put(index.row_starts, index.columns, made, (width, limit))
+    return made
+
+
+def steps_of(index: Index, *, width: int) -> Steps:
+    """The union lists of the groups of 128 rows, `width` block columns a step."""
+    rows = HEIGHT // index.block
+    if rows == 1 and width == 1:
+        # aliases where nothing is converted: what is kept beside a tensor must not hold it
+        starts, columns = index.row_starts.detach().to(torch.int32), index.columns.detach().to(torch.int32)
+        if index.blocks is None:
+            members = torch.arange(index.entries, dtype=torch.int32, device=columns.device)
+        else:
+            members = index.blocks.detach().to(torch.int32)
+        return Steps(starts, columns, members, index.entries)
+    unions = unions_of(index, rows=rows, width=width)
+    return Steps(unions.starts, unions.columns, unions.members, unions.bound)
+
+
+def step_width(block: int) -> int:
+    """Block columns of a step of a product, e.g. 4 for blocks of 16."""
+    return max(1, 64 // block)
+
+
+def most_steps_of(index: Index, *, width: int) -> int:
+    """About the most steps all groups can have together; known without looking at the lists."""
+    if index.block == HEIGHT and width == 1:
+        return index.entries
+    return most_steps(index, rows=HEIGHT // index.block, width=width)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A product in numbers that the host knows, e.g. 64 groups, 6400 steps in all, at most 128 a group, 32 tiles."""
+
+    groups: int
+    steps: int
+    most: int  # steps of one group
+    tiles: int  # of tokens, over all batches
+    stages_per_step: int
+    part_bytes: int  # of one portion's sums for one tile
+    multiprocessors: int
+    is_narrow: bool
+
+
+UNEVEN = 1.5  # a group this many times the mean is cut, if that is much beside a multiprocessor's share
+SHARES = 3  # and it is much from a third of the share on
+FULL = 2  # portions for each multiprocessor, where there are too few groups to fill the GPU
+LEAST_STAGES = {True: 4, False: 8}  # narrow and wide tiles: shorter portions cost more to add up than they save
+MOST_PART_BYTES = 64 << 20
+
+
+def portion_limit(work: Work) -> int:
+    """Steps above which a group is cut, the same for every call of a shape; WHOLE: none is."""
+    steps, tiles = max(1, work.steps), work.tiles
+    mean = -(-steps // max(1, work.groups))
+    if work.is_narrow or work.groups * tiles < work.multiprocessors:
+        limit = -(-steps * tiles // (FULL * work.multiprocessors))
+    else:
+        limit = max(int(UNEVEN * mean) + 1, -(-steps * tiles // (SHARES * work.multiprocessors)))
+    limit = max(limit, -(-LEAST_STAGES[work.is_narrow] // work.stages_per_step))
+    while limit < work.most and slots(work, limit) * tiles * work.part_bytes > MOST_PART_BYTES:
+        limit += 1 + limit // 4
+    limit = _rounded(limit)
+    return limit if limit < work.most else WHOLE
+
+
+def _rounded(limit: int) -> int:
+    """The next number with at most four binary digits before its zeros: token counts that differ little share lists."""
+    shift = max(0, limit.bit_length() - 4)
+    return -(-limit // (1 << shift)) << shift
+
+
+def slots(work: Work, limit: int) -> int:
+    """The most partial sums of one tile there can be, e.g. 96."""
+    return most_slots(work.groups, work.steps, limit)

@@ -1,0 +1,126 @@
+"""A product as a plan sees it: everything that is compiled in or cut to size, and no tensor."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from firstlight.errors import UnsupportedInput
+from firstlight.kernels.index import Index
+from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.sm90.variants import NARROWEST_BY_TOKEN, TURN_SIDE
+
+DTYPES = (torch.float16, torch.bfloat16)
+ACTIVATIONS = {
+    Activation.NONE: 0, Activation.RELU: 1, Activation.GELU: 2, Activation.GELU_TANH: 3, Activation.SILU: 4
+}  # fmt: skip
+EIGHTH = 8  # rows of a tensor that TMA reads are a multiple of 16 bytes apart: 8 elements
+PITCH = 64
+# of a turned operand: whole tiles of turn.cu, as one that starts inside the tensor does not see where a row ends
+TURNED_PITCH = TURN_SIDE
+
+
+class Problem(NamedTuple):
+    """E.g. a [8192, 8192] float16 matrix of 1638 blocks of 64 times 4096 tokens; a named tuple: it is a dict key."""
+
+    rows: int
+    cols: int
+    block: int
+    entries: int
+    n: int
+    batch: int
+    tokens: bool
+    turned: bool
+    bf16: bool
+    device: int
+
+    @property
+    def x_by_token(self) -> bool:
+        """The kernel reads X as [n, cols]."""
+        return self.tokens and self.block >= NARROWEST_BY_TOKEN
+
+    @property
+    def turns_x(self) -> bool:
+        """X comes as [n, cols] and is turned into [cols, pitch] first."""
+        return self.tokens and self.block < NARROWEST_BY_TOKEN
+
+    @property
+    def pitch(self) -> int:
+        """Elements between the rows of X where it lies by column."""
+        return round_up(self.n, TURNED_PITCH) if self.turns_x else self.n
+
+    @property
+    def dtype(self) -> str:
+        return "bfloat16" if self.bf16 else "float16"
+
+
+class Padding(NamedTuple):
+    """How large a product has to be made so that TMA can read and write its tensors."""
+
+    rows: int
+    cols: int
+    n: int
+
+
+def problem_of(index: Index, dense: Tensor, layout: Layout) -> Problem:
+    """The problem of one call; a few hundred nanoseconds."""
+    shape = dense.shape
+    tokens = layout is Layout.TOKENS
+    return Problem(
+        index.rows, index.cols, index.block, index.columns.shape[0], shape[0] if tokens else shape[-1],
+        shape[0] if len(shape) == 3 else 1, tokens, index.blocks_transposed, dense.dtype is torch.bfloat16,
+        dense.get_device(),
+    )  # fmt: skip
+
+
+def padding_of(problem: Problem) -> Padding | None:
+    """The sizes that TMA takes, where it does not take the product as it is."""
+    rows, cols, n = problem.rows, problem.cols, problem.n
+    if problem.tokens:
+        wanted = Padding(round_up(rows, EIGHTH), round_up(max(1, cols), EIGHTH) if problem.x_by_token else cols, n)
+    else:
+        wanted = Padding(rows, cols, n if n % EIGHTH == 0 else round_up(n, PITCH))
+    return None if wanted == (rows, cols, n) else wanted
+
+
+def is_padded(layout: Layout, block: int, shape: tuple[int, int], n: int) -> bool:
+    """Whether a product of this shape, or its transpose, has to be copied to be multiplied."""
+    tokens = layout is Layout.TOKENS
+    # and its transpose: whoever asks may mean the gradient too
+    return any(
+        padding_of(Problem(rows, cols, block, 0, n, 1, tokens, turned=False, bf16=False, device=0)) is not None
+        for rows, cols in (shape, shape[::-1])
+    )
+
+
+def round_up(size: int, to: int) -> int:
+    """E.g. 65 to 64s: 128."""
+    return -(-size // to) * to
+
+
+def require_one_dtype(values: torch.dtype, dense: torch.dtype, out: torch.dtype) -> None:
+    """Raises when the operands are not of one 16-bit type: no kernel converts on the way."""
+    if dense not in DTYPES:
+        raise UnsupportedInput(
+            f"backend 'sm90': the dense operand is {dense}; float16 and bfloat16 are accepted. "
+            "Convert it, or use backend='auto'."
+        )
+    if values is not dense or out is not dense:
+        raise UnsupportedInput(
+            f"backend 'sm90': values are {values}, the dense operand is {dense}, the output {out}; "
+            "one type for all three is accepted. Convert the values or the dense operand."
+        )
+
+
+def activation_number(epilogue: Epilogue) -> int:
+    """The activation as multiply.cu counts them, e.g. 1 for relu."""
+    return ACTIVATIONS[epilogue.activation]
+
+
+@functools.lru_cache(maxsize=64)
+def multiprocessors(device: int) -> int:
+    """E.g. 132 on an H200."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,0 +1,91 @@
+"""Which kernels there are: every build of multiply.cu, sample.cu and turn.cu that a product can ask for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from firstlight.kernels.pattern import BLOCKS
+from firstlight.kernels.sm90.compile import Variant
+
+THREADS = 384  # roles.cuh
+TURN_THREADS = 128  # turn.cu
+TURN_SIDE = 64
+HEIGHT = 128  # rows of W in an item
+A_BYTES = HEIGHT * 64 * 2  # roles.cuh: one stage's share of the stored blocks
+CHUNK_BYTES = 64 * 64 * 2
+BARRIER_BYTES = 1024
+MOST_SHARED_BYTES = 232_448  # of a thread block on sm_90: 227 KiB
+NARROWEST_BY_TOKEN = 64  # smaller blocks read X with its tokens contiguous
+
+
+class Tile(NamedTuple):
+    """Tokens of an item, stages of the ring, chunks of the result with staging room of their own."""
+
+    tokens: int
+    stages: int
+    store_chunks: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a launch, e.g. 230400."""
+        stage = A_BYTES + self.tokens * 128
+        return self.stages * stage + 2 * self.store_chunks * CHUNK_BYTES + BARRIER_BYTES
+
+
+NARROW = Tile(tokens=64, stages=8, store_chunks=1)
+WIDE = Tile(tokens=256, stages=4, store_chunks=2)
+SAMPLED = Tile(tokens=256, stages=4, store_chunks=0)
+TILES = (WIDE, NARROW)
+TURN = Variant("turn")
+
+
+class Build(NamedTuple):
+    """What multiply.cu is compiled for besides the tile."""
+
+    block: int
+    bf16: bool
+    tokens: bool  # X is [n, cols] and the result [n, rows]; else [batch, cols, n] and [batch, rows, n]
+    turned: bool  # each stored block is used as its transpose
+
+
+def multiply_variant(build: Build, tile: Tile) -> Variant:
+    """multiply.cu for a build and a tile."""
+    x_by_token = build.tokens and build.block >= NARROWEST_BY_TOKEN
+    defines = (
+        ("BLOCK", build.block), ("TOKENS", tile.tokens), ("BF16", int(build.bf16)), ("X_BY_TOKEN", int(x_by_token)),
+        ("OUT_BY_TOKEN", int(build.tokens)), ("TURNED", int(build.turned)), ("STAGES", tile.stages),
+        ("STORE_CHUNKS", tile.store_chunks),
+    )  # fmt: skip
+    return Variant("multiply", defines, hgmma=_products(build.block, tile))
+
+
+def _products(block: int, tile: Tile) -> int:
+    """How many wgmma instructions the machine code has: four or fewer for a step, twice where its code stands twice."""
+    if block < NARROWEST_BY_TOKEN:  # two sets of registers take turns
+        return 2 * (block // 16)
+    first_apart = block == HEIGHT and tile is WIDE  # the last item's result is stored under an item's first product
+    return 8 if first_apart else 4
+
+
+def sample_variant(block: int, *, bf16: int, by_token: int) -> Variant:
+    """sample.cu for a block; bf16 and by_token are 0 or 1."""
+    assert not by_token or block >= NARROWEST_BY_TOKEN, f"block is {block}"
+    defines = (
+        ("BLOCK", block), ("TOKENS", SAMPLED.tokens), ("BF16", bf16), ("BY_TOKEN", by_token),
+        ("STAGES", SAMPLED.stages), ("STORE_CHUNKS", SAMPLED.store_chunks),
+    )  # fmt: skip
+    return Variant("sample", defines, hgmma=4)
+
+
+def all_variants() -> tuple[Variant, ...]:
+    """Every variant with the number of wgmma instructions its machine code must have; 77 of them."""
+    either = (0, 1)
+    multiplying = [
+        multiply_variant(Build(block, bool(bf16), bool(tokens), bool(turned)), tile)
+        for block in BLOCKS for bf16 in either for tokens in either for turned in either for tile in TILES
+    ]  # fmt: skip
+    sampling = [
+        sample_variant(block, bf16=bf16, by_token=by_token)
+        for block in BLOCKS for bf16 in either for by_token in either if not by_token or block >= NARROWEST_BY_TOKEN
+    ]  # fmt: skip
+    return (*multiplying, *sampling, TURN)

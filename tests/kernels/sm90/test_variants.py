@@ -1,0 +1,66 @@
+"""The list of kernels: each once, each within what a multiprocessor has."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstlight.kernels.sm90.compile import SOURCES
+from firstlight.kernels.sm90.variants import (
+    A_BYTES,
+    CHUNK_BYTES,
+    MOST_SHARED_BYTES,
+    SAMPLED,
+    THREADS,
+    TILES,
+    TURN_SIDE,
+    TURN_THREADS,
+    Build,
+    Tile,
+    all_variants,
+    multiply_variant,
+    sample_variant,
+)
+
+
+def test_every_variant_is_listed_once() -> None:
+    variants = all_variants()
+    assert len(variants) == len(set(variants)) == 77
+    assert {variant.source for variant in variants} == {path.stem for path in SOURCES.glob("*.cu")}
+    assert multiply_variant(Build(64, bf16=True, tokens=True, turned=False), TILES[0]) in variants
+    assert sample_variant(16, bf16=0, by_token=0) in variants
+
+
+def test_the_wgmma_counts_follow_from_block_and_tile() -> None:
+    told = [(variant.source, dict(variant.defines), variant.hgmma) for variant in all_variants()]
+    counts = {(source, defines.get("BLOCK"), defines.get("TOKENS")): count for source, defines, count in told}
+    assert counts.pop(("multiply", 128, 256)) == 8  # an item's first product stands by itself
+    assert counts.pop(("turn", None, None)) == 0
+    assert [counts.pop(("multiply", 16, tokens)) for tokens in (64, 256)] == [2, 2]
+    assert set(counts.values()) == {4}
+
+
+def test_small_blocks_never_read_x_by_token() -> None:
+    for variant in all_variants():
+        told = dict(variant.defines)
+        if told.get("X_BY_TOKEN") or told.get("BY_TOKEN"):
+            assert int(told["BLOCK"]) >= 64
+    with pytest.raises(AssertionError, match="block is 32"):
+        sample_variant(32, bf16=0, by_token=1)
+
+
+@pytest.mark.parametrize("tile", [*TILES, SAMPLED])
+def test_a_tile_fits_into_shared_memory(tile: Tile) -> None:
+    assert tile.shared_bytes <= MOST_SHARED_BYTES
+    assert tile.store_chunks <= tile.tokens // 64
+
+
+def test_the_numbers_are_those_of_the_source() -> None:
+    turn = (SOURCES / "turn.cu").read_text(encoding="utf-8")
+    assert f"constexpr int THREADS = {TURN_THREADS};" in turn
+    assert f"constexpr int SIDE = {TURN_SIDE}," in turn
+    roles = (SOURCES / "roles.cuh").read_text(encoding="utf-8")
+    assert f"constexpr int THREADS = {THREADS};" in roles
+    assert "constexpr int A_BYTES = 128 * 64 * 2;" in roles
+    assert A_BYTES == 128 * 64 * 2
+    assert "constexpr int CHUNK_BYTES = 64 * 64 * 2;" in roles
+    assert CHUNK_BYTES == 64 * 64 * 2
