@@ -1,12 +1,12 @@
 # make run: the main job on this machine. make test: everything that installs only into the venv.
-# make test-system: what needs root and apt. make lint: types and style alone.
+# make test-system: what needs root and apt. make bsr-bench: the Hopper kernels as a program, needs nvcc. make lint: types and style alone.
 PYTHON ?= python3
 VENV := .venv
 # The tests of bench time the processor; a CPU build is enough: make test TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 
-.PHONY: run test test-system lint zipapp clean
+.PHONY: run test test-system lint zipapp bsr-bench clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.installed: pyproject.toml
@@ -31,7 +31,7 @@ lint: $(VENV)/.installed-tests
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -m "not system and not network"
+	@BIN=$(BIN) sh tools/run_tests.sh
 
 test-system: $(VENV)/.installed-tests
 	@sh tools/system_packages.sh
@@ -40,6 +40,10 @@ test-system: $(VENV)/.installed-tests
 zipapp: $(VENV)/.installed
 	@mkdir -p dist
 	$(BIN)/firstlight facts --write-zipapp dist/firstlight-facts.pyz
+
+# the Hopper kernels as a self-checking program without Python: needs nvcc
+bsr-bench:
+	@$(MAKE) --no-print-directory -C benchmarks/bsr_bench -j$$(nproc)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Fill the generated parts of README.md and docs/kernels/library.md: first screen's output, tables from results/*.json.
+"""Fill the generated parts of README.md and docs/kernels: the first screen's output, tables from results/*.json.
 
 python -m tools.make_readme [--check]
 """
@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools import kernels_table
+from tools import kernels_table, sm90_table
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 LIBRARY = ROOT / "docs" / "kernels" / "library.md"
+MATMUL = ROOT / "docs" / "kernels" / "matmul.md"
 BENCH = "bench-h200-standard.json"
 BENCH_ROWS = (
     "gemm/fp16/4096x4096x4096", "gemm/bf16/8192x8192x8192", "gemm/fp8/8192x8192x8192", "bandwidth/copy/fp16/512MiB",
@@ -29,7 +30,11 @@ SPEED = ("facts-speed-gpu-less.json", "facts-speed-h200.json")
 
 
 def main() -> None:
-    pages = {README: filled(README.read_text()), LIBRARY: filled_library(LIBRARY.read_text())}
+    pages = {
+        README: filled(README.read_text()),
+        LIBRARY: filled_library(LIBRARY.read_text()),
+        MATMUL: filled_matmul(MATMUL.read_text()),
+    }
     for path, text in pages.items():
         if "--check" not in sys.argv:
             path.write_text(text)
@@ -44,6 +49,7 @@ def filled(text: str) -> str:
         ("speed", _speed),
         ("bench", _bench),
         ("kernels", kernels_table.readme_part),
+        ("sm90", sm90_table.readme_part),
     ):
         text = with_part(text, name, make)
     return text
@@ -52,6 +58,13 @@ def filled(text: str) -> str:
 def filled_library(text: str) -> str:
     """The page of the block-sparse library with its measured part made anew."""
     return with_part(text, "kernels", kernels_table.library_part)
+
+
+def filled_matmul(text: str) -> str:
+    """The page of the Hopper kernels with its measured parts made anew."""
+    for name, make in sm90_table.PARTS.items():
+        text = with_part(text, name, make)
+    return text
 
 
 def with_part(text: str, name: str, make: Callable[[], str]) -> str:

@@ -3,11 +3,11 @@
 set -eu
 missing=""
 for pair in sshd:openssh-server gpg:gnupg strace:strace ip:iproute2 gcc:gcc patch:patch shellcheck:shellcheck buildah:buildah sbatch:slurm-client slurmctld:slurmctld \
-    slurmd:slurmd munged:munge; do
+    slurmd:slurmd munged:munge chromium:chromium; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${pair%%:*}" ] || missing="$missing ${pair##*:}"
 done
 # no program to look for: packages of their own, packed again into the roots that emitted scripts bring up
-for package in python3-venv python3-apt python3.11-dev g++; do
+for package in python3-venv python3-apt python3.11-dev g++ fonts-dejavu-core; do
     dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lint": {"diagnosis", "facts", "tables", "versions", "errors"},
     "emit": {"elf", "plan", "diagnosis", "facts", "tables", "versions", "errors", "machine"},
     "bench": {"facts", "tables", "kernels", "diagnosis", "versions", "errors", "machine"},
+    "profile": {"bench", "facts", "tables", "machine", "errors"},
     "report": {
         "facts",
         "tables",
@@ -43,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "elf",
         "lint",
         "emit",
+        "profile",
         "versions",
         "errors",
         "machine",
@@ -58,7 +60,7 @@ ALLOWED_THIRD_PARTY = {
     "tomlkit": {"plan"},
     "tomli": {"verify"},
     "yaml": {"lint"},
-    "torch": {"bench", "kernels"},
+    "torch": {"bench", "kernels", "profile"},
     "triton": {"kernels"},
     "pynvml": {"bench"},
 }

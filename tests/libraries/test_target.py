@@ -62,6 +62,14 @@ def test_a_folder_is_looked_at_file_by_file_and_says_what_it_passed_over(tree: T
     assert sorted(each.partition(":")[0] for each in seen.target.skipped) == ["libarm.so", "libtext.so"]
 
 
+def test_a_folder_here_may_be_named_without_a_slash(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_library(tmp_path / "build/libgood.so.1")
+    monkeypatch.chdir(tmp_path)
+    assert tree.look("build").target.place == str(tmp_path / "build")
+
+
 def test_the_arch_chooses_among_the_files_of_a_folder(tree: Tree, tmp_path: Path) -> None:
     folder = tmp_path / "mixed"
     build_library(folder / "libgood.so.1")
@@ -98,6 +106,7 @@ def test_what_cannot_be_looked_at_is_refused_with_the_reason_and_what_is_accepte
     (tmp_path / "bare").mkdir()
     assert "no shared library lies in or below it" in _refused(tree, str(tmp_path / "bare"))
     assert "no such distribution" in _refused(tree, "no-such-thing")
+    assert "'': no such file" in _refused(tree, "")
 
 
 def test_a_wheel_that_is_no_zip_or_is_damaged_is_refused(tree: Tree, tmp_path: Path) -> None:

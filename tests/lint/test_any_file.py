@@ -15,7 +15,7 @@ from firstlight.lint.judge import Given, lint
 from firstlight.report.lint_json import lint_document
 from firstlight.report.lint_text import lint_text
 from tests.lint.linting import H100_550, machine
-from tests.lint.test_rules import CASES
+from tests.lint.test_lint_rules import CASES
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/lint-1.json").read_text())
 LINES = sorted({line for case in CASES for line in (case.fires + case.near_miss).splitlines() if line[0] != " "})

@@ -79,7 +79,7 @@ class Chromium:
             assert time.monotonic() < until, f"{path} did not load"
             self._next()
 
-    def size(self, width: int, height: int, *, dark: str = "light", media: str = "screen") -> None:
+    def size(self, width: int, height: int, *, dark: str = "light", media: str = "") -> None:
         """Phone, laptop or paper; `dark` is light or dark."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": dark}]
@@ -105,7 +105,9 @@ class Chromium:
 
     def pdf(self) -> bytes:
         """The page as it is printed."""
-        answer = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69)
+        answer = self.call(
+            "Page.printToPDF", printBackground=True, preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69
+        )
         return base64.b64decode(answer["data"])
 
     def _next(self) -> dict[str, Any]:

@@ -43,16 +43,22 @@ class Place:
     capability: tuple[int, int]  # (9, 0); (0, 0) on a CPU
 
 
+def unaudited(_: float) -> None:
+    """Our own cases are looked at before they are timed, and not again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A case with its buffers: every element of `calls` runs the operation once on buffers of its own.
 
     `check` gives the largest error against a higher-precision reference on a slice, relative to the reference's norm.
+    `audit` gets the seconds of a call after each pass, and raises where they are not to be trusted.
     """
 
     calls: tuple[Callable[[], Any], ...]
     check: Callable[[], float]
     flags: tuple[str, ...] = ()  # e.g. uncaptured, algorithmic
+    audit: Callable[[float], None] = unaudited
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,8 @@ def read_run(path: str) -> RunResult:
         with open(path, "rb") as file:
             raw = file.read(FILE_LIMIT + 1)
     except OSError as error:
-        raise BadInput(f"{where}: {(error.strerror or 'cannot be read').lower()}") from None
+        why = (error.strerror or "cannot be read").lower()
+        raise BadInput(f"{where}: {why}; accepted: a file that `firstlight bench --out FILE` wrote") from None
     if len(raw) > FILE_LIMIT:
         raise BadInput(f"{where}: larger than {FILE_LIMIT >> 20} MiB; not a result of `firstlight bench`")
     try:
@@ -328,7 +329,13 @@ def read_run(path: str) -> RunResult:
     except RecursionError:
         raise BadInput(f"{where}: nested too deeply to be a result of `firstlight bench`") from None
     except ValueError as error:
-        raise BadInput(f"{where}: not JSON ({error}); was the file cut short?") from None
+        if raw.lstrip()[:9].lower() == b"<!doctype":
+            raise BadInput(
+                f"{where}: a page, not a run; take the run out of it: firstlight report --from {where} --out run.json"
+            ) from None
+        raise BadInput(
+            f"{where}: not JSON ({error}); accepted: a file that `firstlight bench --out FILE` wrote. Was it cut short?"
+        ) from None
     return from_json(document, where)
 
 

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 # subcommand -> (module under firstlight.cli, one line)
 SUBCOMMANDS = {
     "compare": ("bench_compare", "two runs: what became slower or faster, and whose doing it is"),
+    "report": ("bench_report", "runs to look at: one HTML file with charts and the data inside"),
     "check-claim": ("bench_claim", "can this number be true: recompute it, hold it to the silicon"),
+    "export": ("bench_export", "a run for CI and dashboards: pytest-benchmark, OpenMetrics, JUnit"),
 }
 _EPILOG = "Example: firstlight bench --effort quick --only gemm,bandwidth --out before.json"
 INTERRUPTED = 130
+CASE_FILES = (".py", ".cu")  # `bench my_kernels.py`: cases of the user's own
 
 
 class BenchGroup(click.Group):
@@ -40,16 +43,19 @@ class BenchGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in SUBCOMMANDS and args[0].endswith(CASE_FILES):
+            return args[0], importlib.import_module("firstlight.cli.bench_user").command, args[1:]
         if args and args[0] not in SUBCOMMANDS:
             ctx.fail(
-                f"{args[0]!r} is not a subcommand of bench; accepted: {', '.join(SUBCOMMANDS)}. To choose cases: "
-                f"firstlight bench --only {args[0]}"
+                f"{args[0]!r} is not a subcommand of bench; accepted: {', '.join(SUBCOMMANDS)}, or a file of your own "
+                f"cases (.py, .cu). To choose cases: firstlight bench --only {args[0]}"
             )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Subcommands"):
-            formatter.write_dl([(name, line) for name, (_, line) in SUBCOMMANDS.items()])
+            own = ("FILE.py, FILE.cu", "cases of your own, timed and judged alike: firstlight bench my_kernels.py")
+            formatter.write_dl([*((name, line) for name, (_, line) in SUBCOMMANDS.items()), own])
 
 
 @click.group(
@@ -100,7 +106,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     if given["lists"] or given["estimate"]:
         _print_plan(choice, device=given["device"], estimates=given["estimate"])
         return
-    ctx.exit(_measure(choice, given))
+    ctx.exit(measure(choice, given))
 
 
 def _print_plan(choice: Choice, *, device: str, estimates: bool) -> None:
@@ -136,8 +142,8 @@ def _cases_of(device: str) -> tuple[tuple[Case, ...], Peaks]:
     return ALL_CASES(place_of(described)), peaks
 
 
-def _measure(choice: Choice, given: dict[str, Any]) -> int:
-    """Run, print, write, compare; the exit code."""
+def measure(choice: Choice, given: dict[str, Any]) -> int:
+    """Run, print, write, compare; the exit code. `given` holds the options, and a suite where it is not ours."""
     import sys
 
     from firstlight.bench.results import read_run, to_text
@@ -182,7 +188,7 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
         round=look or Round.FIRST,
     )
     keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else nobody
-    world = World(ALL_CASES, look_at(Look()), load(), progress.tell, progress.say, keep)
+    world = World(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
         return run_bench(request, world)
     finally:

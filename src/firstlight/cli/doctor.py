@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,29 +30,28 @@ _GOALS = click.Choice([goal.value for goal in Goal])
               help='Judge it for what is not installed yet, e.g. "torch==2.9.0+cu130". May be repeated.')  # fmt: skip
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis (schema firstlight.diagnosis/1).")
+@click.option(
+    "--html", "html_file", metavar="FILE", default="", help="Write it to FILE as a page to look at and to send."
+)
 @click.option("--all", "everything", is_flag=True, help="Print every finding in full.")
 @click.option("--explain-rule", metavar="CODE", default="", help="Say when a rule fires and why, and stop.")
 @click.option("--why-not", metavar="CODE", default="", help="Say why a rule did not fire on this machine, and stop.")
 @look_options
-def command(
-    look: Look,
-    wants: tuple[str, ...],
-    goal: str,
-    as_json: bool,  # noqa: FBT001 click's flags
-    everything: bool,  # noqa: FBT001
-    explain_rule: str,
-    why_not: str,
-) -> None:
+def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> None:
     """Look at this machine, say what keeps PyTorch + CUDA from working and why, and what can be done.
 
     One finding is the primary cause; its symptoms are folded under it. Exit code 0: nothing blocks; 1: something does.
     """
     from firstlight.report.doctor_text import Length, doctor_text, rule_text, why_not_text
 
-    if explain_rule:
-        click.echo(rule_text(rule_named(explain_rule)), nl=False)
+    if given["explain_rule"]:
+        click.echo(rule_text(rule_named(given["explain_rule"])), nl=False)
         return
-    asked = rule_named(why_not) if why_not else None
+    if given["html_file"]:
+        from firstlight.cli.html_file import html_can_be_written
+
+        html_can_be_written(given["html_file"])
+    asked = rule_named(given["why_not"]) if given["why_not"] else None
     tables = load()
     facts = with_wanted(look_patiently(look), tables, _exact_torch(wants))
     question = Question(facts, tables, Goal(goal), wants)
@@ -60,7 +59,9 @@ def command(
     if asked is not None:
         click.echo(why_not_text(asked, facts, diagnosis), nl=False)
         return
-    if as_json:
+    if given["html_file"]:
+        _write_html(given["html_file"], question, diagnosis)
+    if given["as_json"]:
         from firstlight.report.doctor_json import diagnosis_document
 
         click.echo(json.dumps(diagnosis_document(facts, diagnosis, question, _ranked(question, diagnosis)), indent=1))
@@ -70,11 +71,22 @@ def command(
             from firstlight.report.options_text import top_options
 
             options = top_options(_ranked(question, diagnosis))
-        length = Length.ALL if everything else Length.SCREEN
+        length = Length.ALL if given["everything"] else Length.SCREEN
         click.echo(doctor_text(facts, diagnosis, length, options), nl=False)
     if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
         click.echo(warning, err=True)
     click.get_current_context().exit(1 if diagnosis.blocked else 0)
+
+
+def _write_html(path: str, question: Question, diagnosis: Diagnosis) -> None:
+    from firstlight.cli.html_file import write_html
+    from firstlight.report.doctor_json import diagnosis_document
+    from firstlight.report.html.doctor_page import doctor_page
+
+    ranked = _ranked(question, diagnosis)
+    options = ranked.options if diagnosis.primary or question.wants else ()
+    document = diagnosis_document(question.facts, diagnosis, question, ranked)
+    write_html(path, doctor_page(question.facts, diagnosis, options, document))
 
 
 def _exact_torch(wants: tuple[str, ...]) -> tuple[str, ...]:

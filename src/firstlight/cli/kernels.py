@@ -34,7 +34,11 @@ def command(ctx: click.Context, as_json: bool) -> None:  # noqa: FBT001 click's 
         click.echo(kernels_text(here), nl=False)
 
 
-@command.command("autotune", short_help="measure on this GPU up to which density the sparse kernel wins")
+@command.command(
+    "autotune",
+    epilog="Example: firstlight kernels autotune --budget 60 --dtype bfloat16",
+    short_help="measure on this GPU up to which density the sparse kernel wins",
+)
 @click.option("--budget", default=120.0, show_default=True, metavar="SECONDS", help="Stop after about this long.")
 @click.option("--device", default=0, show_default=True, metavar="N", help="Number of the GPU.")
 @click.option("--dtype", type=click.Choice(["float16", "bfloat16", "float32"]), default="float16", show_default=True)

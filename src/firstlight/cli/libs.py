@@ -37,6 +37,9 @@ _ONLY_WITH_FIX = ("yes", "dry_run", "find_links", "index_url")
 @click.option("--arch", type=click.Choice(ARCHES), default=None, help="Which files of a folder or wheel are meant.")
 @click.option("--all", "whole", is_flag=True, help="Print the whole tree, with where each comes from and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.libs/1).")
+@click.option(
+    "--html", "html_file", metavar="FILE", default="", help="Write it to FILE as a page with the chain as a graph."
+)
 @click.pass_context
 def command(ctx: click.Context, /, target: str, **given: Any) -> None:
     """Show where every shared library of TARGET comes from, what is missing, and which package has it.
@@ -48,6 +51,8 @@ def command(ctx: click.Context, /, target: str, **given: Any) -> None:
     """
     if not given["fix"]:
         _refuse_without_fix(given)
+    if given["html_file"]:
+        _check_html(given)
     recorded = given["facts_file"]
     if recorded and given["fix"]:
         raise BadInput(f"--fix changes this machine; it cannot be combined with --facts {recorded}.")
@@ -58,6 +63,8 @@ def command(ctx: click.Context, /, target: str, **given: Any) -> None:
 
         fix(ctx, around, analysis, given)
         return
+    if given["html_file"]:
+        _write_html(given["html_file"], analysis, closing, fix=_fix_command(target, given["python"]))
     if given["as_json"]:
         print_json(analysis, closing, ())
     else:
@@ -66,6 +73,22 @@ def command(ctx: click.Context, /, target: str, **given: Any) -> None:
         detail = Detail.WHOLE if given["whole"] else Detail.SHORT
         click.echo(libs_text(analysis, closing, detail, fix=_fix_command(target, given["python"])), nl=False)
     ctx.exit(0 if analysis.sound else 1)
+
+
+def _check_html(given: dict[str, Any]) -> None:
+    from firstlight.cli.html_file import html_can_be_written
+
+    if given["fix"]:
+        raise BadInput("--html shows what is there; it cannot be combined with --fix. Run it again afterwards.")
+    html_can_be_written(given["html_file"])
+
+
+def _write_html(path: str, analysis: Analysis, closing: Closing, *, fix: str) -> None:
+    from firstlight.cli.html_file import write_html
+    from firstlight.report.html.libs_page import libs_page
+    from firstlight.report.libs_json import libs_document
+
+    write_html(path, libs_page(analysis, closing, libs_document(analysis, closing, ()), fix=fix))
 
 
 def _refuse_without_fix(given: dict[str, Any]) -> None:
@@ -93,6 +116,9 @@ def _machine(recorded: str) -> Machine:
 
     machine = machine_looked_at(Look(facts_file=recorded))
     if machine is None:
+        from firstlight.facts.document import read_machine_or_facts
+
+        read_machine_or_facts(recorded)  # what is no document of facts either has its own complaint
         raise BadInput(
             f"--facts {recorded}: this holds facts alone; accepted: a machine that `firstlight facts --record DIR` "
             "recorded."

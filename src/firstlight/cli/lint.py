@@ -87,7 +87,9 @@ def _read(path: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not text (byte {error.start} is not UTF-8)") from None
+        raise BadInput(
+            f"{path}: not text (byte {error.start} is not UTF-8); accepted: a Dockerfile or a compose file."
+        ) from None
     if "\0" in text:
         raise BadInput(f"{path}: not text (it holds a NUL byte); accepted: a Dockerfile or a compose file.")
     return text

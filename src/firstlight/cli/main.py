@@ -23,12 +23,20 @@ VERBS = {
     "undo": ("undo", "take back what apply did, newest first"),
     "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
     "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
-    "libs": ("libs", "every shared library torch needs at once: where from, what is missing, who has it; --fix closes it"),
+    "libs": (
+        "libs",
+        "every shared library torch needs at once: where from, what is missing, who has it; --fix closes it",
+    ),
     "verify": ("verify", "prove it: child processes compute, compile and load what torch needs"),
     "bench": ("bench", "measure: the suite, every number held against what the silicon can do"),
+    "profile": (
+        "profile",
+        "see inside: Nsight Compute's counters of a case or a command, and what they reach",
+    ),
     "kernels": ("kernels", "block-sparse products: which kernel runs here, and why"),
     "emit": ("emit", "the plan for machines that are not here yet: bash, Dockerfile, RunPod, Slurm, Ansible"),
     "lint": ("lint", "a Dockerfile or compose file: what of it will break on a machine, line by line"),
+    "report": ("report", "take the data out of an HTML report again"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"

@@ -22,6 +22,7 @@ SCHEMA = "firstlight.facts/1"
 FILE_LIMIT = 64 << 20
 RECORDING_NAME = "machine.json"
 EXAMPLE = "example:"
+_ACCEPTED = "a facts document, a recorded machine, or example:NAME"
 
 
 def renamed(facts: Facts, host: Host) -> Facts:
@@ -102,13 +103,16 @@ def read_file(path: str) -> str:
         with open(path, "rb") as file:
             data = file.read(FILE_LIMIT + 1)
     except OSError as error:
-        raise BadInput(f"{_printable(path)}: {(error.strerror or 'cannot be read').lower()}") from None
+        why = (error.strerror or "cannot be read").lower()
+        raise BadInput(f"{_printable(path)}: {why}; accepted: {_ACCEPTED}") from None
     if len(data) > FILE_LIMIT:
         raise BadFactsFile(f"{_printable(path)}: larger than {FILE_LIMIT >> 20} MiB; not a facts document")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadFactsFile(f"{_printable(path)}: not text (byte {error.start} is not UTF-8)") from None
+        raise BadFactsFile(
+            f"{_printable(path)}: not text (byte {error.start} is not UTF-8); accepted: {_ACCEPTED}"
+        ) from None
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -118,7 +122,7 @@ def parse_json(text: str, where: str) -> Any:
     except RecursionError:
         raise BadFactsFile(f"{_printable(where)}: nested too deeply to be a facts document") from None
     except ValueError as error:
-        raise BadFactsFile(f"{_printable(where)}: not JSON ({error})") from None
+        raise BadFactsFile(f"{_printable(where)}: not JSON ({error}); accepted: {_ACCEPTED}") from None
 
 
 def examples() -> tuple[str, ...]:

@@ -96,7 +96,8 @@ def find_target(around: Surroundings, text: str, *, arch: str = "") -> tuple[Sur
         return around, _torch(around, arch=arch)
     if text.endswith(".whl") and (seen is None or seen.kind == "file"):
         return _wheel(around, path, given=text, arch=arch)
-    if "/" not in text and text not in (".", "..") and (seen is None or seen.kind != "file"):
+    is_name = "/" not in text and text not in (".", "..") and (seen is None or seen.kind != "file")
+    if is_name and (seen is None or not text or _record_of(around, normal_name(text)) is not None):
         return around, _distribution(around, text, arch=arch)
     if seen is None and text not in (".", ".."):
         raise BadInput(f"{text}: {machine.why_not(path)}; {_ACCEPTED}.")
@@ -168,7 +169,7 @@ def _folder(around: Surroundings, folder: str, *, arch: str) -> Target:
         raise BadInput(f"{folder}: no shared library lies in or below it; {_ACCEPTED}.")
     openings, found, skipped = _openings(around, paths, arch=arch)
     if not openings:
-        raise BadInput(f"{folder}: none of its {len(paths)} libraries can be looked at: {'; '.join(skipped[:3])}.")
+        raise BadInput(f"{folder}: no library in it can be looked at: {'; '.join(skipped[:3])}; {_ACCEPTED}.")
     return Target(
         TargetKind.FOLDER,
         posixpath.basename(folder) or "/",
@@ -185,23 +186,30 @@ def _distribution(around: Surroundings, name: str, *, arch: str) -> Target:
     wanted = normal_name(name)
     if wanted == "torch":
         return _torch(around, arch=arch)
+    recorded = _record_of(around, wanted)
+    if recorded is None:
+        where = around.environment[0].prefix if around.environment else "any Python environment"
+        raise BadInput(f"{name or ascii(name)}: no such file, and no such distribution in {where}; {_ACCEPTED}.")
+    site, record = recorded
+    version = record.removesuffix(".dist-info").rpartition("-")[2]
+    listed = around.machine.search(f"{site}/{record}/RECORD", rb"(?m)^[^\n,]+\.so(?:\.[0-9][^,\n]*)?(?=,)", limit=4096)
+    paths = tuple(posixpath.normpath(f"{site}/{each.decode('utf-8', 'replace')}") for each in listed or ())
+    if not paths:
+        raise BadInput(f"{name} {version}: this distribution has no shared library; {_ACCEPTED}.")
+    openings, found, skipped = _openings(around, paths, arch=arch)
+    if not openings:
+        raise BadInput(f"{name} {version}: none of its libraries can be looked at: {'; '.join(skipped[:3])}.")
+    headers = (around.machine.read(f"{site}/{record}/METADATA") or "").splitlines()
+    needs = _requirements(tuple(headers), wanted, arch=found, python=around.python_version)
+    return Target(TargetKind.DISTRIBUTION, f"{wanted} {version}", site, found, openings, site, needs, skipped)
+
+
+def _record_of(around: Surroundings, wanted: str) -> tuple[str, str] | None:
+    """The folder of packages and the .dist-info in it of an installed distribution."""
     for site in around.sites:
         for record in around.machine.list(site, "*.dist-info", keep=lambda each: _is_record_of(each, wanted)):
-            version = record.removesuffix(".dist-info").rpartition("-")[2]
-            listed = around.machine.search(
-                f"{site}/{record}/RECORD", rb"(?m)^[^\n,]+\.so(?:\.[0-9][^,\n]*)?(?=,)", limit=4096
-            )
-            paths = tuple(posixpath.normpath(f"{site}/{each.decode('utf-8', 'replace')}") for each in listed or ())
-            if not paths:
-                raise BadInput(f"{name} {version}: this distribution has no shared library; {_ACCEPTED}.")
-            openings, found, skipped = _openings(around, paths, arch=arch)
-            if not openings:
-                raise BadInput(f"{name} {version}: none of its libraries can be looked at: {'; '.join(skipped[:3])}.")
-            headers = (around.machine.read(f"{site}/{record}/METADATA") or "").splitlines()
-            needs = _requirements(tuple(headers), wanted, arch=found, python=around.python_version)
-            return Target(TargetKind.DISTRIBUTION, f"{wanted} {version}", site, found, openings, site, needs, skipped)
-    where = around.environment[0].prefix if around.environment else "any Python environment"
-    raise BadInput(f"{name}: no such file, and no such distribution in {where}; {_ACCEPTED}.")
+            return site, record
+    return None
 
 
 def _is_record_of(record: str, wanted: str) -> bool:

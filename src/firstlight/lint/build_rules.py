@@ -19,6 +19,8 @@ from firstlight.versions import ComputeCapability, CudaVersion
 _ARCH_LISTS = ("TORCH_CUDA_ARCH_LIST",)
 _SETUP = ("install", "develop", "build_ext", "bdist_wheel")
 
+_NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system"
+
 
 def toolkit_of(target: Target) -> CudaVersion | None:
     """The CUDA whose nvcc the image has: 12.4 of a devel image or of cuda-toolkit-12-4; None: none is seen."""
@@ -161,7 +163,10 @@ def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
             text = " ".join(ran.words)
             asserts = re.search(r"assert torch\.cuda\.is_available\(\)|torch\.cuda\.get_device|\.cuda\(\)|cuda:0", text)
             if ran.command.program == "nvidia-smi" or (ran.command.program.startswith("python") and asserts):
-                yield Seen(ran.place, f"RUN {ran.shown}", ("prove it when the container runs: firstlight verify",))
+                ends = "AssertionError" if asserts and asserts[0].startswith("assert") else _NO_DRIVER
+                error = "" if ran.command.program == "nvidia-smi" else ends
+                do = ("prove it when the container runs: firstlight verify",)
+                yield Seen(ran.place, f"RUN {ran.shown}", do, error=error)
 
 
 def pip_refused_by_system(target: Target, question: Question) -> Iterator[Seen]:

@@ -117,6 +117,8 @@ def _instruction(parts: list[Text], name: str) -> Instruction:
         remaining[index] = Text(body if body != part.text.lstrip() else part.text, part.line)
         if body.strip():
             break
+    if keyword == "FROM" and not any(part.text.strip() for part in remaining):
+        raise BadInput(f"{name}:{parts[0].line}: FROM names no image; accepted: e.g. FROM python:3.12-slim. Name one.")
     return Instruction(keyword, parts[0].line, tuple(flags), tuple(remaining))
 
 

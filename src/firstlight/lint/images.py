@@ -104,7 +104,7 @@ _CUDA_IN_TAG = re.compile(r"(?:^|[-_.])(?:cuda|cu)[-_.]?(\d{1,2}\.\d{1,2}(?:\.\d
 def _nvidia_cuda(name: str, repository: str, tag: str, *, pinned: bool) -> Image:
     system = _system(tag)
     version = re.match(r"\d+\.\d+(?:\.\d+)?", tag)
-    # From the images' public Dockerfiles, not read from the images: /usr/local/nvidia is where some hosts mount the driver.
+    # From public Dockerfiles, not read from the images: /usr/local/nvidia is where some hosts mount the driver.
     path = "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
     return Image(
         name,

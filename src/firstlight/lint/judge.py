@@ -82,7 +82,9 @@ def lint(given: Given, question: Question, *, read: ReadFile) -> LintReport:
 def _not_judged(target: Target) -> Iterator[str]:
     """What the verdict leaves out, in sentences."""
     image = target.image
-    if "$" in image.name:
+    if target.service is not None and not image.name:
+        yield f"{target.place}: service {target.name}: it names no image, or its Dockerfile was not found"
+    elif "$" in image.name:
         yield f"{target.place}: {image.name}: give the value with --build-arg"
     elif image.flavour is Flavour.UNKNOWN and image.cuda is None and image.name:
         yield f"{target.place}: the name {image.name} does not tell what is inside"

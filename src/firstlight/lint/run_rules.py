@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.lint.host import runs_major
 from firstlight.lint.images import CUDA_REPOSITORIES, Flavour
 from firstlight.lint.model import Target
 from firstlight.lint.rule import LintRule, Seen
@@ -121,10 +122,16 @@ def torch_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
     torch = torches(target, question).last
     if torch is None or torch.pinned or torch.install is None:
         return
+    does_not_run = torch.cuda is not None and runs_major(question, torch.cuda.major) is False
+    do = (
+        "pin one that runs there: see torch-needs-newer-driver"
+        if does_not_run
+        else f"pin it: torch=={torch.version.public}"
+    )
     yield Seen(
         torch.place,
         f"{torch.how} names no version; on {question.tables.newest_date()} it gives torch {torch.version}",
-        (f"pin it: torch=={torch.version.public}",),
+        (do,),
     )
 
 

@@ -179,30 +179,30 @@ def printed(printer: Path, *words: object) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
 
 
+SMALL = ("--m=1128", "--k=1000", "--n=520", "--density=0.3", "--repeats=3", "--sustained=0", "--json")
+
+
 @pytest.mark.gpu
 @needs_nvcc
 @needs_make
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_the_product_is_right_and_timed(program: Path) -> None:
-    words = [
-        "--m",
-        "1128",
-        "--k",
-        "1000",
-        "--n",
-        "520",
-        "--density",
-        "0.3",
-        "--repeats",
-        "3",
-        "--sustained",
-        "0",
-        "--json",
-    ]
-    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([program, *SMALL], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["check"]["good"]
     assert found["check"]["elements"] == 1128 * 520
     assert len(found["burst"]["samples_ms"]) == 3
     assert found["sustained"] is None
+
+
+@pytest.mark.gpu
+@needs_nvcc
+@needs_make
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_one_wrong_element_is_found_and_nothing_is_timed(program: Path) -> None:
+    done = subprocess.run([program, *SMALL, "--spoil"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["check"]["wrong"] == 1
+    assert found["burst"] is None

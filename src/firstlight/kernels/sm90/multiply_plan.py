@@ -17,8 +17,8 @@ from firstlight.kernels.sm90.problem import Problem, activation_number, multipro
 from firstlight.kernels.sm90.turning import turn_launches
 from firstlight.kernels.sm90.variants import NARROW, THREADS, TURN, WIDE, Build, Tile, multiply_variant
 
-# Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed: four
-# gain 3 % over two for blocks of 128 at density 0.3 and 0.5; for smaller blocks two are as good or better.
+# Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed:
+# four gain 3 % over two for blocks of 128 at density 0.3 and 0.5; for smaller blocks two are as good or better.
 SUPER_TILE = {128: 4, 64: 2, 32: 2, 16: 2}
 ROOM = 1024  # bytes that parts of the scratch memory start at multiples of
 INT32_END = 1 << 31

@@ -36,7 +36,7 @@ def test_the_file_goes_to_stdout_and_the_summary_to_stderr() -> None:
     done = _run("bash", *FOR, "--want", "torch==2.9.0+cu130")
     assert done.exit_code == 0
     assert done.stdout.startswith("#!/bin/sh\n")
-    assert "580.65.06 or newer; 535, 550, 565, 570, 575 with cuda-compat-13-0" in done.stderr
+    assert "580.65.06 or newer; 535, 550, 565, 570, 575 with a compat library" in done.stderr
 
 
 def test_out_writes_the_file_with_its_mode_and_again_the_same(tmp_path: Path) -> None:
@@ -57,11 +57,31 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
     assert file.read_text().startswith("#!/bin/sh\n")
 
 
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("bash", "--for", ""), "is no GPU that the tables know"),
+        (("bash", *FOR, "--base", "x"), "--base says nothing to bash; accepted: with dockerfile or devcontainer"),
+        (("slurm", *FOR, "--image", "x"), "--image says nothing to slurm; accepted: with runpod or devcontainer"),
+        (("ansible", *FOR, "--user", "x"), "--user says nothing to ansible"),
+        (("bash", *FOR, "--force"), "it goes with --out"),
+        (("bash", *FOR, "--volume", "/"), "accepted is a folder of its own"),
+        (("bash", *FOR, "--out", __file__), "is a file; accepted: a folder"),
+        (("bash", *FOR, "--out", f"{__file__}/below"), "is a file; accepted: a folder"),
+    ],
+)
+def test_what_would_be_dropped_in_silence_is_refused(argv: tuple[str, ...], message: str) -> None:
+    done = _run(*argv)
+    assert isinstance(done.exception, BadInput), done.exception
+    assert message in str(done.exception)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a\nb", "$(touch outside)", "a b", "x/../../outside"])
 def test_no_name_leads_out_of_the_folder(kind: str, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "inside/deep"
-    done = _run(kind, *FOR, "--name", name, "--image", "x/y:1", "--out", str(folder))
+    image = ("--image", "x/y:1") if kind in ("runpod", "devcontainer") else ()
+    done = _run(kind, *FOR, "--name", name, *image, "--out", str(folder))
     assert done.exit_code == 0 or isinstance(done.exception, BadInput), done.exception
     found = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all(path.is_relative_to(folder) for path in found)

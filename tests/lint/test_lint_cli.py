@@ -105,6 +105,26 @@ def test_a_compose_file_reads_the_dockerfile_beside_it_from_disk(
     assert f"{tmp_path}/Dockerfile:1 (a): blocks" in out
 
 
+def test_a_compose_file_whose_dockerfile_is_gone_says_that_it_was_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "compose.yaml").write_text("services:\n  a:\n    build: nowhere\n    gpus: all\n    ipc: host\n")
+    code, out = _lint(capsys, str(tmp_path / "compose.yaml"), "--for", H100_550)
+    assert code == 0
+    assert "service a: it names no image, or its Dockerfile was not found" in " ".join(out.split())
+
+
+def test_advice_to_pin_does_not_name_a_torch_that_the_driver_does_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM python:3.12-slim\nRUN pip install torch\n")
+    _, old = _lint(capsys, str(tmp_path / "Dockerfile"), "--for", H100_550)
+    assert "pin one that runs there: see torch-needs-newer-driver" in old
+    assert "pin it: torch==" not in old
+    _, new = _lint(capsys, str(tmp_path / "Dockerfile"), "--for", "H100, driver 580.65.06")
+    assert "pin it: torch==" in new
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -116,6 +136,7 @@ def test_a_compose_file_reads_the_dockerfile_beside_it_from_disk(
         (("{text}", "--for", H100_550, "--target", "nope"), "has no such stage"),
         (("{binary}", "--for", H100_550), "not text"),
         (("{nul}", "--for", H100_550), "NUL byte"),
+        (("{bare}", "--for", H100_550), "bare:2: FROM names no image; accepted: e.g. FROM python:3.12-slim"),
         (("{yaml}", "--for", H100_550, "--target", "x"), "compose file, which names its own targets"),
     ],
 )
@@ -125,8 +146,11 @@ def test_bad_input_is_one_line_with_what_is_accepted(
     (tmp_path / "text").write_text("FROM a\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00FROM")
     (tmp_path / "nul").write_bytes(b"FROM a\0\n")
+    (tmp_path / "bare").write_text("FROM a\nFROM --platform=linux/amd64\n")
     (tmp_path / "c.yaml").write_text("services: {a: {image: b}}\n")
-    paths = {name: str(tmp_path / name) for name in ("text", "binary", "nul")} | {"yaml": str(tmp_path / "c.yaml")}
+    paths = {name: str(tmp_path / name) for name in ("text", "binary", "nul", "bare")} | {
+        "yaml": str(tmp_path / "c.yaml")
+    }
     with pytest.raises(FirstlightError) as refused:
         _lint(capsys, *(argument.format(**paths) for argument in arguments))
     assert isinstance(refused.value, BadInput)

@@ -1,0 +1,122 @@
+"""What is profiled: a case by name with its work and the unit that sets its pace, and what the stopwatch says of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from firstlight.bench.case import Case, Effort, Place
+from firstlight.bench.peaks import NO_PEAKS, Peaks, canonical
+from firstlight.bench.results import RunResult, read_run
+from firstlight.errors import BadInput
+from firstlight.frozen import dataclass
+from firstlight.machine.spawn import run_bounded
+from firstlight.profile.result import Kind, Limit, Value
+
+BENCH_LIMIT_S = 240.0
+_VECTOR = ("fp32", "fp64")
+_NAMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A case on a device: cuda:0, 'NVIDIA H200' (or 'processor'), with its peaks."""
+
+    case: Case
+    device: str  # cuda:0, cpu
+    device_name: str
+    peaks: Peaks
+
+
+def find_subject(name: str, device: str) -> Subject:
+    """The one case of that id, or the only one that a start or a pattern means; no context is made on the GPU."""
+    from firstlight.bench.cases.suite import ALL_CASES
+    from firstlight.bench.choice import Choice, chosen
+    from firstlight.bench.peaks import peaks_of
+    from firstlight.bench.place import describe, device_names, processor_memory
+    from firstlight.tables import load
+
+    names = device_names(device)
+    if len(names) > 1:
+        raise BadInput(f"--device {device}: a profile is of one device; accepted: {', '.join(names)}")
+    described = describe(names[0])
+    gpu = described.gpu
+    memory = processor_memory() if gpu is None else gpu.mem_bytes or 0
+    place = Place(described.name, 0 if gpu is None else gpu.l2_bytes or 0, memory, described.capability)
+    try:
+        found = chosen(ALL_CASES(place), Choice(Effort.RIGOROUS, (name,)))
+    except BadInput as error:
+        raise BadInput(str(error).replace("--only ", "", 1)) from None
+    if len(found) > 1:
+        some = ", ".join(case.id for case in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+        raise BadInput(f"{name!a} means {len(found)} cases; a profile is of one. Name it: {some}")
+    if found[0].needs:
+        raise BadInput(f"{found[0].id} cannot run here: {found[0].needs}")
+    if gpu is None:
+        return Subject(found[0], names[0], "processor", NO_PEAKS)
+    return Subject(found[0], names[0], gpu.name, peaks_of(gpu, load()))
+
+
+def kind_of_case(case: Case, peaks: Peaks) -> tuple[Kind, str]:
+    """Which unit sets the pace by the counts: the one that needs longest for the least work; and how we know."""
+    if case.peak == "bandwidth":
+        return Kind.MEMORY, "the case moves bytes and computes next to nothing"
+    tflops, gbps = peaks.spec_tflops(case.peak) or peaks.max_tflops(case.peak), peaks.bandwidth_gbps
+    if case.peak in ("link", "none") or not tflops or not gbps:
+        return Kind.UNKNOWN, "no limit of this case is known on this device"
+    compute_us, memory_us = case.work.flops / tflops / 1e6, case.work.bytes / gbps / 1e3
+    told = f"at the datasheet's peaks {compute_us:.4g} us to compute, {memory_us:.4g} us to move"
+    if memory_us > compute_us:
+        return Kind.MEMORY, told
+    return (Kind.VECTOR if canonical(case.peak) in _VECTOR else Kind.TENSOR), told
+
+
+def kind_by_counters(values: tuple[Value, ...]) -> tuple[Kind, str]:
+    """Which unit was the busiest, for a command that says nothing of its work."""
+    found = {each.key: each.value for each in values}
+    dram, tensor, rest = found.get("dram_pct"), found.get("tensor_pct"), found.get("sm_pct")
+    if dram is None or rest is None:
+        return Kind.UNKNOWN, "not counted"
+    if dram >= max(rest, tensor or 0.0):
+        return Kind.MEMORY, f"the memory was the busiest ({dram:.3g} %)"
+    if tensor is not None and tensor >= rest / 2:
+        return Kind.TENSOR, f"the tensor cores were the busiest ({tensor:.3g} %)"
+    return Kind.VECTOR, f"the SMs were the busiest ({rest:.3g} %), not their tensor cores"
+
+
+def limit_from_file(path: str, case_id: str) -> Limit:
+    """What an earlier run says of the case; BadInput where it does not hold it."""
+    run = read_run(path)
+    limit = _limit(run, case_id, path)
+    if limit is None:
+        raise BadInput(
+            f"--bench {path}: {case_id} was not measured there; accepted: a run that holds it, or no --bench"
+        )
+    return limit
+
+
+def limit_by_stopwatch(case_id: str, device: str, work: Path) -> Limit:
+    """What `firstlight bench` says of the case now, in a process of its own and without a profiler."""
+    out = work / "bench.json"
+    argv = (
+        sys.executable, "-m", "firstlight", "bench", "--only", case_id, "--effort", "quick", "--device", device,
+        "--out", str(out),
+    )  # fmt: skip
+    done = run_bounded(argv, timeout_s=BENCH_LIMIT_S, env=os.environ)
+    try:
+        limit = _limit(read_run(str(out)), case_id, "firstlight bench --effort quick, just now")
+    except BadInput:
+        limit = None
+    return limit or Limit(None, None, None, f"the stopwatch gave nothing: {done.complaint}")
+
+
+def _limit(run: RunResult, case_id: str, seen_in: str) -> Limit | None:
+    for case in run.cases:
+        if case.id == case_id:
+            figure = case.shown
+            if figure is None:
+                return Limit(None, None, None, f"{seen_in}: {case.verdict.value}, {case.reason}")
+            share = None if figure.limit is None else figure.limit.pct_clock
+            return Limit(figure.tier, share, figure.time_s.median, f"{seen_in}, {figure.regime.value}")
+    return None

@@ -1,0 +1,1 @@
+"""Reports to look at: one file, no network, with the data inside."""

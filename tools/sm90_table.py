@@ -1,0 +1,302 @@
+"""The tables of the Hopper kernels for README.md and docs/kernels/matmul.md.
+
+From results/kernels-sm90-h200.json and results/kernels-sm90-nsight-h200.json. Nothing is shown
+before they exist.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SM90 = ROOT / "results" / "kernels-sm90-h200.json"
+NSIGHT = ROOT / "results" / "kernels-sm90-nsight-h200.json"
+CALLS = {"columns": "matmul", "tokens": "linear"}
+Row = dict[str, Any]
+
+
+def readme_part(path: Path = SM90) -> str:
+    """A few rows for the first page: float16 linear, every block and density."""
+    if not path.exists():
+        return ""
+    found = _read(path)
+    rows = [row for row in found["parts"]["table"] if (row["dtype"], row["layout"]) == ("fp16", "tokens")]
+    return f"{_head(found)}\n\n{_table(found, rows)}\n\n{_foot(path)}\n"
+
+
+def table_part(path: Path = SM90) -> str:
+    """Every row of the table, burst and sustained side by side, gradients and low densities."""
+    if not path.exists():
+        return ""
+    found = _read(path)
+    parts = [_head(found), _table(found, found["parts"]["table"])]
+    for name, make in (("gradients", _gradients), ("low", _low), ("overheads", _overheads)):
+        if found["parts"].get(name):
+            parts.append(make(found["parts"][name]))
+    return "\n\n".join([*parts, _foot(path)]) + "\n"
+
+
+def held_out_part(path: Path = SM90) -> str:
+    """Shapes and patterns that nothing was tuned on, each with its limit; crossovers, and what `auto` made of them."""
+    if not path.exists():
+        return ""
+    found = _read(path)
+    parts = []
+    for name, make in (
+        ("held_out", _held_out),
+        ("patterns", _patterns),
+        ("crossings", _crossovers),
+        ("auto", _auto),
+    ):
+        if found["parts"].get(name):
+            parts.append(make(found["parts"][name]))
+    return "\n\n".join([*parts, _foot(path)]) + "\n"
+
+
+def nsight_part(path: Path = NSIGHT) -> str:
+    """What the profiler counted, beside what the schedule predicts."""
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    if not found["commit"] or not found["cases"]:
+        sys.exit(f"results/{path.name} names no commit or holds no cases")
+    lines = _heads(
+        "block", "density", "call", "tensor pipe active", "bytes from L2 over prediction",
+        "bank conflicts: shared loads", "stores",
+    )  # fmt: skip
+    for case in found["cases"]:
+        block, layout, _, _, density = case["id"].split("/")
+        share = next(iter(case["l2_to_sm_over_predicted"].values()), None)
+        lines.append(
+            _line(
+                block,
+                density,
+                CALLS[layout],
+                _or_dash(case["tensor_active_pct"], "{:.1f} %"),
+                _or_dash(share, "{:.3f}"),
+                _or_dash(case["shared_load_conflicts"], "{:,.0f}"),
+                _or_dash(case["shared_store_conflicts"], "{:,.0f}"),
+            )
+        )
+    return "\n".join(lines) + f"\n\nNsight Compute {found['ncu']}; every metric in `results/{path.name}`.\n"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "sm90": readme_part,
+    "sm90-table": table_part,
+    "sm90-held-out": held_out_part,
+    "sm90-nsight": nsight_part,
+}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file, refused where a figure lacks its code, its samples or what NVML read meanwhile."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    name = f"results/{path.name}"
+    if not found["commit"]:
+        sys.exit(f"{name} names no commit")
+    rows = found["parts"].get("table", [])
+    if not rows:
+        sys.exit(f"{name} holds no rows")
+    records = {record["id"]: record for record in found["records"] if "figures" in record}
+    for row in rows:
+        if row["verdict"] != "ok":
+            sys.exit(f"{name}: {row['id']} is {row['verdict']}")
+        random = "/".join(["128", *row["id"].split("/")[1:-1], "1", "random"])
+        for each in (f"{row['id']}/sparse", f"{row['id']}/same", random):
+            _backed(records.get(each), f"{name}: {each}")
+    return found
+
+
+def _backed(record: dict[str, Any] | None, where: str) -> None:
+    if record is None or not record["figures"]:
+        sys.exit(f"{where} holds no figures")
+    for figure in record["figures"]:
+        if not all(each["samples_s"] for each in figure["passes"]):
+            sys.exit(f"{where} holds no samples")
+        if not (figure["telemetry"] or {}).get("sm_mhz"):
+            sys.exit(f"{where} holds no clocks")
+
+
+def _head(found: dict[str, Any]) -> str:
+    software = found["software"]
+    where = f"{found['gpu']['name']}, driver {software['driver']}, torch {software['torch']}"
+    return (
+        f'**Measured on H200 only** ({where}, {found["date"]}), `backend="sm90"`: [8192, 8192] times 8192 tokens, '
+        "random data and patterns. TFLOP/s count stored blocks; the share is of cuBLAS on dense random data in the "
+        "same process. Burst: a few calls after a pause. Sustained: back to back for half a second, cuBLAS too."
+    )
+
+
+def _table(found: dict[str, Any], rows: Sequence[Row]) -> str:
+    later = {row["id"]: row for row in found["parts"].get("sustained", ())}
+    lines = _heads(
+        "block", "density", "call", "burst", "TFLOP/s", "of cuBLAS", "sustained", "of cuBLAS, sustained",
+        "cuBLAS, same matrix stored dense", "limit", "of the limit",
+    )  # fmt: skip
+    for row in rows:
+        after = later.get(row["id"], {})
+        lines.append(
+            _line(
+                row["block"],
+                f"{row['density']:g}",
+                f"{CALLS[row['layout']]} {row['dtype']}",
+                f"{row['ms']:.3f} ms",
+                f"{row['tflops']:.0f}",
+                f"{row['of_cublas']:.2f}",
+                _or_dash(after.get("ms"), "{:.3f} ms"),
+                _or_dash(after.get("of_cublas"), "{:.2f}"),
+                f"{row['dense_same_ms']:.3f} ms ({row['times_dense_same']:.1f}x ours)",
+                row.get("limit", "-"),
+                _or_dash(row.get("of_limit"), "{:.0%}"),
+            )
+        )
+    return "\n".join(lines)
+
+
+def _gradients(rows: Sequence[Row]) -> str:
+    lines = ["Gradients, beside the dense product of the same kind:", ""]
+    lines += _heads("gradient", "block", "density", "call", "burst", "TFLOP/s", "of cuBLAS")
+    for row in rows:
+        lines.append(
+            _line(
+                row["gradient"],
+                row["block"],
+                f"{row['density']:g}",
+                CALLS[row["layout"]],
+                _or_dash(row["ms"], "{:.3f} ms"),
+                _or_dash(row.get("tflops"), "{:.0f}"),
+                _or_dash(row.get("of_cublas"), "{:.2f}"),
+            )
+        )
+    return "\n".join(lines)
+
+
+def _low(rows: Sequence[Row]) -> str:
+    lines = ["Few stored blocks, where memory is the limit: bytes that have to move, over the time, beside a copy:", ""]
+    lines += _heads("block", "density", "call", "burst", "GB/s", "of a copy's rate", "limit", "of the limit")
+    for row in rows:
+        lines.append(
+            _line(
+                row["block"],
+                f"{row['density']:g}",
+                CALLS[row["layout"]],
+                _or_dash(row["ms"], "{:.3f} ms"),
+                _or_dash(row.get("gbps"), "{:,.0f}"),
+                _or_dash(row.get("of_copy"), "{:.0%}"),
+                row.get("limit", "-"),
+                _or_dash(row.get("of_limit"), "{:.0%}"),
+            )
+        )
+    return "\n".join(lines)
+
+
+def _overheads(part: dict[str, Any]) -> str:
+    lines = [f"Processor time of one call ({part['shape']}):", "", *_heads("call", "median")]
+    for name, call in part["calls"].items():
+        if "error" in call or not call["samples_us"]:
+            sys.exit(f"processor time of {name}: {call.get('error', 'no samples')}")
+        lines.append(_line(name, f"{call['median_us']:.1f} us"))
+    return "\n".join(lines)
+
+
+def _held_out(rows: Sequence[Row]) -> str:
+    lines = ["Shapes that were never used in tuning (fp16):", ""]
+    lines += _heads(
+        "W", "tokens", "call", "block", "density", "`sm90`", "same matrix stored dense", "limit", "of the limit",
+        "`auto`",
+    )  # fmt: skip
+    for row in rows:
+        block, layout, _, shape, density = row["id"].split("/")
+        height, width, tokens = shape.split("x")
+        lines.append(
+            _line(
+                f"{height} x {width}",
+                tokens,
+                CALLS[layout],
+                block,
+                density,
+                _us(row["ms"]),
+                _us(row["dense_same_ms"]),
+                row.get("limit", "-"),
+                _or_dash(row.get("of_limit"), "{:.0%}"),
+                f"{row['auto_took']}, {_us(row['auto_ms'])}",
+            )
+        )
+    return "\n".join(lines)
+
+
+def _patterns(rows: Sequence[Row]) -> str:
+    lines = ["Patterns that are not uniformly random (8192 cubed, fp16):", ""]
+    lines += _heads("pattern", "block", "density", "call", "burst", "TFLOP/s", "of cuBLAS", "limit", "of the limit")
+    for row in rows:
+        lines.append(
+            _line(
+                row["pattern"],
+                row["block"],
+                f"{row['density']:.3f}",
+                CALLS[row["layout"]],
+                _or_dash(row["ms"], "{:.3f} ms"),
+                _or_dash(row.get("tflops"), "{:.0f}"),
+                _or_dash(row.get("of_cublas"), "{:.2f}"),
+                row.get("limit", "-"),
+                _or_dash(row.get("of_limit"), "{:.0%}"),
+            )
+        )
+    return "\n".join(lines)
+
+
+def _crossovers(part: dict[str, Any]) -> str:
+    """Up to which density the Hopper kernel beats the same matrix stored dense, at 8192 x 8192."""
+    rows = [row for row in part["crossovers"] if row["rows"] == 8192 and row["operation"] == "multiply"]
+    tokens = sorted({row["tokens"] for row in rows})
+    lines = ["Density at which the same matrix stored dense is as fast (8192 x 8192, fp16), by tokens:", ""]
+    lines += _heads("block", "call", *map(str, tokens))
+    for block, layout in dict.fromkeys((row["block"], row["layout"]) for row in rows):
+        cells = {
+            row["tokens"]: f"{row['crossover']:.2f}" for row in rows if (row["block"], row["layout"]) == (block, layout)
+        }
+        lines.append(_line(block, CALLS[layout], *(cells.get(each, "-") for each in tokens)))
+    return "\n".join(lines)
+
+
+def _auto(part: dict[str, Any]) -> str:
+    found = part["summary"]
+    if not found["long_calls"]:
+        return "`auto` was measured on no call of 100 us or more."
+    height, width, tokens = part["rows"][0]["id"].split("/")[3].split("x")
+    return (
+        f"`auto` on {height} x {width} with {tokens} tokens, a shape that is not among the measured ones, densities "
+        f"0.01 to 1: of {found['long_calls']} calls of 100 us and more {100 * found['long_within_3_percent']:.0f} % "
+        f"took at most 3 % longer than the better of sparse and dense, the worst {100 * found['worst'] - 100:.1f} % "
+        f"longer. {100 * found['sent_to_dense']:.0f} % of the calls went to dense, {100 * found['sent_to_sm90']:.0f} % "
+        f"to the Hopper kernels, {100 * found['sent_to_triton']:.0f} % to the portable ones."
+    )
+
+
+def _heads(*names: str) -> list[str]:
+    return [_line(*names), "|" + "---|" * len(names)]
+
+
+def _line(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _us(time_ms: float | None) -> str:
+    return "-" if time_ms is None else f"{1000 * time_ms:.1f} us"
+
+
+def _or_dash(value: float | None, how: str) -> str:
+    return "-" if value is None else how.format(value)
+
+
+def _foot(path: Path) -> str:
+    return (
+        "The limit is the largest of three times: bytes of HBM at the rate of a copy, bytes through L2 at 10.6 TB/s, a "
+        "little over the most that any row moved, issued products at the rate of cuBLAS. "
+        f"`benchmarks/kernels_sm90.py`; every sample and clock in `results/{path.name}`."
+    )
