@@ -6,7 +6,10 @@ set -u
 which="not system and not network"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-"$BIN/pytest" -m "$which" tests/apply tests/cli/test_libs_command.py tests/cli/test_libs_for_real.py >"$log" 2>&1 &
+# a shell starts what runs beside it with Ctrl-C ignored, and everything below inherits that; tests send it
+restored='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])'
+"$BIN/python" -c "$restored" "$BIN/pytest" -m "$which" tests/apply tests/cli/test_libs_command.py \
+    tests/cli/test_libs_for_real.py >"$log" 2>&1 &
 acting=$!
 trap 'kill $acting 2>/dev/null; rm -f "$log"; exit 130' INT TERM
 "$BIN/pytest" -m "$which" --ignore=tests/apply --ignore-glob='tests/cli/test_libs_*'
