@@ -36,6 +36,7 @@ import torch
 from benchmarks.kernels_overheads import compile_overheads, overheads, schedule_times
 from benchmarks.kernels_products import (
     PATIENCE,
+    Budget,
     Entry,
     Kit,
     Product,
@@ -106,25 +107,6 @@ class Sizes:
 
 
 REHEARSAL = Sizes(128, (128,), (16, 32), ((256, 128),), (32, 16))
-
-
-class Budget:
-    """The clock of the whole run."""
-
-    def __init__(self, seconds: float) -> None:
-        self.began = time.monotonic()
-        self.seconds = seconds
-        self.not_reached: list[str] = []
-
-    @property
-    def spent_s(self) -> float:
-        return time.monotonic() - self.began
-
-    def allows(self, what: str) -> bool:
-        if self.spent_s < self.seconds:
-            return True
-        self.not_reached.append(what)
-        return False
 
 
 def main() -> None:

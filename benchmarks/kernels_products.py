@@ -200,7 +200,7 @@ def round_robin(
     kit: Kit, entries: Sequence[Entry], *, passes: int = PATIENCE.passes, pause_s: float = PAUSE_S
 ) -> dict[str, CaseResult]:
     """Every entry is checked, then timed in pass 1, every one in pass 2 and so on; results by id."""
-    attempts = [_checked(kit, entry) for entry in entries]
+    attempts = [checked(kit, entry) for entry in entries]
     for number in range(passes):
         for spot, entry in enumerate(entries):
             if attempts[spot].verdict is Verdict.OK and (not entry.passes or number < entry.passes):
@@ -209,7 +209,8 @@ def round_robin(
     return {result.id: result for result in case_results(attempts, kit.setting)}
 
 
-def _checked(kit: Kit, entry: Entry) -> Attempt:
+def checked(kit: Kit, entry: Entry) -> Attempt:
+    """An entry's result held against its bound, each of its calls made once; what is wrong is not timed."""
     attempt = Attempt(entry.case, cache_state(entry.case, kit.place))
     try:
         error = entry.check()
@@ -311,3 +312,22 @@ def compile_torch_bsr(products: Sequence[Product]) -> list[tuple[str, float, str
             said = f"{type(error).__name__}: {error}"[:200]
         done.append((f"{product.id}/torch", time.perf_counter() - began, said))
     return done
+
+
+class Budget:
+    """The clock of the whole run; what does not fit is listed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.began = time.monotonic()
+        self.seconds = seconds
+        self.not_reached: list[str] = []
+
+    @property
+    def spent_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def allows(self, what: str) -> bool:
+        if self.spent_s < self.seconds:
+            return True
+        self.not_reached.append(what)
+        return False

@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 from benchmarks.kernels_overheads import overheads
-from benchmarks.kernels_products import PATIENCE, Kit
+from benchmarks.kernels_products import PATIENCE, Budget, Kit
 from benchmarks.sm90_crossing import auto, crossings
 from benchmarks.sm90_parts import gradients, held_out, low, patterns, sustained, table
 from benchmarks.sm90_work import (
@@ -41,7 +41,6 @@ from benchmarks.sm90_work import (
     GRADIENT_BARS,
     LEAST_OF_COPY,
     REHEARSAL,
-    Budget,
     Sizes,
     State,
     auto_products,

@@ -10,12 +10,12 @@ import enum
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.kernels_products import PATIENCE, Entry, Kit
+from benchmarks.kernels_products import PATIENCE, Entry, Kit, checked
 
 from firstlight.bench.attempts import Attempt
 from firstlight.bench.figures import case_results
 from firstlight.bench.results import CaseResult, Regime, Verdict
-from firstlight.bench.rotation import cache_state, how_cold
+from firstlight.bench.rotation import how_cold
 from firstlight.bench.stopwatch import BIG_CALL_S, FIRST_PAUSE_S, PassTiming, Regimes, Stopwatch, Subject
 from firstlight.bench.tape import Launching
 
@@ -46,25 +46,12 @@ def take_turns(
     kit: Kit, entries: Sequence[Entry], *, passes: int, manner: Manner, pause_s: float = 0.0
 ) -> dict[str, CaseResult]:
     """Every entry is checked, then all are timed in pass 1, all in pass 2 and so on; results by id."""
-    attempts = [_checked(kit, entry) for entry in entries]
+    attempts = [checked(kit, entry) for entry in entries]
     for number in range(passes):
         for spot, entry in enumerate(entries):
             if attempts[spot].verdict is Verdict.OK and (not entry.passes or number < entry.passes):
                 attempts[spot] = _timed(kit, entry, attempts[spot], manner=manner, pause_s=pause_s)
     return {result.id: result for result in case_results(attempts, kit.setting)}
-
-
-def _checked(kit: Kit, entry: Entry) -> Attempt:
-    attempt = Attempt(entry.case, cache_state(entry.case, kit.place))
-    try:
-        error = entry.check()
-        for call in entry.calls:
-            call()
-    except Exception as problem:  # noqa: BLE001 one broken row must not take the others with it
-        return replace(attempt, verdict=Verdict.FAILED, reason=f"{type(problem).__name__}: {problem}"[:300])
-    if error <= 1:
-        return replace(attempt, error_rel=error)
-    return replace(attempt, verdict=Verdict.FAILED, reason=f"wrong result: {error:.3g} times the bound")
 
 
 def _timed(kit: Kit, entry: Entry, attempt: Attempt, *, manner: Manner, pause_s: float) -> Attempt:

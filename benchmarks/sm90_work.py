@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import DTYPES, UNIT, Entry, Kit, Product, case_of
+from benchmarks.kernels_products import DTYPES, UNIT, Budget, Entry, Kit, Product, case_of
 from benchmarks.sm90_limits import Rates
 from torch import Tensor
 
@@ -53,25 +52,6 @@ class Sizes:
 
 
 REHEARSAL = Sizes(256, (256,), (16, 80), (32,), ((256, 384),), (32, 16), (256, 128, 32), 1 << 16)
-
-
-class Budget:
-    """The clock of the whole run; what does not fit is listed."""
-
-    def __init__(self, seconds: float) -> None:
-        self.began = time.monotonic()
-        self.seconds = seconds
-        self.not_reached: list[str] = []
-
-    @property
-    def spent_s(self) -> float:
-        return time.monotonic() - self.began
-
-    def allows(self, what: str) -> bool:
-        if self.spent_s < self.seconds:
-            return True
-        self.not_reached.append(what)
-        return False
 
 
 class State:

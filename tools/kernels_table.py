@@ -64,11 +64,12 @@ def _read(path: Path) -> dict[str, Any]:
         if row["torch_ms"] is not None:
             shown.append(f"{row['id']}/torch")
         for each in shown:
-            _backed(records.get(each), f"{name}: {each}")
+            backed(records.get(each), f"{name}: {each}")
     return found
 
 
-def _backed(record: dict[str, Any] | None, where: str) -> None:
+def backed(record: dict[str, Any] | None, where: str) -> None:
+    """Stops where a figure has no samples or no clocks behind it."""
     if record is None or not record["figures"]:
         sys.exit(f"{where} holds no figures")
     for figure in record["figures"]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.kernels_table import backed
+
 ROOT = Path(__file__).parents[1]
 SM90 = ROOT / "results" / "kernels-sm90-h200.json"
 NSIGHT = ROOT / "results" / "kernels-sm90-nsight-h200.json"
@@ -108,18 +110,8 @@ def _read(path: Path) -> dict[str, Any]:
             sys.exit(f"{name}: {row['id']} is {row['verdict']}")
         random = "/".join(["128", *row["id"].split("/")[1:-1], "1", "random"])
         for each in (f"{row['id']}/sparse", f"{row['id']}/same", random):
-            _backed(records.get(each), f"{name}: {each}")
+            backed(records.get(each), f"{name}: {each}")
     return found
-
-
-def _backed(record: dict[str, Any] | None, where: str) -> None:
-    if record is None or not record["figures"]:
-        sys.exit(f"{where} holds no figures")
-    for figure in record["figures"]:
-        if not all(each["samples_s"] for each in figure["passes"]):
-            sys.exit(f"{where} holds no samples")
-        if not (figure["telemetry"] or {}).get("sm_mhz"):
-            sys.exit(f"{where} holds no clocks")
 
 
 def _head(found: dict[str, Any]) -> str:

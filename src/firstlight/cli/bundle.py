@@ -18,7 +18,6 @@ from firstlight.tables import Tables, load
 
 if TYPE_CHECKING:
     from firstlight.apply.bundle_download import Chosen
-    from firstlight.plan.machine_class import MachineClass
     from firstlight.plan.sets import PackageSet
 
 PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
@@ -89,11 +88,12 @@ def _whom(class_text: str, facts_file: str, *, tables: Tables, asked: tuple[str,
         raise BadInput('give either --for "H100, driver >= 550" or --facts FILE: whom the bundle is for.')
     machine, python, glibc = asked
     if class_text:
+        from firstlight.emit.imagined import parse_machine
         from firstlight.plan.machine_class import parse_machine_class
 
         target = target_of(machine or "x86_64", python or PYTHON, glibc or GLIBC)
         kind = parse_machine_class(class_text, tables)
-        return _For(kind.text, _imagined(kind, target), target)
+        return _For(kind.text, parse_machine(class_text, tables, arch=target.machine), target)
     from firstlight.facts.look import Look, look_at
 
     facts = look_at(Look(facts_file=facts_file))
@@ -111,24 +111,6 @@ def target_there(facts: Facts, asked: Target) -> Target:
         python = ".".join(environment.python_version.value.split(".")[:2])
     library = ".".join(glibc.value.split(".")[:2]) if isinstance(glibc, Known) else ""
     return Target(asked.machine or facts.place.arch, asked.python or python, asked.glibc or library)
-
-
-def _imagined(kind: MachineClass, target: Target) -> Facts:
-    """The facts of a machine of which nothing is known but its class."""
-    from firstlight.facts.collect import collect
-    from firstlight.facts.libcuda import CudaDevice
-    from firstlight.machine.evidence import Evidence
-    from firstlight.machine.interface import Host
-    from firstlight.machine.recorded import RecordedMachine
-
-    host = Host("", "", "/", "/", 0, "", target.machine, "", "", "", "", "")
-    facts = collect(RecordedMachine(Evidence(host)))
-    devices = tuple(CudaDevice(gpu.name, gpu.capability, 0) for gpu in kind.gpus)
-    return replace(
-        facts,
-        driver=replace(facts.driver, kernel_version=Known(kind.driver, "--for")),
-        libcuda=replace(facts.libcuda, devices=devices),
-    )
 
 
 def _solved(whom: _For, wants: tuple[str, ...], tables: Tables) -> PackageSet:

@@ -6,7 +6,7 @@ Pure: tables and names in, a choice out. The search is in provider_search.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from firstlight.diagnosis.provider_search import Agreed, Shelf, agreeing_versions, canonical, lower_bound, plain
 from firstlight.errors import BadVersion
@@ -102,12 +102,7 @@ class Providers:
         """What pip fetches for all of it, e.g. 519904512; Unknown where one size is."""
         wheels = {each.project: each.bytes for each in self.chosen if not each.is_installed}
         wheels |= {each.project: each.bytes for each in self.brought}
-        total = 0
-        for size in wheels.values():
-            if isinstance(size, Unknown):
-                return size
-            total += size.value
-        return Known(total, "sizes on PyPI")
+        return total_bytes(wheels.values())
 
 
 def choose_providers(
@@ -279,3 +274,13 @@ def _why_nobody(name: str, major: Fact[int], *, shelf: Shelf) -> str:
 
 def _projects(rows: tuple[SonameWheel, ...]) -> str:
     return ", ".join(sorted({row.project for row in rows}))
+
+
+def total_bytes(sizes: Iterable[Fact[int]]) -> Fact[int]:
+    """The sum of some wheels' sizes; Unknown where one is."""
+    total = 0
+    for size in sizes:
+        if isinstance(size, Unknown):
+            return size
+        total += size.value
+    return Known(total, "sizes on PyPI")

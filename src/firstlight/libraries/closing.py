@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import posixpath
 
-from firstlight.facts.known import Fact, Known, Unknown, value_or
+from firstlight.diagnosis.provider_choice import total_bytes
+from firstlight.facts.known import Fact, Known, value_or
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis, Missing, Whose, cuda_major_of
 from firstlight.libraries.providers import Brought, Provided, Providers, SystemPackage, choose_providers
@@ -84,12 +85,7 @@ def _to_fetch(needs: tuple[Need, ...], providers: Providers) -> Fact[int]:
     wheels = {each.project: each.bytes for need in fetched for each in need.provided}
     if wheels:
         wheels |= {each.project: each.bytes for each in providers.brought}
-    total = 0
-    for size in wheels.values():
-        if isinstance(size, Unknown):
-            return size
-        total += size.value
-    return Known(total, "sizes on PyPI")
+    return total_bytes(wheels.values())
 
 
 def installed_in(around: Surroundings) -> dict[str, str]:
