@@ -7,7 +7,7 @@ import random
 import statistics as plain
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firstlight.bench.distributions import median_ranks, t_quantile, t_tail
@@ -43,6 +43,7 @@ def test_t_quantiles_are_those_of_the_printed_tables(probability: float, df: flo
 
 
 @given(st.floats(-50, 50))
+@example(1.8794503617519823e-09)
 def test_tails_with_one_and_two_degrees_of_freedom_have_their_closed_forms(t: float) -> None:
     assert t_tail(t, 1) == pytest.approx(0.5 - math.atan(t) / math.pi, rel=1e-9, abs=1e-12)
     assert t_tail(t, 2) == pytest.approx(0.5 - t / (2 * math.sqrt(2 + t * t)), rel=1e-9, abs=1e-9)

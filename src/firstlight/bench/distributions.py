@@ -13,7 +13,11 @@ def t_tail(t: float, df: float) -> float:
     """The probability of a value above t: 0.025 for t = 2.776 with 4 degrees of freedom."""
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
-    half = 0.5 * _incomplete_beta(df / (df + t * t), df / 2, 0.5)
+    # below t^2 = df by the other end: near t = 0 the distance of df / (df + t^2) from 1 is lost in rounding
+    if t * t < df:
+        half = 0.5 - 0.5 * _incomplete_beta(t * t / (df + t * t), 0.5, df / 2)
+    else:
+        half = 0.5 * _incomplete_beta(df / (df + t * t), df / 2, 0.5)
     return half if t >= 0 else 1 - half
 
 
