@@ -1,0 +1,98 @@
+"""The kept blocks of a mask as lists, one for each block of queries or of keys; made without the host waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from firstlight.frozen import dataclass
+from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
+from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.choose import triton_installed
+from firstlight.kernels.memo import Ready, keepable, ready_after
+
+Fill = Callable[[Tensor, Tensor | None, int], tuple[Tensor, Tensor, Tensor]]
+
+
+class Lists(NamedTuple):
+    """Row (b, h, q) has entries starts[row] to starts[row + 1]; row = (b * H' + h) * Qb + q, b and h 0 where one.
+
+    A tuple because kernels take it apart. By key block (turned_lists_of) rows are key blocks, columns query blocks.
+    """
+
+    starts: Tensor  # int32 [R + 1], R = B' * H' * Qb
+    columns: Tensor  # int32 [max(most, 1)], ascending inside a row; behind starts[R] zeros
+    masks: Tensor  # int32 [max(most, 1)]: row of bits, -1 for a FULL block; behind starts[R] -1
+    order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    lists: Lists
+    ready: Ready | None
+
+
+def lists_of(mask: BlockMask) -> Lists:
+    """For each query block its key blocks, e.g. columns [0, 0, 1] of a causal mask of two; kept with the mask."""
+    return _kept(mask, turned=False)
+
+
+def turned_lists_of(mask: BlockMask) -> Lists:
+    """For each key block its query blocks, e.g. columns [0, 1, 1] of a causal mask of two; kept with the mask."""
+    return _kept(mask, turned=True)
+
+
+def _kept(mask: BlockMask, *, turned: bool) -> Lists:
+    name = ("turned_lists" if turned else "lists",)
+    kept = mask.derived.get(name)
+    if isinstance(kept, _Kept):
+        if kept.ready is not None:
+            kept.ready.wait()
+        return kept.lists
+    with ordinary():
+        kinds, which = mask.kinds, mask.which
+        if turned:
+            kinds, which = kinds.mT.contiguous(), None if which is None else which.mT.contiguous()
+        made = _make(kinds, which, mask.most)
+    if mask.counts_changes and keepable(mask.kinds, made.columns):
+        mask.derived[name] = _Kept(made, ready_after(made.columns))
+    return made
+
+
+def _make(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
+    starts, columns, masks = _fill_of(kinds)(kinds, which, most)
+    lengths = starts.diff().view(kinds.shape[0] * kinds.shape[1], kinds.shape[2])
+    order = torch.argsort(lengths, dim=1, descending=True, stable=True).to(torch.int32)
+    return Lists(starts, columns, masks, order)
+
+
+def _fill_of(kinds: Tensor) -> Fill:
+    if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
+        from firstlight.kernels.block_attention.triton.lists import fill as fill_by_triton
+
+        return fill_by_triton
+    return fill
+
+
+def fill(kinds: Tensor, which: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(starts, columns, masks) of a mask in plain torch; an int64 for every block is needed on the way."""
+    device, (rows, blocks) = kinds.device, (kinds.shape[:3].numel(), kinds.shape[3])
+    flat = kinds.view(rows, blocks)
+    used = flat != NONE
+    starts = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+    torch.cumsum(used.sum(1), 0, out=starts[1:])
+    # where each used block goes; those that are not used share one place after the end
+    target = torch.where(used, torch.cumsum(used.view(-1), 0).view(rows, blocks) - 1, most).clamp_(max=most).view(-1)
+    room = max(most, 1)
+    names = torch.arange(blocks, dtype=torch.int32, device=device).repeat(rows)
+    columns = torch.zeros(room + 1, dtype=torch.int32, device=device).scatter_(0, target, names)
+    masks = torch.full((room + 1,), -1, dtype=torch.int32, device=device)
+    if which is not None:
+        masks.scatter_(0, target, torch.where(flat == PARTIAL, which.view(rows, blocks), -1).view(-1))
+    columns[most:].zero_()
+    masks[most:].fill_(-1)
+    return starts.clamp_(max=most).to(torch.int32), columns[:room], masks[:room]
