@@ -1,13 +1,20 @@
-"""Block-sparse matrices and their products: the blocks that are not stored cost nothing.
+"""Block-sparse matrices and their products, block-sparse attention: the blocks that are not stored cost nothing.
 
     from firstlight.kernels import BlockSparseMatrix, matmul, linear, sampled_matmul
     W = BlockSparseMatrix.from_dense(w, block=128)
     Y = matmul(W, X)
 
+    from firstlight.kernels import BlockMask, attention
+    mask = BlockMask.causal(4096) & BlockMask.window(4096, left=512)
+    o = attention(q, k, v, mask)
+
 matrix.py is the matrix, functions.py its products, nn.py a layer; reference.py says in plain torch what they mean.
+block_attention/ holds the masks and attention; it is imported when one of its names is first asked for.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import CopiedInput
@@ -15,13 +22,45 @@ from firstlight.kernels.functions import explain_choice, linear, matmul, sampled
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.pattern import Pattern
 
+if TYPE_CHECKING:
+    from firstlight.kernels.block_attention.functions import attention, explain_attention
+    from firstlight.kernels.block_attention.mask import BlockMask
+    from firstlight.kernels.block_attention.merge import merge_attention
+
 __all__ = [
+    "BlockMask",
     "BlockSparseMatrix",
     "CopiedInput",
     "Pattern",
     "UnsupportedInput",
+    "attention",
+    "explain_attention",
     "explain_choice",
     "linear",
     "matmul",
+    "merge_attention",
     "sampled_matmul",
 ]
+_ATTENTION = {
+    "BlockMask": "mask",
+    "attention": "functions",
+    "explain_attention": "functions",
+    "merge_attention": "merge",
+}
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> Any:
+        """The names of attention, imported at first use: they would double what `import firstlight.kernels` takes."""
+        if name not in _ATTENTION:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        found = getattr(importlib.import_module(f"{__name__}.block_attention.{_ATTENTION[name]}"), name)
+        globals()[name] = found  # the next time there is nothing to look for
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,117 @@
+"""attention over the blocks of a mask, and why which backend was taken.
+
+Three ways in, one result. In eager mode the backend is called directly; with gradients through an autograd function;
+under torch.compile and fake tensors through the operators of ops.py. Under torch.autocast q, k and v are cast to the
+autocast dtype first, as torch does for its own attention.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+from firstlight.kernels.block_attention import dense
+from firstlight.kernels.block_attention.checks import (
+    alignment_of,
+    refuse_dropout,
+    refuse_tangents,
+    require_inputs,
+    require_mask,
+    scale_for,
+)
+from firstlight.kernels.block_attention.choose import answer, question_of
+from firstlight.kernels.block_attention.gradients import recorded
+from firstlight.kernels.block_attention.launch import attend_now, call_for
+from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.block_attention.ops import operated
+from firstlight.kernels.block_attention.seen import seen_by
+from firstlight.kernels.choose import Choice
+from firstlight.kernels.prepared import ORDINARY
+
+
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None = ..., *, causal: bool | str = ...,
+    scale: float | None = ..., return_lse: Literal[False] = ..., dropout_p: float = ..., backend: str = ...,
+) -> Tensor: ...  # fmt: skip
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None = ..., *, causal: bool | str = ...,
+    scale: float | None = ..., return_lse: Literal[True], dropout_p: float = ..., backend: str = ...,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None = ..., *, causal: bool | str = ...,
+    scale: float | None = ..., return_lse: bool, dropout_p: float = ..., backend: str = ...,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None = None, *, causal: bool | str = False,
+    scale: float | None = None, return_lse: bool = False, dropout_p: float = 0.0, backend: str = "auto",
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+    """softmax(scale * q k') v over the keys that the mask lets each query see; out [B, H, Sq, D].
+
+    q [B, H, Sq, D]; k, v [B, Hkv, Sk, D] with H a multiple of Hkv: query head h reads key head h // (H / Hkv) under its
+    own part of the mask. causal: True or 'upper_left' (query i sees keys 0 to i, torch's is_causal), 'lower_right' (the
+    last query sees the last key); what the mask hides stays hidden. return_lse: also the natural log of the sum of
+    exponentials, float32 [B, H, Sq], which merge_attention takes. A query without keys gets 0 and -inf.
+    """
+    refuse_dropout(dropout_p)
+    alignment = alignment_of(causal)
+    require_inputs(q, k, v)
+    if mask is not None:
+        require_mask(mask, q, k)
+    factor = scale_for(scale, q.shape[3])
+    if _under_autocast(q):
+        q, k, v = _cast(q), _cast(k), _cast(v)
+    if _is_traced((q, k, v)):
+        out, lse = operated(q, k, v, mask, alignment, scale=factor, backend=backend)
+        return (out, lse) if return_lse else out
+    call = call_for(q, seen_by(q, k, mask, alignment), factor, backend)
+    transformed = _functorch.peek_interpreter_stack() is not None
+    if call.forward == "dense" and not return_lse and not transformed:
+        return dense.attended(q, k, v, call.seen, factor)  # torch records its own gradients
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    out, lse = recorded(q, k, v, call) if wanted or transformed else attend_now(q, k, v, call)
+    return (out, lse) if return_lse else out
+
+
+def explain_attention(
+    q: Tensor, k: Tensor, mask: BlockMask | None = None, *, causal: bool | str = False, backend: str = "auto"
+) -> Choice:
+    """Which backend attention takes for these tensors, and why: Choice('dense', 'torch knows causal attention ...')."""
+    alignment = alignment_of(causal)
+    require_inputs(q, k, k)
+    if mask is not None:
+        require_mask(mask, q, k)
+    return answer(backend, question_of(q, seen_by(q, k, mask, alignment)))
+
+
+def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:
+    """Whether something besides eager execution and torch.func has to see the call as one operator."""
+    if is_compiling():
+        return True
+    if forward_ad._current_level >= 0:
+        refuse_tangents(*tensors)
+    if _functorch.peek_interpreter_stack() is not None:
+        return False
+    if _len_torch_dispatch_stack() > 0 or tensors[0].is_meta:
+        return True
+    return not (type(tensors[0]) in ORDINARY and type(tensors[1]) in ORDINARY and type(tensors[2]) in ORDINARY)
+
+
+def _under_autocast(q: Tensor) -> bool:
+    if not is_compiling() and not _is_any_autocast_enabled():  # the quick question; dynamo knows only the other one
+        return False
+    return not q.is_meta and torch.is_autocast_enabled(q.device.type)
+
+
+def _cast(tensor: Tensor) -> Tensor:
+    """In the autocast dtype; float64 is left alone, as torch does."""
+    if tensor.dtype == torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
