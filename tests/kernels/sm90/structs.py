@@ -46,6 +46,6 @@ def fields_of(source: str, name: str) -> dict[str, Field]:
 def _kind(line: str) -> tuple[str, int]:
     if line.startswith("TensorMap"):
         return "m", MAP_BYTES
-    if "*" in line:
+    if "*" in line or line.startswith("u64"):
         return "Q", 8
     return ("f", 4) if line.startswith("float") else ("i", 4)

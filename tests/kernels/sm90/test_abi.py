@@ -10,22 +10,30 @@ from typing import Any
 import pytest
 
 from firstlight.kernels.sm90 import arguments
-from firstlight.kernels.sm90.arguments import MultiplyFields, SampleFields, TurnFields
+from firstlight.kernels.sm90.arguments import AttentionFields, MultiplyFields, SampleFields, TurnFields
 from firstlight.kernels.sm90.compile import Variant, compile_variant
 from firstlight.kernels.sm90.failures import KernelBuildFailed
 from tests.kernels.sm90.cases import needs_nvcc
 from tests.kernels.sm90.structs import SOURCES, fields_of, struct_text
 
-STRUCTS = [("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32)]
+STRUCTS = [
+    ("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32),
+    ("attention", "AttentionArgs", 4, 640),
+]  # fmt: skip
+KINDS: dict[str, Any] = {
+    "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "attention": AttentionFields
+}  # fmt: skip
+FLOATS = ("alpha", "beta", "scale_log2")
 
 
 def packed(source: str) -> tuple[bytes, dict[str, float]]:
     """Arguments whose fields are all different, as bytes and by name."""
-    kind: Any = {"multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields}[source]
-    given = kind(*(float(k + 1) if name in ("alpha", "beta") else k + 1 for k, name in enumerate(kind._fields)))
-    if source == "multiply":
+    kind = KINDS[source]
+    given = kind(*(float(k + 1) if name in FLOATS else k + 1 for k, name in enumerate(kind._fields)))
+    if source in ("multiply", "attention"):
         maps = tuple(bytes([200 + k]) * 128 for k in range(4))
-        return arguments.multiply_bytes((maps[0], maps[1], maps[2], maps[3]), given), given._asdict()
+        write: Any = arguments.multiply_bytes if source == "multiply" else arguments.attention_bytes
+        return write((maps[0], maps[1], maps[2], maps[3]), given), given._asdict()
     if source == "sample":
         return arguments.sample_bytes((b"\xc8" * 128, b"\xc9" * 128), given), given._asdict()
     named = given._asdict()

@@ -1,4 +1,4 @@
-"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs and TurnArgs of the .cu files.
+"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs and AttentionArgs.
 
 Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
 """
@@ -12,6 +12,7 @@ ALIGNMENT = 64
 _MULTIPLY = struct.Struct("<14Q12i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
+_ATTENTION = struct.Struct("<11Q9if")
 
 
 class MultiplyFields(NamedTuple):
@@ -76,6 +77,32 @@ class TurnFields(NamedTuple):
     pitch: int
 
 
+class AttentionFields(NamedTuple):
+    """AttentionArgs after its tensor maps q, k, v and o; the first eight are addresses, the next three strides."""
+
+    starts: int
+    columns: int
+    masks: int
+    order: int
+    bits: int
+    out: int
+    lse: int
+    queue: int
+    out_batch: int
+    out_head: int
+    out_row: int
+    items: int
+    q_blocks: int
+    heads: int
+    group: int
+    q_len: int
+    k_len: int
+    list_batch: int
+    list_head: int
+    never: int
+    scale_log2: float
+
+
 def multiply_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: MultiplyFields) -> bytes:
     """704 bytes."""
     return _whole(b"".join(maps) + _MULTIPLY.pack(*fields))
@@ -89,6 +116,11 @@ def sample_bytes(maps: tuple[bytes, bytes], fields: SampleFields) -> bytes:
 def turn_bytes(fields: TurnFields) -> bytes:
     """32 bytes."""
     return _TURN.pack(*fields)
+
+
+def attention_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: AttentionFields) -> bytes:
+    """640 bytes."""
+    return _whole(b"".join(maps) + _ATTENTION.pack(*fields))
 
 
 def _whole(packed: bytes) -> bytes:

@@ -1,11 +1,10 @@
 // wgmma: a warpgroup multiplies a 64 x 16 tile of A with a 16 x TOKENS tile of B into TOKENS / 2 float registers each.
 // A from shared memory (_shared) or from registers (_registers); B always from shared memory. A_TURNED and B_TURNED say
-// that the operand lies with its M or N dimension contiguous instead of K. TOKENS is 64 or 256.
+// that the operand lies with its M or N dimension contiguous instead of K. TOKENS is 64 or 256; a kernel with products
+// of other shapes leaves it undefined and gets what all of them need.
 #pragma once
 
 #include "ptx.cuh"
-
-#define ACCUMULATORS (TOKENS / 2)
 
 #if BF16
 #define WGMMA_TYPES "f32.bf16.bf16"
@@ -25,6 +24,9 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 template <int left> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
 }
+
+#ifdef TOKENS
+#define ACCUMULATORS (TOKENS / 2)
 
 #define D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
@@ -73,3 +75,4 @@ __device__ __forceinline__ void wgmma_registers(float (&d)[ACCUMULATORS], const 
   asm volatile(WGMMA " {" D_LIST "}, {" AFTER_D_1 ", " AFTER_D_2 ", " AFTER_D_3 ", " AFTER_D_4 "}, " AFTER_D_5 ", 1, 1, 1, " AFTER_D_6 ";\n"
                : D_ALL : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(b_turned));
 }
+#endif

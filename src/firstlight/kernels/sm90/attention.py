@@ -1,0 +1,128 @@
+"""Block-sparse attention forward on Hopper: attention.cu with its arguments; the backward is Triton's.
+
+`forward` is what every attention backend has; see firstlight.kernels.block_attention. Tensors are read where they lie
+(any strides that are multiples of 16 bytes, the head dimension contiguous), through tensor maps of five dimensions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from firstlight.errors import UnsupportedInput
+from firstlight.kernels.block_attention.lists import lists_of
+from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.choose import why_not_sm90
+from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
+from firstlight.kernels.sm90.attention_variants import BLOCKS, HEAD_DIMS, THREADS, AttentionBuild
+from firstlight.kernels.sm90.cache import built
+from firstlight.kernels.sm90.driver import Kernel, Launch, load
+from firstlight.kernels.sm90.maps import encode_map
+from firstlight.kernels.sm90.problem import multiprocessors
+from firstlight.kernels.sm90.workspace import control_of
+
+HALF = 64  # columns in 128 bytes, which a swizzle spans
+SWIZZLE = 128
+CONSUMER_ROWS = 64  # rows that a warpgroup stores at once
+ELEMENT = 2
+ALIGNED = 16
+INT32_END = 1 << 31
+LOG2_E = math.log2(math.e)
+_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+class Shape(NamedTuple):
+    """Sizes of one call, e.g. Shape(batch=2, heads=8, kv_heads=2, q_len=1000, k_len=1000, head_dim=128)."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    k_len: int
+    head_dim: int
+
+
+def why_not(device: int, dtype: torch.dtype, head_dim: int, block: int) -> str:
+    """What keeps this kernel from running, e.g. 'the head dimension is 96, ...'; empty: nothing."""
+    if head_dim not in HEAD_DIMS:
+        return f"the head dimension is {head_dim}, and the Hopper kernel takes 64 and 128"
+    if block not in BLOCKS:
+        return f"the blocks are {block} x {block}, and the Hopper kernel takes 64 and 128"
+    return why_not_sm90(device, dtype)
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
+    """out [B, H, Sq, D] and lse [B, H, Sq], fully overwritten, on the current stream; the same bits at every call."""
+    if out.numel() == 0:
+        return
+    if not 0.0 < scale < math.inf:
+        raise UnsupportedInput(
+            f"backend 'sm90': scale is {scale}; a positive number is accepted. Use backend='triton'."
+        )
+    if k.shape[2] == 0:
+        out.zero_()
+        lse.fill_(-math.inf)
+        return
+    q, k, v = (tensor if _steps_everywhere(tensor) else tensor.contiguous() for tensor in (q, k, v))
+    if q.is_cuda and q.get_device() != torch.cuda.current_device():
+        with torch.cuda.device(q.device):  # a kernel is launched on the current device
+            _start(q, k, v, mask, scale=scale, out=out, lse=lse)
+    else:
+        _start(q, k, v, mask, scale=scale, out=out, lse=lse)
+
+
+def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
+    """Compiles the kernel the first time."""
+    stream = _raw_stream(q.get_device())
+    shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
+    build = AttentionBuild(mask.block, shape.head_dim, q.dtype is torch.bfloat16)
+    kernel = _kernel(build, q.get_device())
+    lists = lists_of(mask)
+    q_blocks = -(-shape.q_len // mask.block)
+    items = shape.batch * shape.heads * q_blocks
+    if items >= INT32_END:
+        raise UnsupportedInput(
+            f"backend 'sm90': there are {items} blocks of queries; fewer than 2^31 are accepted. Use a smaller batch."
+        )
+    rows, keys = min(mask.block, 128), mask.block
+    maps = (_map(q, rows), _map(k, keys), _map(v, keys), _map(out, CONSUMER_ROWS))
+    mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
+    control = control_of(q.device, stream, arrivals=0)
+    batch_step, head_step, row_step, _ = out.stride()
+    fields = AttentionFields(
+        lists.starts.data_ptr(), lists.columns.data_ptr(), lists.masks.data_ptr(), lists.order.data_ptr(),
+        0 if mask.bits is None else mask.bits.data_ptr(), out.data_ptr(), lse.data_ptr(), control.queue,
+        batch_step, head_step, row_step, items, q_blocks, shape.heads, shape.heads // shape.kv_heads, shape.q_len,
+        shape.k_len, mask_heads if mask_batch > 1 else 0, 1 if mask_heads > 1 else 0, 0, scale * LOG2_E,
+    )  # fmt: skip
+    grid = (min(-(-items // build.engines), multiprocessors(q.get_device())), 1, 1)
+    Launch(kernel, attention_bytes(maps, fields), grid=grid, threads=THREADS)(stream)
+
+
+def _steps_everywhere(tensor: Tensor) -> bool:
+    """Not expanded: a tensor map takes no stride of 0."""
+    return all(step or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(build: AttentionBuild, device: int) -> Kernel:
+    return load(built(build.variant).cubin, "attention", device=device, shared_bytes=build.shared_bytes)
+
+
+def _map(tensor: Tensor, rows: int) -> bytes:
+    """[B, H, S, D] in boxes of `rows` rows with all their columns, in halves of 64 that lie one behind the other."""
+    batch, heads, length, head_dim = tensor.shape
+    strides = [step * ELEMENT for step in tensor.stride()[:3]]
+    # of a dimension of one nothing is stepped over, and torch leaves any number there
+    batch_step, head_step, row_step = (
+        step if size > 1 else ALIGNED for step, size in zip(strides, (batch, heads, length), strict=True)
+    )
+    dims = (HALF, length, head_dim // HALF, heads, batch)
+    return encode_map(
+        tensor.data_ptr(), tensor.dtype, dims, (row_step, SWIZZLE, head_step, batch_step),
+        (HALF, rows, head_dim // HALF, 1, 1), SWIZZLE,
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Which builds of attention.cu there are, and what memory each takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from firstlight.kernels.sm90.compile import Variant
+
+BLOCKS = (128, 64)
+HEAD_DIMS = (128, 64)
+THREADS = 384
+BARRIER_BYTES = 1024
+ROWS = 128  # query rows of a thread block
+_ELEMENT = 2
+# (tiles in a ring, query tiles) of an engine, by block and head dimension: what fits into 227 KiB. With blocks of 64
+# the queries move on into registers, so one place is free again before the next is wanted.
+_ROOM = {(128, 128): (4, 2), (128, 64): (8, 2), (64, 128): (5, 1), (64, 64): (8, 1)}
+
+
+class AttentionBuild(NamedTuple):
+    """What attention.cu is compiled for, e.g. AttentionBuild(block=128, head_dim=128, bf16=False)."""
+
+    block: int
+    head_dim: int
+    bf16: bool
+
+    @property
+    def engines(self) -> int:
+        """Query blocks that a thread block works on at once."""
+        return ROWS // self.block
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a launch, e.g. 230400."""
+        slots, seats = _ROOM[self.block, self.head_dim]
+        row = self.head_dim * _ELEMENT
+        tiles, queries = self.engines * slots * self.block * row, seats * ROWS * row
+        return tiles + queries + ROWS * row + BARRIER_BYTES
+
+    @property
+    def variant(self) -> Variant:
+        """The source and macros; each of the two products stands in the code twice."""
+        slots, seats = _ROOM[self.block, self.head_dim]
+        defines = (
+            ("BLOCK", self.block), ("HEAD", self.head_dim), ("BF16", int(self.bf16)), ("SLOTS", slots), ("SEATS", seats)
+        )  # fmt: skip
+        return Variant("attention", defines, hgmma=2 * (self.head_dim // 16) + 2 * (self.block // 16))
+
+
+def attention_builds() -> tuple[AttentionBuild, ...]:
+    """All eight."""
+    return tuple(
+        AttentionBuild(block, head_dim, bf16) for block in BLOCKS for head_dim in HEAD_DIMS for bf16 in (False, True)
+    )

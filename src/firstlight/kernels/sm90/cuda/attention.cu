@@ -1,0 +1,379 @@
+// Block-sparse attention, forward, for Hopper: out = softmax(scale Q K^T) V over the key blocks that a list names for each
+// block of queries, and the logarithm of each row's sum of exponentials.
+//
+// A thread block is three warpgroups. Two consume, 64 query rows each; the third fills rings of tiles in shared memory. With
+// blocks of 128 both consumers work on the two halves of one query block and share its tiles: one engine. With blocks of 64
+// each is an engine of its own, with its own lists, rings and loading warp, as two lists have few blocks in common.
+//
+// The tiles of successive items form one stream, so that a short list drains no pipeline. One step: issue the scores of the
+// next tile (perhaps of the next item), finish or scale the output, issue output += P V of the present tile, and do the
+// softmax of the next one while that runs. Tiles lie in the ring in the order of use: K0 K1 V0 K2 V1 ... A finished output
+// goes to a staging of its own and leaves under the next products.
+//
+// Compiled with BLOCK 128 or 64, HEAD 128 or 64, BF16 0 or 1, SLOTS (tiles in an engine's ring) and SEATS (its query tiles).
+#include "attention_tiles.cuh"
+
+constexpr int THREADS = 384;
+constexpr int LOADER_REGISTERS = 40;  // 40 + 2 * 232 = 3 * 168, what a launch with 384 threads gets
+constexpr int CONSUMER_REGISTERS = 232;
+constexpr int QUERIES_AT = ENGINES * SLOTS * TILE_BYTES;
+constexpr int STAGING_AT = QUERIES_AT + ENGINES * SEATS * QUERY_BYTES;
+constexpr int BARRIERS_AT = STAGING_AT + 2 * STAGING_BYTES;
+
+struct alignas(64) AttentionArgs {
+  TensorMap q, k, v, o;
+  const int *starts, *columns, *masks, *order;
+  const u32* bits;
+  u16* out;
+  float* lse;
+  int* queue;
+  u64 out_batch, out_head, out_row;  // strides of out in elements
+  int items, q_blocks, heads, group, q_len, k_len;
+  int list_batch, list_head;         // what a batch and a head add to the number of a list's head; 0: one list for all
+  int never;                         // 0
+  float scale_log2;
+};
+
+struct Item {  // count 0: no more
+  int row, head, batch, count;
+};
+
+struct Mark {  // which keys of a tile are seen: row of bits, -1 for all; keys inside of the sequence
+  int bits, keys;
+};
+
+struct Shared {  // behind tiles, queries and staging
+  u64 full[ENGINES][SLOTS], empty[ENGINES][SLOTS], seated[ENGINES][SEATS], left[ENGINES][SEATS];
+  Mark marks[ENGINES][SLOTS];
+  Item items[ENGINES][SEATS];
+};
+
+struct Place {  // where a role is in a ring: slot and parity of its barrier
+  int slot;
+  u32 parity;
+};
+
+template <int size> __device__ __forceinline__ void advance(Place& place) {
+  if (++place.slot == size) {
+    place.slot = 0;
+    place.parity ^= 1;
+  }
+}
+
+__device__ __forceinline__ void start_barriers(Shared* shared) {
+  if (threadIdx.x == 0) {
+    for (int engine = 0; engine < ENGINES; engine++) {
+      for (int i = 0; i < SLOTS; i++) {
+        barrier_init(shared_address(&shared->full[engine][i]), 1);
+        barrier_init(shared_address(&shared->empty[engine][i]), 2 / ENGINES);
+      }
+      for (int i = 0; i < SEATS; i++) {
+        barrier_init(shared_address(&shared->seated[engine][i]), 1);
+        barrier_init(shared_address(&shared->left[engine][i]), ENGINES == 2 ? 4 : 2);  // warps, or warpgroups
+      }
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+}
+
+// ---- loading
+
+struct Work {  // begin == end: no more
+  int batch, head, query, begin, end;
+};
+
+__device__ __forceinline__ int list_row(const AttentionArgs& args, int batch, int head) {
+  return (batch * args.list_batch + head * args.list_head) * args.q_blocks;
+}
+
+// The next item that has keys: heads one after the other, so that their keys stay in L2, the longest list of a head first.
+__device__ __forceinline__ Work next_work(const AttentionArgs& args) {
+  Work work = {0, 0, 0, 0, 0};
+  for (;;) {
+    int i = atomicAdd(args.queue, 1);
+    if (i >= args.items) return {0, 0, 0, 0, 0};
+    int over_all = i / args.q_blocks;
+    work.batch = over_all / args.heads;
+    work.head = over_all - work.batch * args.heads;
+    int first = list_row(args, work.batch, work.head);
+    work.query = args.order[first + i - over_all * args.q_blocks];
+    work.begin = args.starts[first + work.query];
+    work.end = args.starts[first + work.query + 1];
+    if (work.begin < work.end) return work;
+  }
+}
+
+struct Loader {
+  Shared* shared;
+  u32 tiles, queries;
+  int engine;
+  Place ring, seat;
+};
+
+__device__ __forceinline__ void load_tile(
+    Loader& at, const TensorMap* map, Mark mark, int column, int head, int batch) {
+  u32 full = shared_address(&at.shared->full[at.engine][at.ring.slot]);
+  stress(1);
+  barrier_wait(shared_address(&at.shared->empty[at.engine][at.ring.slot]), at.ring.parity);
+  at.shared->marks[at.engine][at.ring.slot] = mark;
+  barrier_expect(full, TILE_BYTES);
+  load_rows(at.tiles + at.ring.slot * TILE_BYTES, map, full, column * KEYS, head, batch);
+  advance<SLOTS>(at.ring);
+}
+
+__device__ __forceinline__ void seat_queries(Loader& at, const TensorMap* map, const Work& work) {
+  u32 seated = shared_address(&at.shared->seated[at.engine][at.seat.slot]);
+  stress(2);
+  barrier_wait(shared_address(&at.shared->left[at.engine][at.seat.slot]), at.seat.parity);
+  at.shared->items[at.engine][at.seat.slot] = {work.query * ROWS, work.head, work.batch, work.end - work.begin};
+  if (work.begin == work.end) {
+    barrier_arrive(seated);
+    return;
+  }
+  barrier_expect(seated, QUERY_BYTES);
+  load_rows(at.queries + at.seat.slot * QUERY_BYTES, map, seated, work.query * ROWS, work.head, work.batch);
+  advance<SEATS>(at.seat);
+}
+
+// One thread for each engine.
+__device__ __forceinline__ void load_all(const AttentionArgs& args, Loader at) {
+  Work work = next_work(args);
+  int owed = -1, owed_head = 0, owed_batch = 0;  // the tile of V that is still to come
+  int column = 0, bits = -1;
+  if (work.begin < work.end) {
+    column = args.columns[work.begin];
+    bits = args.masks[work.begin];
+  }
+  while (work.begin < work.end) {
+    seat_queries(at, &args.q, work);
+    int head = work.head / args.group;
+    Work next = {0, 0, 0, 0, 0};
+#pragma unroll 1
+    for (int entry = work.begin; entry < work.end; entry++) {
+      load_tile(at, &args.k, {bits, args.k_len - column * KEYS}, column, head, work.batch);
+      if (owed >= 0) load_tile(at, &args.v, {-1, 0}, owed, owed_head, owed_batch);
+      owed = column;
+      owed_head = head;
+      owed_batch = work.batch;
+      if (entry == work.begin) next = next_work(args);  // behind the first tile: the queue's latency is then hidden
+      int then = entry + 1 < work.end ? entry + 1 : next.begin < next.end ? next.begin : work.begin;
+      column = args.columns[then];
+      bits = args.masks[then];
+    }
+    work = next;
+  }
+  seat_queries(at, &args.q, work);
+  if (owed >= 0) load_tile(at, &args.v, {-1, 0}, owed, owed_head, owed_batch);
+}
+
+// ---- rows that see no key at all: output 0, logarithm -inf
+
+__device__ __forceinline__ void clear_empty(const AttentionArgs& args, int warp, int lane) {
+  for (int base = (blockIdx.x * 8 + warp) * 32; base < args.items; base += gridDim.x * 8 * 32) {
+    int i = base + lane, over_all = i / args.q_blocks, query = i - over_all * args.q_blocks;
+    int batch = over_all / args.heads, head = over_all - batch * args.heads;
+    bool empty = false;
+    if (i < args.items) {
+      int row = list_row(args, batch, head) + query;
+      empty = args.starts[row] == args.starts[row + 1];
+    }
+    for (u32 found = __ballot_sync(~0u, empty); found; found &= found - 1) {
+      int from = __ffs(found) - 1, b = __shfl_sync(~0u, batch, from), h = __shfl_sync(~0u, head, from);
+      int first = __shfl_sync(~0u, query, from) * BLOCK, rows = min(BLOCK, args.q_len - first);
+      uint4* out = (uint4*)(args.out + b * args.out_batch + h * args.out_head + first * args.out_row);
+      float* lse = args.lse + ((long long)b * args.heads + h) * args.q_len + first;
+      for (int j = lane; j < rows * (HEAD / 8); j += 32)
+        out[(j / (HEAD / 8)) * (args.out_row / 8) + j % (HEAD / 8)] = make_uint4(0, 0, 0, 0);
+      for (int j = lane; j < rows; j += 32) lse[j] = -INFINITY_;
+    }
+  }
+}
+
+// ---- consuming
+
+// What a warpgroup has of the item whose output it is making, or has made.
+struct Owner {
+  int row, head, batch;
+};
+
+__device__ __forceinline__ Item item_at(const Shared* shared, int engine, const Place& seat) {
+  Item item = shared->items[engine][seat.slot];
+  item.count = __shfl_sync(~0u, item.count, 0);  // so that the compiler knows it for the same in all threads of a warp
+  return item;
+}
+
+__device__ __forceinline__ Mark mark_at(const Shared* shared, int engine, int slot) {
+  Mark mark = shared->marks[engine][slot];
+  mark.bits = __shfl_sync(~0u, mark.bits, 0);
+  mark.keys = __shfl_sync(~0u, mark.keys, 0);
+  return mark;
+}
+
+__device__ __forceinline__ void hide_by(float (&s)[SCORES], const AttentionArgs& args, Mark mark, int row, int lane) {
+  if (mark.bits < 0 && mark.keys >= KEYS) return;
+  const u32* bits = mark.bits < 0 ? nullptr : args.bits + ((long long)mark.bits * BLOCK + row) * WORDS;
+  hide_others(s, keys_seen(bits, mark.keys, lane));
+}
+
+__device__ __forceinline__ void staging_free(int half, int t) {
+  if (t == 0) stores_read<0>();
+  meet(1 + half);
+}
+
+__device__ __forceinline__ void store_staging(const TensorMap* map, u32 staging, Owner owner, int half, int t) {
+  publish_shared();
+  meet(1 + half);
+  if (t == 0) {
+    store_rows(map, staging, owner.row, owner.head, owner.batch);
+    commit_stores();
+  }
+}
+
+__device__ __forceinline__ float* lse_of(const AttentionArgs& args, Owner owner) {
+  return args.lse + ((long long)owner.batch * args.heads + owner.head) * args.q_len;
+}
+
+__device__ __forceinline__ void consume(const AttentionArgs& args, Shared* shared, u32 memory, int half) {
+  const int t = threadIdx.x & 127, lane = t & 31;
+  const int engine = ENGINES == 2 ? half : 0, offset = ENGINES == 2 ? 0 : half * 64;  // of this warpgroup in its block
+  const int thread_row = (t >> 5) * 16 + (lane >> 2);
+  const u32 tiles = memory + engine * SLOTS * TILE_BYTES, staging = memory + STAGING_AT + half * STAGING_BYTES;
+  const u32 queries = memory + QUERIES_AT + engine * SEATS * QUERY_BYTES;
+  const bool first = t == 0;
+  float o[OUTPUTS], s[SCORES];
+  u32 p[PACKED], fresh[PACKED];
+  Sums sums = no_sums(), done = no_sums();
+  Scale scale = {1.0f, 1.0f};
+  Place ring = {0, 0}, seat = {0, 0};
+#if BLOCK == 64
+  Queries q;
+#define TAKE_QUERIES()                                                         \
+  load_queries(q, queries + seat.slot * QUERY_BYTES, t);                       \
+  __syncwarp();                                                                \
+  if (lane == 0) barrier_arrive(shared_address(&shared->left[engine][seat.slot]))
+#define LEAVE_QUERIES()
+#define QUERIES q
+#else
+#define TAKE_QUERIES()
+#define LEAVE_QUERIES() if (first) barrier_arrive(shared_address(&shared->left[0][seat.slot]))
+#define QUERIES (queries + seat.slot * QUERY_BYTES + half * 64 * 128)
+#endif
+
+  barrier_wait(shared_address(&shared->seated[engine][0]), 0);
+  Item item = item_at(shared, engine, seat);
+  int left = item.count, held = -1;
+  if (left == 0) return;
+  Owner owner = {item.row + offset, item.head, item.batch}, before = owner;
+  bool finishing = false, anew = false;
+  TAKE_QUERIES();
+  barrier_wait(shared_address(&shared->full[engine][0]), 0);
+  Mark mark = mark_at(shared, engine, 0);
+  wgmma_fence();
+  multiply_scores(s, QUERIES, tiles);
+  wgmma_wait<0>();
+  if (first) barrier_arrive(shared_address(&shared->empty[engine][0]));
+  advance<SLOTS>(ring);
+  hide_by(s, args, mark, offset + thread_row, lane);
+  softmax(s, fresh, sums, scale, args.scale_log2);
+  left--;
+  cleared(o);
+  taken_over(p, fresh);
+#pragma unroll 1
+  for (;;) {
+    const bool last = left == 0;  // the present tile is its item's last: the next scores are another item's
+    Owner next = owner;
+    if (last) {
+      LEAVE_QUERIES();
+      advance<SEATS>(seat);
+      barrier_wait(shared_address(&shared->seated[engine][seat.slot]), seat.parity);
+      item = item_at(shared, engine, seat);
+      left = item.count;
+      if (left == 0) break;
+      next = {item.row + offset, item.head, item.batch};
+      TAKE_QUERIES();
+    }
+    left--;
+    const int key = ring.slot;
+    stress(3);
+    barrier_wait(shared_address(&shared->full[engine][key]), ring.parity);
+    mark = mark_at(shared, engine, key);
+    advance<SLOTS>(ring);
+    wgmma_fence();
+    multiply_scores(s, QUERIES, tiles + key * TILE_BYTES);  // while the last product with V still runs
+    wgmma_wait<1>();                                        // now it is done
+    still_needed(p, queries, args.never);
+    if (held >= 0 && first) barrier_arrive(shared_address(&shared->empty[engine][held]));
+    if (finishing) {
+      staging_free(half, t);
+      finish(o, done, args.scale_log2, staging, t, lse_of(args, before), before.row + thread_row, args.q_len);
+      cleared(o);
+    } else if (anew) {
+      scaled(o, scale);
+    }
+    taken_over(p, fresh);
+    held = ring.slot;
+    stress(4);
+    barrier_wait(shared_address(&shared->full[engine][held]), ring.parity);
+    advance<SLOTS>(ring);
+    wgmma_fence();
+    multiply_values(o, p, tiles + held * TILE_BYTES);
+    if (finishing) store_staging(&args.o, staging, before, half, t);
+    wgmma_wait<1>();  // the scores are there
+    if (first) barrier_arrive(shared_address(&shared->empty[engine][key]));
+    finishing = last;
+    if (last) {
+      done = sums;
+      sums = no_sums();
+      before = owner;
+      owner = next;
+    }
+    hide_by(s, args, mark, offset + thread_row, lane);
+    anew = softmax(s, fresh, sums, scale, args.scale_log2);
+    stay_above(args.never);
+  }
+  wgmma_wait<0>();
+  if (finishing) {
+    staging_free(half, t);
+    finish(o, done, args.scale_log2, staging, t, lse_of(args, before), before.row + thread_row, args.q_len);
+    store_staging(&args.o, staging, before, half, t);
+    cleared(o);
+  } else if (anew) {
+    scaled(o, scale);
+  }
+  taken_over(p, fresh);
+  barrier_wait(shared_address(&shared->full[engine][ring.slot]), ring.parity);
+  wgmma_fence();
+  multiply_values(o, p, tiles + ring.slot * TILE_BYTES);
+  staging_free(half, t);
+  wgmma_wait<0>();
+  finish(o, sums, args.scale_log2, staging, t, lse_of(args, owner), owner.row + thread_row, args.q_len);
+  store_staging(&args.o, staging, owner, half, t);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) attention(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared* shared = (Shared*)(memory + BARRIERS_AT);
+  start_barriers(shared);
+  const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = __shfl_sync(~0u, (threadIdx.x >> 5) & 3, 0);
+  if (group == 2) {
+    give_registers<LOADER_REGISTERS>();
+    if (warp < ENGINES && (threadIdx.x & 31) == 0) {
+      u32 base = shared_address(memory);
+      Loader at = {shared, base + warp * SLOTS * TILE_BYTES, base + QUERIES_AT + warp * SEATS * QUERY_BYTES, warp,
+                   {0, 1}, {0, 1}};
+      load_all(args, at);
+      // the last thread to finish makes the queue ready for the next launch
+      __threadfence();
+      if (atomicAdd(args.queue + 1, 1) == (int)gridDim.x * ENGINES - 1) {
+        args.queue[0] = 0;
+        args.queue[1] = 0;
+      }
+    }
+    return;
+  }
+  take_registers<CONSUMER_REGISTERS>();
+  clear_empty(args, group * 4 + warp, threadIdx.x & 31);
+  consume(args, shared, shared_address(memory), group);
+  if ((threadIdx.x & 127) == 0) stores_done();
+}

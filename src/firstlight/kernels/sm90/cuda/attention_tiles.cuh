@@ -1,0 +1,198 @@
+// What a warpgroup of attention.cu does with its registers: 64 query rows against one tile of KEYS keys. A thread holds
+// elements of two rows, 8 apart: element i lies in row (i >> 1) & 1 and column (i >> 2) * 8 + (lane & 3) * 2 + (i & 1).
+#pragma once
+
+#include "attention_ptx.cuh"
+
+constexpr int KEYS = BLOCK;              // keys of a tile
+constexpr int ENGINES = BLOCK == 64 ? 2 : 1;
+constexpr int ROWS = 128 / ENGINES;      // query rows of an engine
+constexpr int HALVES = HEAD / 64;        // 64 columns of 2 bytes are the 128 bytes that a swizzle spans
+constexpr int HALF_TILE = KEYS * 128;    // bytes
+constexpr int TILE_BYTES = HALVES * HALF_TILE;
+constexpr int HALF_QUERY = ROWS * 128;
+constexpr int QUERY_BYTES = HALVES * HALF_QUERY;
+constexpr int HALF_STAGING = 64 * 128;
+constexpr int STAGING_BYTES = HALVES * HALF_STAGING;  // of one warpgroup
+constexpr int SCORES = KEYS / 2;         // registers of a thread
+constexpr int PACKED = KEYS / 4;
+constexpr int OUTPUTS = HEAD / 2;
+constexpr int WORDS = KEYS / 32;         // of a row of bits
+constexpr float KEPT = 8.0f;             // a maximum may lag behind by this power of two
+
+#define INFINITY_ __int_as_float(0x7f800000)
+
+// Of two rows: running maximum of the raw scores, and this thread's share of the sum of exponentials against it.
+struct Sums {
+  float max0, max1, sum0, sum1;
+};
+
+__device__ __forceinline__ Sums no_sums() { return {-INFINITY_, -INFINITY_, 0.0f, 0.0f}; }
+
+// ---- which keys are seen
+
+struct Seen {
+  u32 low[WORDS], high[WORDS];  // of the two rows, shifted to this thread's columns
+};
+
+// `bits` of this thread's first row; null: all. `keys` of the tile lie inside of the sequence.
+__device__ __forceinline__ Seen keys_seen(const u32* bits, int keys, int lane) {
+  Seen seen;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    int inside = keys - 32 * w;
+    u32 all = inside >= 32 ? ~0u : inside <= 0 ? 0u : (1u << inside) - 1;
+    int shift = (lane & 3) * 2;
+    seen.low[w] = (bits ? bits[w] & all : all) >> shift;
+    seen.high[w] = (bits ? bits[8 * WORDS + w] & all : all) >> shift;
+  }
+  return seen;
+}
+
+__device__ __forceinline__ void hide_others(float (&s)[SCORES], const Seen& seen) {
+#pragma unroll
+  for (int i = 0; i < SCORES; i++) {
+    u32 word = ((i >> 1) & 1) ? seen.high[i >> 4] : seen.low[i >> 4];
+    if (!((word >> (((i >> 2) & 3) * 8 + (i & 1))) & 1)) s[i] = -INFINITY_;
+  }
+}
+
+// ---- softmax
+
+struct Scale {
+  float row0, row1;
+};
+
+__device__ __forceinline__ float largest_of_row(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+__device__ __forceinline__ float finite_or_zero(float x) { return x == -INFINITY_ ? 0.0f : x; }
+
+// Exponentials of a tile into `p`, sums and maxima taken on. A maximum that grew by no more than 2^KEPT stays as it was, the
+// exponentials are then below 2^KEPT: so the output is seldom scaled anew. Returns whether it must be, by `scale`.
+// A row that has seen no key yet has a maximum of -inf; 0 stands in for it, and all its exponentials are 0.
+__device__ __forceinline__ bool softmax(
+    const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2) {
+  float x0 = fmaxf(s[0], s[1]), x1 = fmaxf(s[2], s[3]), y0 = fmaxf(s[4], s[5]), y1 = fmaxf(s[6], s[7]);
+#pragma unroll
+  for (int i = 8; i < SCORES; i += 8) {
+    x0 = fmaxf(x0, fmaxf(s[i], s[i + 1]));
+    x1 = fmaxf(x1, fmaxf(s[i + 2], s[i + 3]));
+    y0 = fmaxf(y0, fmaxf(s[i + 4], s[i + 5]));
+    y1 = fmaxf(y1, fmaxf(s[i + 6], s[i + 7]));
+  }
+  x0 = fmaxf(largest_of_row(fmaxf(x0, y0)), sums.max0);
+  x1 = fmaxf(largest_of_row(fmaxf(x1, y1)), sums.max1);
+  bool grew = (x0 - sums.max0) * scale_log2 > KEPT || (x1 - sums.max1) * scale_log2 > KEPT;  // false for -inf - -inf
+  bool anew = __any_sync(~0u, grew);
+  if (!anew) {
+    x0 = sums.max0;
+    x1 = sums.max1;
+  }
+  float top0 = finite_or_zero(x0), top1 = finite_or_zero(x1);
+  scale.row0 = power_of_two((sums.max0 - top0) * scale_log2);
+  scale.row1 = power_of_two((sums.max1 - top1) * scale_log2);
+  sums.max0 = x0;
+  sums.max1 = x1;
+  float c0 = -top0 * scale_log2, c1 = -top1 * scale_log2, a0 = 0.0f, a1 = 0.0f, b0 = 0.0f, b1 = 0.0f;
+#pragma unroll
+  for (int i = 0; i < SCORES; i += 4) {
+    float e0 = power_of_two(fmaf(s[i], scale_log2, c0)), e1 = power_of_two(fmaf(s[i + 1], scale_log2, c0));
+    float e2 = power_of_two(fmaf(s[i + 2], scale_log2, c1)), e3 = power_of_two(fmaf(s[i + 3], scale_log2, c1));
+    a0 += e0;
+    b0 += e1;
+    a1 += e2;
+    b1 += e3;
+    p[i / 2] = packed(e0, e1);
+    p[i / 2 + 1] = packed(e2, e3);
+  }
+  sums.sum0 = sums.sum0 * scale.row0 + (a0 + b0);
+  sums.sum1 = sums.sum1 * scale.row1 + (a1 + b1);
+  return anew;
+}
+
+__device__ __forceinline__ void scaled(float (&o)[OUTPUTS], const Scale& scale) {
+#pragma unroll
+  for (int i = 0; i < OUTPUTS; i += 4) {
+    o[i] *= scale.row0;
+    o[i + 1] *= scale.row0;
+    o[i + 2] *= scale.row1;
+    o[i + 3] *= scale.row1;
+  }
+}
+
+__device__ __forceinline__ void cleared(float (&o)[OUTPUTS]) {
+#pragma unroll
+  for (int i = 0; i < OUTPUTS; i++) o[i] = 0.0f;
+}
+
+// ---- products
+
+// s = Q K^T for one tile; the queries in shared memory, or in registers where a tile is narrow: a product of 64 x 64 would
+// else read as many bytes of Q as of K, more than shared memory gives.
+#if BLOCK == 64
+typedef u32 Queries[HEAD / 16][4];
+
+__device__ __forceinline__ void load_queries(Queries& q, u32 from, int t) {
+  int lane = t & 31, row = (t >> 5) * 16 + (lane & 15);
+#pragma unroll
+  for (int k = 0; k < HEAD / 16; k++)
+    load_matrices(from + (k >> 2) * HALF_QUERY + row * 128 + ((((k & 3) * 2 + (lane >> 4)) ^ (row & 7)) << 4), q[k]);
+}
+
+__device__ __forceinline__ void multiply_scores(float (&s)[SCORES], const Queries& q, u32 tile) {
+  u64 b = operand<128>(tile, 16);
+  scores_first(s, q[0], b);
+#pragma unroll
+  for (int k = 1; k < HEAD / 16; k++) scores_more(s, q[k], b + (k >> 2) * (HALF_TILE >> 4) + (k & 3) * 2);
+  wgmma_commit();
+}
+#else
+__device__ __forceinline__ void multiply_scores(float (&s)[SCORES], u32 queries, u32 tile) {
+  u64 a = operand<128>(queries, 16), b = operand<128>(tile, 16);
+  scores_first(s, a, b);
+#pragma unroll
+  for (int k = 1; k < HEAD / 16; k++)
+    scores_more(s, a + (k >> 2) * (HALF_QUERY >> 4) + (k & 3) * 2, b + (k >> 2) * (HALF_TILE >> 4) + (k & 3) * 2);
+  wgmma_commit();
+}
+#endif
+
+// o += P V: the accumulators of the scores, packed, are the A fragments of this product as they lie.
+__device__ __forceinline__ void multiply_values(float (&o)[OUTPUTS], const u32 (&p)[PACKED], u32 tile) {
+  u64 b = operand<128>(tile, HALF_TILE);
+#pragma unroll
+  for (int k = 0; k < KEYS / 16; k++)
+    values_more(o, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], b + k * (16 * 128 >> 4));
+  wgmma_commit();
+}
+
+// ---- results
+
+// o / sum in 16 bits into this warpgroup's staging; the logarithms of the sums straight to memory. `row` and `rows`: this
+// thread's first row and the number of rows of the sequence; `lse` of the sequence's first row.
+__device__ __forceinline__ void finish(
+    const float (&o)[OUTPUTS], Sums sums, float scale_log2, u32 staging, int t, float* lse, int row, int rows) {
+  int lane = t & 31, r = (t >> 5) * 16 + (lane & 15);
+  float sum0 = sums.sum0, sum1 = sums.sum1;
+  sum0 += __shfl_xor_sync(~0u, sum0, 1);
+  sum1 += __shfl_xor_sync(~0u, sum1, 1);
+  sum0 += __shfl_xor_sync(~0u, sum0, 2);
+  sum1 += __shfl_xor_sync(~0u, sum1, 2);
+  float by0 = sum0 > 0.0f ? reciprocal(sum0) : sum0, by1 = sum1 > 0.0f ? reciprocal(sum1) : sum1;  // NaN stays NaN
+#pragma unroll
+  for (int j = 0; j < HEAD / 16; j++) {
+    const float* f = &o[j * 8];
+    const u32 four[4] = {packed(f[0] * by0, f[1] * by0), packed(f[2] * by1, f[3] * by1),
+                         packed(f[4] * by0, f[5] * by0), packed(f[6] * by1, f[7] * by1)};
+    store_matrices(staging + (j >> 2) * HALF_STAGING + r * 128 + ((((j & 3) * 2 + (lane >> 4)) ^ (r & 7)) << 4), four);
+  }
+  constexpr float LN2 = 0.69314718f;
+  float log0 = (finite_or_zero(sums.max0) * scale_log2 + log_of_two(sum0)) * LN2;
+  float log1 = (finite_or_zero(sums.max1) * scale_log2 + log_of_two(sum1)) * LN2;
+  bool writes = (lane & 3) == 0;
+  if (writes && row < rows) lse[row] = log0;
+  if (writes && row + 8 < rows) lse[row + 8] = log1;
+}
