@@ -1,0 +1,47 @@
+// The functions of the kernels' attention_ptx.cuh, carried out by the emulator.
+#pragma once
+
+#include "wgmma.cuh"
+
+static inline void load_rows(u32 to, const TensorMap* map, u32 barrier, int row, int head, int batch, CALLED_FROM) {
+  const int at[] = {0, row, 0, head, batch};
+  emulator_load_box(to, map, barrier, 5, at, HERE);
+}
+static inline void store_rows(const TensorMap* map, u32 from, int row, int head, int batch, CALLED_FROM) {
+  const int at[] = {0, row, 0, head, batch};
+  emulator_store_box(map, from, 5, at, HERE);
+}
+
+// As the approximate instructions: subnormal numbers count as zero.
+static inline float emulator_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+static inline float power_of_two(float x) { return emulator_flushed(exp2f(emulator_flushed(x))); }
+static inline float log_of_two(float x) { return log2f(emulator_flushed(x)); }
+static inline float reciprocal(float x) { return emulator_flushed(1.0f / emulator_flushed(x)); }
+
+template <int count> static inline void scores_first(float (&d)[count], u64 a, u64 b, CALLED_FROM) {
+  emulator_wgmma(d, a, b, 0, 0, 0, HERE);
+}
+template <int count> static inline void scores_more(float (&d)[count], u64 a, u64 b, CALLED_FROM) {
+  emulator_wgmma(d, a, b, 1, 0, 0, HERE);
+}
+template <int count> static inline void scores_first(float (&d)[count], const u32 (&a)[4], u64 b, CALLED_FROM) {
+  const EmulatorRegister four[4] = {a[0], a[1], a[2], a[3]};
+  emulator_wgmma(d, four, b, 0, 0, HERE);
+}
+template <int count> static inline void scores_more(float (&d)[count], const u32 (&a)[4], u64 b, CALLED_FROM) {
+  const EmulatorRegister four[4] = {a[0], a[1], a[2], a[3]};
+  emulator_wgmma(d, four, b, 1, 0, HERE);
+}
+template <int count>
+static inline void values_more(
+    float (&d)[count], const EmulatorRegister& a0, const EmulatorRegister& a1, const EmulatorRegister& a2,
+    const EmulatorRegister& a3, u64 b, CALLED_FROM) {
+  const EmulatorRegister four[4] = {a0, a1, a2, a3};
+  emulator_wgmma(d, four, b, 1, 1, HERE);
+}
+
+static inline void stay_above(int) { emulator_pause(); }
+template <int count> static inline void still_needed(const u32 (&)[count], u32, int) {}
+template <int count> static inline void taken_over(u32 (&to)[count], const u32 (&from)[count]) {
+  for (int i = 0; i < count; i++) to[i] = from[i];
+}

@@ -1,0 +1,147 @@
+"""Faults planted into multiply.cu, each of which the emulator must notice: by a report, or by wrong numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firstlight.kernels.product import Layout
+from tests.kernels.sm90.emulator.build import needs_compiler
+from tests.kernels.sm90.emulator.driver import EmulatingDriver
+from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, changed
+from tests.kernels.sm90.emulator.machine import emulated_gpu
+from tests.kernels.sm90.emulator.products import case_of, multiplied, random, wrong
+from tests.kernels.sm90.emulator.run import EmulatedFault
+
+pytestmark = needs_compiler
+SEEDS = 24
+_RELEASE = "    at.release(at.held);\n    at.held = at.place.slot;\n"
+_STORE = "      publish_shared();\n      meet(1 + at.half);\n      if (t == 0) {\n#pragma unroll\n"
+_FOUR = "#pragma unroll\n  for (int i = 0; i < 4"
+_EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS)"
+PLANTED = (
+    Planted(
+        "a stage is released before the wait that its product is done at",
+        (Change("multiply.cu", f"    wgmma_wait<1>();\n{_RELEASE}", f"{_RELEASE}    wgmma_wait<1>();\n"),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "the bytes of the stored blocks are not announced",
+        (Change("multiply.cu", "__popc(present) * MEMBER_BYTES + tiles * X_BYTES", "tiles * X_BYTES"),),
+        ("nothing can go on", "one more arrival", NUMBERS),
+    ),
+    Planted(
+        "the loaders start with the wrong parity",
+        (Change("multiply.cu", "place = {which, 1}", "place = {which, 0}"),),
+        ("parity 0, mbarrier at",),
+    ),
+    Planted(
+        "staging is not published to the copy engine",
+        (Change("multiply.cu", _STORE, _STORE.replace("      publish_shared();\n", "")),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "a chunk is stored before all warps have staged it",
+        (Change("multiply.cu", _STORE, _STORE.replace("      meet(1 + at.half);\n", "")),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "staging is not swizzled",
+        (Change("multiply.cu", "line * 128 + ((chunk ^ (line & 7)) << 4)", "line * 128 + (chunk << 4)"),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "staging is used again before it was read",
+        (Change("multiply.cu", "stores_read<STORE_CHUNKS < CHUNKS ? STORE_CHUNKS - 1 :", "stores_read<1 ? CHUNKS :"),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "the thread block ends before its stores have read",
+        (Change("multiply.cu", "  if (t == 0) stores_done();\n", ""),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "the queue is not made ready for the next launch",
+        (Change("roles.cuh", "    queue[0] = 0;\n    queue[1] = 0;\n", ""),),
+        (NUMBERS,),
+        runs=2,
+    ),
+    Planted(
+        "products begin without a fence",
+        (Change("multiply.cu", f"  wgmma_fence();\n{_FOUR}", _FOUR),),
+        ("wgmma_fence() is missing",),
+    ),
+    Planted(
+        "accumulators are read before the last wait",
+        (Change("multiply.cu", "    k++;\n  }\n  at.let_go();\n}\n#else", "    k++;\n  }\n}\n#else"),),
+        (NUMBERS, "accumulators were written", "nothing can go on"),
+    ),
+    Planted(
+        "the leading offset of X is off",
+        (Change("multiply.cu", "operand<B_ROW>(stage + A_BYTES, B_LEADING)", "operand<B_ROW>(stage + A_BYTES, 4096)"),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "the warpgroups ask for more registers than a launch gets",
+        (Change("roles.cuh", "CONSUMER_REGISTERS = 224", "CONSUMER_REGISTERS = 232"),),
+        ("take_registers: 64 registers a thread",),
+    ),
+    Planted(
+        "a stage is empty after one arrival more than there are warps",
+        (Change("roles.cuh", _EMPTY, _EMPTY.replace("WARPS", "WARPS + 1")),),
+        ("1 of 9 arrivals",),
+    ),
+    Planted(
+        "the copy engine uses barriers that it was not told of",
+        (Change("roles.cuh", "    barriers_ready();\n", ""),),
+        ("barriers_ready() did not follow",),
+    ),
+    Planted(
+        "registers are loaded anew while a product reads them",
+        (Change("multiply.cu", "multiply_entry(odd, even);", "multiply_entry(even, even);"),),
+        (NUMBERS,),
+        block=32,
+    ),
+    Planted(
+        "one warp releases a stage for its warpgroup, while another may still ask which blocks are in it",
+        (
+            Change("roles.cuh", _EMPTY, _EMPTY.replace("CONSUMER_WARPS", "2")),
+            Change("multiply.cu", "if (slot >= 0 && lane == 0)", "if (slot >= 0 && warp == 0 && lane == 0)"),
+        ),
+        ("different products", "nothing can go on", "one more arrival", NUMBERS),
+        block=64,
+    ),
+)  # fmt: skip
+
+
+def seen_by(gpu: EmulatingDriver, planted: Planted) -> str:
+    """How the product goes wrong under the gpu's seed; empty: it does not."""
+    density, cols = {128: (1.0, 768), 64: (0.3, 1024), 32: (0.3, 256)}[planted.block]
+    case = case_of(random(128, cols, planted.block, density=density), 256, Layout.COLUMNS)
+    try:
+        out = [multiplied(case) for _ in range(planted.runs)][-1]
+    except EmulatedFault as fault:
+        return str(fault)
+    return NUMBERS if wrong(case, out) else ""
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_it_is_noticed_that(tmp_path: Path, planted: Planted) -> None:
+    texts = changed(planted.changes)
+    found = ""
+    for seed in range(SEEDS):
+        with emulated_gpu(tmp_path, multiprocessors=2) as gpu:
+            gpu.replaced, gpu.seed = texts, 100 * seed
+            found = seen_by(gpu, planted)
+        if found:
+            break
+    assert any(sign in found for sign in planted.shows), found or f"not noticed under {SEEDS} seeds"
+
+
+@pytest.mark.parametrize("block", [128, 64, 32])
+def test_without_a_fault_the_same_products_are_right(tmp_path: Path, block: int) -> None:
+    with emulated_gpu(tmp_path, multiprocessors=2) as gpu:
+        for seed in range(4):
+            gpu.seed = 100 * seed
+            assert seen_by(gpu, Planted("none", (), (), block, runs=2)) == ""

@@ -1,0 +1,125 @@
+"""multiply.cu, sample.cu and turn.cu themselves, run thread by thread in the emulator behind the real plans."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from firstlight.kernels import BlockSparseMatrix, sm90
+from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.sm90 import workspace
+from firstlight.kernels.sm90.arguments import TurnFields, turn_bytes
+from tests.kernels.sm90.emulator.build import needs_compiler
+from tests.kernels.sm90.emulator.driver import EmulatingDriver
+from tests.kernels.sm90.emulator.machine import emulated_gpu
+from tests.kernels.sm90.emulator.products import case_of, multiplied, randn, random, right
+from tests.kernels.sm90.emulator.run import emulate
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatingDriver]:
+    with emulated_gpu(tmp_path_factory.mktemp("toolkit"), multiprocessors=2) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("block", "layout"), list(itertools.product((16, 32, 64, 128), Layout)))
+def test_products_of_every_block_and_layout(gpu: EmulatingDriver, block: int, layout: Layout) -> None:
+    wide = random(192, 320, block)
+    right(case_of(wide, 328, layout))
+    right(case_of(wide.T, 328, layout))
+    ragged = random(3 * block - 8, 4 * block - 8, block, dtype=torch.bfloat16)
+    right(case_of(ragged if layout is Layout.COLUMNS else ragged.T, 24, layout))
+    assert gpu.counts[-1].products > 0
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_everything_that_is_added_on_the_way_out(gpu: EmulatingDriver, layout: Layout) -> None:
+    matrix, n = random(136, 72, 32), 72
+    shape = (n, 136) if layout is Layout.TOKENS else (136, n)
+    for kind in Activation:
+        right(case_of(matrix, n, layout, Epilogue(-0.5, 2.0, randn(*shape, seed=4), randn(136, seed=5), kind)))
+
+
+def test_odd_sizes_and_batches(gpu: EmulatingDriver) -> None:
+    right(case_of(random(93, 59, 32), 13, Layout.TOKENS))
+    right(case_of(random(136, 120, 128), 72, Layout.COLUMNS, Epilogue(bias=randn(136, seed=2)), batch=(3,)))
+    right(case_of(random(256, 256, 128, density=0.0), 72, Layout.COLUMNS))
+
+
+@pytest.mark.parametrize("block", [16, 128])
+def test_a_long_row_is_cut_and_put_together_again(tmp_path_factory: pytest.TempPathFactory, block: int) -> None:
+    mask = torch.zeros(256 // block, 2048 // block, dtype=torch.bool)
+    mask[1] = True
+    matrix = BlockSparseMatrix.from_mask(mask, block=block, values=randn(256, 2048, seed=7))
+    with emulated_gpu(tmp_path_factory.mktemp("toolkit"), multiprocessors=132) as gpu:
+        first = right(case_of(matrix, 72, Layout.COLUMNS))
+        assert torch.equal(right(case_of(matrix, 72, Layout.COLUMNS)), first), "the sum depends on who came last"
+        assert gpu.grids[-1][0] > 4, "the row is not cut"
+        [control] = workspace._KEPT.values()
+        assert not control.room.any(), "counts are left behind"
+
+
+@pytest.mark.parametrize(("block", "density"), [(128, 1.0), (64, 0.3), (32, 0.3), (16, 0.2)])
+def test_every_order_of_events_gives_the_same_bits(gpu: EmulatingDriver, block: int, density: float) -> None:
+    case = case_of(random(128, 512, block, density=density), 264, Layout.COLUMNS)
+    first = right(case)
+    for _ in range(4):
+        assert torch.equal(multiplied(case), first), f"seed {gpu.seed}"
+
+
+def test_an_infinity_is_seen_by_rows_that_store_its_column_alone(gpu: EmulatingDriver) -> None:
+    mask = torch.tensor([[True, False], [False, True], [True, True], [False, False]])
+    matrix = BlockSparseMatrix.from_mask(mask, block=32, values=randn(128, 64, seed=7).abs())
+    case = case_of(matrix, 72, Layout.COLUMNS)
+    case.dense[3, 5] = math.inf
+    out = multiplied(case)
+    expected = matrix.to_dense().double() @ case.dense.double().nan_to_num(posinf=0.0)
+    assert out[:32, 5].isinf().all()
+    assert out[64:96, 5].isinf().all()
+    assert not out[32:64].isinf().any()
+    assert (out[96:] == 0).all()
+    torch.testing.assert_close(out[32:64].double(), expected[32:64], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("block", "layout"), list(itertools.product((16, 32, 64, 128), Layout)))
+def test_sampled_products(gpu: EmulatingDriver, block: int, layout: Layout) -> None:
+    for rows, cols, n in ((3 * block - 8, 4 * block - 8, 24), (2 * block - 3, 3 * block - 5, 600)):
+        matrix = random(rows, cols, block)
+        a, b = (randn(n, side) if layout is Layout.TOKENS else randn(side, n) for side in (rows, cols))
+        out = torch.full_like(matrix.values, math.nan)
+        sm90.sample(matrix.index, a, b, out, layout=layout, alpha=0.5)
+        left, other = (a.mT, b) if layout is Layout.TOKENS else (a, b.mT)
+        stored = matrix.with_values(torch.ones_like(matrix.values)).to_dense().double()
+        exact, size = 0.5 * (left.double() @ other.double()), left.double().abs() @ other.double().abs()
+        assert ((matrix.with_values(out).to_dense().double() - exact * stored).abs() <= 2**-10 * size).all()
+        assert not out.isnan().any(), "padding is written too"
+
+
+def test_sampled_products_in_portions_are_summed_over_a_batch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    matrix = random(96, 64, 32)
+    a, b = randn(3, 96, 648), randn(3, 64, 648, seed=1)
+    out = torch.full_like(matrix.values, math.nan)
+    with emulated_gpu(tmp_path_factory.mktemp("toolkit"), multiprocessors=132) as gpu:
+        sm90.sample(matrix.index, a, b, out, layout=Layout.COLUMNS, alpha=1.0)
+        assert gpu.grids[-1][0] > 1, "the contraction is not cut"
+    exact = (a.double() @ b.double().mT).sum(0)
+    stored = matrix.with_values(torch.ones_like(matrix.values)).to_dense().double()
+    torch.testing.assert_close(matrix.with_values(out).to_dense().double(), exact * stored, rtol=2e-3, atol=5e-2)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(100, 72), (64, 64), (65, 67), (1, 8)])
+def test_turning(rows: int, cols: int) -> None:
+    x = randn(rows, cols)
+    pitch = -(-rows // 64) * 64
+    out = torch.full((cols, pitch), math.nan, dtype=torch.float16)
+    fields = TurnFields(x.data_ptr(), out.data_ptr(), rows, cols, pitch)
+    grid = (-(-cols // 64), pitch // 64, 1)
+    emulate("turn", {}, "turn", turn_bytes(fields), grid=grid, threads=128, shared_bytes=0)
+    assert torch.equal(out[:, :rows], x.T)
+    assert (out[:, rows:] == 0).all()
