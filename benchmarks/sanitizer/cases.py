@@ -1,0 +1,374 @@
+"""Small products and attentions for compute-sanitizer, each held against float64 on the processor.
+
+Two thread blocks do all the work, however large the GPU is: each then walks several items, its rings go round more than
+once, and racecheck, which follows every access of every thread, comes to an end. Outputs hold NaN before a call.
+The kernels are compiled with line numbers and without the debug macro, whose bounded waits would trap here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from firstlight.frozen import dataclass
+from firstlight.kernels import BlockSparseMatrix, reference, sm90
+from firstlight.kernels.block_attention import reference as plain_attention
+from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.pattern import BLOCKS
+from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.sm90 import attention as hopper_attention
+from firstlight.kernels.sm90 import multiply_plan, sample_plan
+from firstlight.kernels.sm90.attention_variants import AttentionBuild
+from firstlight.kernels.sm90.cache import key_of, read_entry, write_entry
+from firstlight.kernels.sm90.compile import Compiled, Variant, compile_program, find_compiler, read_program
+from firstlight.kernels.sm90.variants import NARROW, TURN, WIDE, Build, multiply_variant, sample_variant
+
+WHAT = ("multiply", "sample", "turn", "attention")
+THREAD_BLOCKS = 2
+ROUNDING = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}  # of the sum of magnitudes; sums are in float32
+NORM = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of an attention's output: error over its norm
+LONG = 1024  # tokens of a sampled product that is cut into portions
+TOKENS, COLUMNS = Layout.TOKENS, Layout.COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where cases run: cuda by the Hopper kernels, or cpu by the reference."""
+
+    device: str
+    products: ModuleType  # multiply and sample
+    attention: ModuleType  # forward
+
+
+GPU, DRY = Where("cuda", sm90, hopper_attention), Where("cpu", reference, plain_attention)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductCase:
+    """A product, e.g. block 16, by token, 600 of them, one list of 12 steps that is cut into portions."""
+
+    block: int
+    layout: Layout
+    n: int
+    pattern: str = "scattered"  # scattered, one row, uneven
+    what: str = "multiply"
+    turned: bool = False
+    bf16: bool = False
+    finish: bool = False  # alpha, addend, bias and gelu
+    batch: int = 0  # 0: none
+    infinite: bool = False
+    cols: int = 0  # 0: by the pattern
+
+    @property
+    def id(self) -> str:
+        """E.g. multiply/16/tokens/n40/one row/turned/bf16."""
+        words = [self.what, str(self.block), self.layout.value, f"n{self.n}", self.pattern.replace(" ", "-")]
+        words += [name for name in ("turned", "bf16", "finish", "infinite") if getattr(self, name)]
+        words += [f"batch{self.batch}"] if self.batch else []
+        words += [f"cols{self.cols}"] if self.cols else []
+        return "/".join(words)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.bf16 else torch.float16
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """What is compiled for it."""
+        tokens = self.layout is TOKENS
+        build = Build(self.block, self.bf16, tokens, self.turned)
+        kernel = multiply_variant(build, NARROW if self.n <= NARROW.tokens else WIDE)
+        return (kernel, TURN) if tokens and self.block < 64 else (kernel,)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCase:
+    """A product at stored blocks, e.g. block 64, both operands by token, summed over 1024 tokens in portions."""
+
+    block: int
+    layout: Layout
+    n: int
+    bf16: bool = False
+    what: str = "sample"
+
+    @property
+    def id(self) -> str:
+        return f"sample/{self.block}/{self.layout.value}/n{self.n}" + ("/bf16" if self.bf16 else "")
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        by_token = self.layout is TOKENS and self.block >= 64
+        kernel = sample_variant(self.block, bf16=int(self.bf16), by_token=int(by_token))
+        return (kernel, TURN) if self.layout is TOKENS and not by_token else (kernel,)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCase:
+    """An attention, e.g. blocks of 64, head dimension 128, 300 queries and keys, causal, 4 heads on 2 of keys."""
+
+    block: int
+    head_dim: int
+    mask: str  # causal, full, window, lists, empty rows, cross
+    q_len: int
+    k_len: int
+    bf16: bool = False
+    what: str = "attention"
+
+    @property
+    def id(self) -> str:
+        mask = self.mask.replace(" ", "-")
+        words = f"attention/{self.block}/d{self.head_dim}/{mask}/{self.q_len}x{self.k_len}"
+        return words + ("/bf16" if self.bf16 else "")
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return (AttentionBuild(self.block, self.head_dim, self.bf16).variant,)
+
+
+Case = ProductCase | SampleCase | AttentionCase
+
+
+# -------------------------------------------------------------------------------------------------------------- which
+
+
+def cases(what: tuple[str, ...]) -> tuple[Case, ...]:
+    """The cases of some kernels, taken in turn, each kernel's most different ones first: time may run out."""
+    makers: dict[str, Callable[[], Iterator[Case]]] = {
+        "multiply": _products, "sample": _samples, "turn": _turns, "attention": _attentions,
+    }  # fmt: skip
+    columns = [list(makers[name]()) for name in WHAT if name in what]
+    rows = itertools.zip_longest(*columns)
+    return tuple(case for row in rows for case in row if case is not None)
+
+
+def _products() -> Iterator[Case]:
+    blocks = tuple(reversed(BLOCKS)) if BLOCKS[0] < BLOCKS[-1] else BLOCKS
+    plain = [ProductCase(block, TOKENS, 600) for block in blocks]
+    yield from plain
+    yield from (ProductCase(block, COLUMNS, 40, "one row") for block in blocks)  # narrow tiles, cut into portions
+    yield from (replace(case, turned=True) for case in plain)
+    yield from (ProductCase(block, COLUMNS, 600, finish=True) for block in blocks)
+    yield from (ProductCase(block, TOKENS, 40, "one row", turned=True) for block in blocks)
+    yield from (ProductCase(block, COLUMNS, 72, batch=3) for block in blocks)
+    yield from (ProductCase(block, TOKENS, 256, "uneven", finish=True) for block in blocks)  # wide tiles, in portions
+    yield from (ProductCase(block, layout, 72, infinite=True) for block in (16, 32) for layout in (TOKENS, COLUMNS))
+    yield from (ProductCase(block, COLUMNS, 600, turned=True) for block in blocks)
+    yield from (ProductCase(block, TOKENS, 40, finish=True, bf16=True) for block in blocks)
+    yield from (ProductCase(block, COLUMNS, 600, bf16=True) for block in blocks)
+
+
+def _samples() -> Iterator[Case]:
+    yield from (SampleCase(block, layout, 200) for layout in (TOKENS, COLUMNS) for block in (128, 16, 64, 32))
+    yield from (SampleCase(block, layout, LONG) for layout, block in ((TOKENS, 128), (COLUMNS, 32)))
+    yield from (SampleCase(block, TOKENS, 200, bf16=True) for block in (64, 16))
+
+
+def _turns() -> Iterator[Case]:
+    for cols, block in ((101, 32), (104, 16), (200, 32), (75, 16)):
+        yield ProductCase(block, TOKENS, 70, what="turn", cols=cols)
+
+
+def _attentions() -> Iterator[Case]:
+    builds = ((128, 128), (64, 128), (64, 64), (128, 64))
+    yield from (AttentionCase(block, head, "causal", 300, 300) for block, head in builds)
+    yield from (AttentionCase(block, head, "empty rows", 520, 520) for block, head in builds)
+    yield from (AttentionCase(block, head, "cross", 130, 600) for block, head in builds)
+    yield from (AttentionCase(block, head, "window", 400, 400, bf16=True) for block, head in builds)
+    yield from (AttentionCase(block, head, "full", 64, 77) for block, head in builds)
+
+
+# ---------------------------------------------------------------------------------------------------------------- run
+
+
+def run_case(case: Case, where: Where) -> str:
+    """What is wrong with the result, in words; empty: nothing."""
+    if isinstance(case, ProductCase):
+        return _run_product(case, where)
+    return _run_sample(case, where) if isinstance(case, SampleCase) else _run_attention(case, where)
+
+
+def normal(*shape: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """The same numbers on every machine."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def _matrix(case: ProductCase | SampleCase) -> BlockSparseMatrix:
+    block = case.block
+    step = max(64, block)
+    pattern = case.pattern if isinstance(case, ProductCase) else "scattered"
+    cols = (case.cols if isinstance(case, ProductCase) else 0) or {"scattered": 10 * step - 8}.get(pattern, 30 * step)
+    rows = 128 if pattern == "one row" else 376
+    if isinstance(case, SampleCase) and case.n >= LONG:
+        rows, cols = 120, 248  # so few places that the sum is cut
+    height, width = -(-rows // block), -(-cols // block)
+    places = torch.rand(height, width, generator=torch.Generator().manual_seed(block)) < 0.4
+    if pattern == "one row":
+        places[0] = True
+    elif pattern == "uneven":
+        places = torch.zeros_like(places)
+        places[0], places[-1, 0] = True, True
+    elif height > 1:
+        places[height // 2] = False
+    dtype = torch.bfloat16 if case.bf16 else torch.float16
+    return BlockSparseMatrix.from_mask(places, block=block, values=normal(rows, cols, dtype=dtype, seed=7))
+
+
+def _run_product(case: ProductCase, where: Where) -> str:
+    forward = _matrix(case)
+    w = forward.T if case.turned else forward
+    rows, cols = w.shape
+    shape, out_shape = ((case.n, cols), (case.n, rows)) if case.layout is TOKENS else ((cols, case.n), (rows, case.n))
+    batch = (case.batch,) if case.batch else ()
+    x = normal(*batch, *shape, dtype=case.dtype, seed=1)
+    if case.infinite:
+        flat = x.view(-1)
+        flat[3], flat[x.numel() // 2], flat[-5] = math.inf, math.nan, -math.inf
+    given = Epilogue()
+    if case.finish:
+        addend, bias = normal(*batch, *out_shape, dtype=case.dtype, seed=2), normal(rows, dtype=case.dtype, seed=3)
+        given = Epilogue(-0.5, 2.0, addend, bias, Activation.GELU)
+    found = _multiplied(case, where, x, given)
+    if case.infinite:
+        return _same_kind(found, _multiplied(case, DRY, x, given))
+    dense, wide = w.to_dense().double(), x.double()
+    exact, size = (
+        other @ left.mT if case.layout is TOKENS else left @ other
+        for left, other in ((dense, wide), (dense.abs(), wide.abs()))
+    )
+    if given.addend is not None and given.bias is not None:
+        shift = given.bias.double() if case.layout is TOKENS else given.bias.double()[:, None]
+        exact = functional.gelu(given.alpha * exact + given.beta * given.addend.double() + shift)
+        size = abs(given.alpha) * size + given.beta * given.addend.double().abs() + shift.abs()
+    return _off(found, exact, size)
+
+
+def _multiplied(case: ProductCase, where: Where, x: Tensor, given: Epilogue) -> Tensor:
+    """What a backend writes over NaN."""
+    matrix = _matrix(case).to(device=where.device)
+    matrix = matrix.T if case.turned else matrix
+    shape = list(x.shape)
+    shape[-1 if case.layout is TOKENS else -2] = matrix.shape[0]
+    out = torch.full(shape, math.nan, dtype=case.dtype, device=where.device)
+    addend, bias = (None if each is None else each.to(where.device) for each in (given.addend, given.bias))
+    there = replace(given, addend=addend, bias=bias)
+    where.products.multiply(matrix.index, matrix.values, x.to(where.device), out, layout=case.layout, epilogue=there)
+    return out.cpu()
+
+
+def _same_kind(found: Tensor, wanted: Tensor) -> str:
+    """Infinities and NaN reach the rows that store their column and no others, as in the reference."""
+    tests = (torch.isnan, torch.isposinf, torch.isneginf)
+    bad = sum(int((test(found) != test(wanted)).sum()) for test in tests)
+    return f"{bad} elements are of another kind than the reference's" if bad else ""
+
+
+def _run_sample(case: SampleCase, where: Where) -> str:
+    w = _matrix(case)
+    a, b = (normal(size, case.n, dtype=w.dtype, seed=size) for size in w.shape)
+    given = (a, b) if case.layout is COLUMNS else (a.mT.contiguous(), b.mT.contiguous())
+    there, (left, right) = w.to(device=where.device), (each.to(where.device) for each in given)
+    values = torch.full_like(there.values, math.nan)
+    where.products.sample(there.pattern.forward, left, right, values, layout=case.layout, alpha=1.0)
+    stored = w.with_values(torch.ones_like(w.values)).to_dense().double()
+    exact, size = a.double() @ b.double().mT * stored, a.double().abs() @ b.double().abs().mT
+    return _off(w.with_values(values.cpu()).to_dense(), exact, size)
+
+
+def _off(found: Tensor, exact: Tensor, size: Tensor) -> str:
+    bound = ROUNDING[found.dtype] * size + torch.finfo(found.dtype).tiny
+    bad = ~((found.double() - exact).abs() <= bound)  # NaN is bad too
+    return f"{int(bad.sum())} of {bad.numel()} elements off, first {bad.nonzero()[0].tolist()}" if bad.any() else ""
+
+
+def mask_of(case: AttentionCase) -> BlockMask:
+    """The mask of an attention, on the processor."""
+    lengths, block = (case.q_len, case.k_len), case.block
+    if case.mask == "causal":
+        return BlockMask.causal(*lengths, block=block)
+    if case.mask == "full":
+        return BlockMask.full(*lengths, block=block)
+    if case.mask == "window":
+        return BlockMask.window(*lengths, left=150, right=20, block=block)
+    heads = 1 if case.mask == "cross" else 4
+    rows, columns = (-(-length // block) for length in lengths)
+    kept = torch.rand(1, heads, rows, columns, generator=torch.Generator().manual_seed(rows)) < 0.5
+    kept[..., 0, :] = True
+    if case.mask == "empty rows":
+        kept[:, 1, 0], kept[:, :, rows // 2], kept[:, 3] = False, False, False
+    return BlockMask.from_bool(kept, block_level=True, q_len=case.q_len, k_len=case.k_len, block=block)
+
+
+def _run_attention(case: AttentionCase, where: Where) -> str:
+    dtype = torch.bfloat16 if case.bf16 else torch.float16
+    mask = mask_of(case)
+    q = normal(1, case.q_len, 4, case.head_dim, dtype=dtype, seed=1)
+    k, v = (normal(1, 2, case.k_len, case.head_dim, dtype=dtype, seed=seed) for seed in (2, 3))
+    given = [each.to(where.device) for each in (q, k, v)]
+    out = torch.full_like(given[0], math.nan).transpose(1, 2)
+    lse = torch.full((1, 4, case.q_len), math.nan, device=where.device)
+    scale = case.head_dim**-0.5
+    there = mask.to(where.device)
+    where.attention.forward(given[0].transpose(1, 2), given[1], given[2], there, scale=scale, out=out, lse=lse)
+    return _attention_fault(out.cpu(), lse.cpu(), (q.transpose(1, 2), k, v), mask)
+
+
+def _attention_fault(out: Tensor, lse: Tensor, given: tuple[Tensor, Tensor, Tensor], mask: BlockMask) -> str:
+    q, k, v = (given[0].double(), *(each.double().repeat_interleave(2, 1) for each in given[1:]))
+    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask.to_bool(), -math.inf)
+    exact, total = torch.nan_to_num(scores.softmax(-1)) @ v, scores.logsumexp(-1)
+    live = torch.isfinite(total)
+    if out.isnan().any() or lse.isnan().any():
+        return "NaN is left"
+    error = float((out.double() - exact).norm() / exact.norm().clamp_min(1e-30))
+    if not error <= NORM[out.dtype]:
+        return f"the output's error is {error:.2g} of its norm"
+    if not bool(((lse.double() - total)[live].abs() <= 2e-3).all()):
+        return "the logarithms of the sums are off"
+    if not bool((lse[~live] == -math.inf).all() and (out[~live] == 0).all()):
+        return "a row that sees no key is not 0 with -inf"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------------ compile
+
+
+def with_lines(variant: Variant, **_: Any) -> Compiled:
+    """The kernel with line numbers, otherwise as it is; kept on disk beside the others."""
+    program, compiler = replace(read_program(variant), debug=True), find_compiler()
+    key = key_of(program, compiler)
+    found = read_entry(key)
+    if found is None:
+        found = compile_program(program, compiler)
+        try:
+            write_entry(key, found)
+        except OSError:
+            pass  # compiled again by the next process
+    return found
+
+
+def compile_with_lines(variant: Variant) -> tuple[str, float, str]:
+    """(kernel, seconds, error), for a pool's child; needs no GPU."""
+    began = time.perf_counter()
+    try:
+        with_lines(variant)
+        said = ""
+    except Exception as error:  # noqa: BLE001 it says so again when it is launched
+        said = f"{type(error).__name__}: {error}"[:300]
+    return str(variant), time.perf_counter() - began, said
+
+
+def use_lines_and_two_thread_blocks() -> None:
+    """In this process: the plans take kernels with line numbers and a GPU of two multiprocessors."""
+    for module in (multiply_plan, sample_plan, hopper_attention):
+        for name, value in (("built", with_lines), ("multiprocessors", lambda _device: THREAD_BLOCKS)):
+            assert hasattr(module, name), f"{module.__name__} has no {name}"
+            setattr(module, name, value)
