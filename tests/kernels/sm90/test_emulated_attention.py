@@ -58,7 +58,7 @@ def test_another_list_for_every_head_some_of_them_empty(gpu: EmulatingDriver, bl
     assert torch.equal(again.lse, first.lse)
 
 
-_KEY_LEAVES = "    if (first) barrier_arrive(shared_address(&shared->empty[engine][key]));\n"
+_KEY_LEAVES = "    if (signals) barrier_arrive(shared_address(&shared->empty[engine][key]));\n"
 _WAIT = "    wgmma_wait<1>();  // the scores are there\n"
 _TAKEN = "    taken_over(p, fresh);\n    held = ring.slot;\n"
 _NEXT_SCORES = "    wgmma_fence();\n    multiply_scores(s, QUERIES, tiles + key * TILE_BYTES);"

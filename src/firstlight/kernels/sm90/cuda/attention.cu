@@ -16,6 +16,7 @@
 constexpr int THREADS = 384;
 constexpr int LOADER_REGISTERS = 40;  // 40 + 2 * 232 = 3 * 168, what a launch with 384 threads gets
 constexpr int CONSUMER_REGISTERS = 232;
+constexpr int WARPS = 8 / ENGINES;  // that consume from one engine's rings
 constexpr int QUERIES_AT = ENGINES * SLOTS * TILE_BYTES;
 constexpr int STAGING_AT = QUERIES_AT + ENGINES * SEATS * QUERY_BYTES;
 constexpr int BARRIERS_AT = STAGING_AT + 2 * STAGING_BYTES;
@@ -65,11 +66,11 @@ __device__ __forceinline__ void start_barriers(Shared* shared) {
     for (int engine = 0; engine < ENGINES; engine++) {
       for (int i = 0; i < SLOTS; i++) {
         barrier_init(shared_address(&shared->full[engine][i]), 1);
-        barrier_init(shared_address(&shared->empty[engine][i]), 2 / ENGINES);
+        barrier_init(shared_address(&shared->empty[engine][i]), WARPS);
       }
       for (int i = 0; i < SEATS; i++) {
         barrier_init(shared_address(&shared->seated[engine][i]), 1);
-        barrier_init(shared_address(&shared->left[engine][i]), ENGINES == 2 ? 4 : 2);  // warps, or warpgroups
+        barrier_init(shared_address(&shared->left[engine][i]), WARPS);
       }
     }
     barriers_ready();
@@ -240,7 +241,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   const int thread_row = (t >> 5) * 16 + (lane >> 2);
   const u32 tiles = memory + engine * SLOTS * TILE_BYTES, staging = memory + STAGING_AT + half * STAGING_BYTES;
   const u32 queries = memory + QUERIES_AT + engine * SEATS * QUERY_BYTES;
-  const bool first = t == 0;
+  const bool signals = lane == 0;  // for its warp: another may still read what it gives back
   float o[OUTPUTS], s[SCORES];
   u32 p[PACKED], fresh[PACKED];
   Sums sums = no_sums(), done = no_sums();
@@ -256,7 +257,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
 #define QUERIES q
 #else
 #define TAKE_QUERIES()
-#define LEAVE_QUERIES() if (first) barrier_arrive(shared_address(&shared->left[0][seat.slot]))
+#define LEAVE_QUERIES() if (signals) barrier_arrive(shared_address(&shared->left[0][seat.slot]))
 #define QUERIES (queries + seat.slot * QUERY_BYTES + half * 64 * 128)
 #endif
 
@@ -272,7 +273,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   wgmma_fence();
   multiply_scores(s, QUERIES, tiles);
   wgmma_wait<0>();
-  if (first) barrier_arrive(shared_address(&shared->empty[engine][0]));
+  if (signals) barrier_arrive(shared_address(&shared->empty[engine][0]));
   advance<SLOTS>(ring);
   hide_by(s, args, mark, offset + thread_row, lane);
   softmax(s, fresh, sums, scale, args.scale_log2);
@@ -303,7 +304,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
     multiply_scores(s, QUERIES, tiles + key * TILE_BYTES);  // while the last product with V still runs
     wgmma_wait<1>();                                        // now it is done
     still_needed(p, queries, args.never);
-    if (held >= 0 && first) barrier_arrive(shared_address(&shared->empty[engine][held]));
+    if (held >= 0 && signals) barrier_arrive(shared_address(&shared->empty[engine][held]));
     if (finishing) {
       staging_free(half, t);
       finish(o, done, args.scale_log2, staging, t, lse_of(args, before), before.row + thread_row, args.q_len);
@@ -320,7 +321,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
     multiply_values(o, p, tiles + held * TILE_BYTES);
     if (finishing) store_staging(&args.o, staging, before, half, t);
     wgmma_wait<1>();  // the scores are there
-    if (first) barrier_arrive(shared_address(&shared->empty[engine][key]));
+    if (signals) barrier_arrive(shared_address(&shared->empty[engine][key]));
     finishing = last;
     if (last) {
       done = sums;
