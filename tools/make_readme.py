@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools import kernels_table, sm90_table
+from tools import attention_table, kernels_table, sm90_table
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 LIBRARY = ROOT / "docs" / "kernels" / "library.md"
 MATMUL = ROOT / "docs" / "kernels" / "matmul.md"
+ATTENTION = ROOT / "docs" / "kernels" / "attention.md"
 BENCH = "bench-h200-standard.json"
 BENCH_ROWS = (
     "gemm/fp16/4096x4096x4096", "gemm/bf16/8192x8192x8192", "gemm/fp8/8192x8192x8192", "bandwidth/copy/fp16/512MiB",
@@ -34,11 +35,14 @@ def main() -> None:
         README: filled(README.read_text()),
         LIBRARY: filled_library(LIBRARY.read_text()),
         MATMUL: filled_matmul(MATMUL.read_text()),
+        ATTENTION: filled_attention(ATTENTION.read_text()),
     }
+    if drawn := attention_table.picture_part():
+        pages[attention_table.PICTURE] = drawn
     for path, text in pages.items():
         if "--check" not in sys.argv:
             path.write_text(text)
-        elif text != path.read_text():
+        elif not path.exists() or text != path.read_text():
             sys.exit(f"{path.relative_to(ROOT)} is not current; run: python -m tools.make_readme")
 
 
@@ -50,6 +54,7 @@ def filled(text: str) -> str:
         ("bench", _bench),
         ("kernels", kernels_table.readme_part),
         ("sm90", sm90_table.readme_part),
+        ("attention", attention_table.readme_part),
     ):
         text = with_part(text, name, make)
     return text
@@ -63,6 +68,13 @@ def filled_library(text: str) -> str:
 def filled_matmul(text: str) -> str:
     """The page of the Hopper kernels with its measured parts made anew."""
     for name, make in sm90_table.PARTS.items():
+        text = with_part(text, name, make)
+    return text
+
+
+def filled_attention(text: str) -> str:
+    """The page of block-sparse attention with its measured parts made anew."""
+    for name, make in attention_table.PARTS.items():
         text = with_part(text, name, make)
     return text
 

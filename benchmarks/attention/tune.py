@@ -1,6 +1,6 @@
 """Times tiles of the Triton attention kernels on the GPU at hand, and prints the fastest as rows of their tables.
 
-    python benchmarks/attention_tune.py --head-dim 128 --block 128 --density 0.5 --json attention-tune.json
+    python benchmarks/attention/tune.py --head-dim 128 --block 128 --density 0.5 --json attention-tune.json
 
 Every tile that compiles and fits is held against the table's result first. Times are medians of 15 with
 L2 flushed; a tile of dq or dkdv is timed in a whole backward pass with the table's tile for the other kernel.
@@ -55,7 +55,7 @@ class Inputs(NamedTuple):
 def main() -> int:
     args = arguments()
     if not torch.cuda.is_available():
-        print("attention_tune: torch sees no CUDA device; run it on a GPU machine.", file=sys.stderr)
+        print("attention tune: torch sees no CUDA device; run it on a GPU machine.", file=sys.stderr)
         return 3
     inputs = drawn(args)
     forward(inputs)
