@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.lists import lists_of
+from firstlight.kernels.block_attention.lists import Lists, lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import why_not_sm90
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
@@ -23,7 +23,7 @@ from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.maps import encode_map
 from firstlight.kernels.sm90.problem import multiprocessors
-from firstlight.kernels.sm90.workspace import control_of
+from firstlight.kernels.sm90.workspace import Control, control_of
 
 HALF = 64  # columns in 128 bytes, which a swizzle spans
 SWIZZLE = 128
@@ -32,6 +32,8 @@ ELEMENT = 2
 ALIGNED = 16
 INT32_END = 1 << 31
 LOG2_E = math.log2(math.e)
+_KEPT = "sm90 launches"
+_MOST_KEPT = 256  # about 2 kB each
 _raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -75,9 +77,35 @@ def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, o
         _start(q, k, v, mask, scale=scale, out=out, lse=lse)
 
 
+class _Ready(NamedTuple):
+    """A launch and what it names by address, which has to live as long."""
+
+    launch: Launch
+    lists: Lists
+    control: Control
+
+
 def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
-    """Compiles the kernel the first time."""
+    """Launches are kept with the mask by all that they depend on: in a loop the same addresses come back."""
     stream = _raw_stream(q.get_device())
+    if not mask.counts_changes or torch.cuda.is_current_stream_capturing():
+        _made(q, k, v, mask, scale=scale, out=out, lse=lse).launch(stream)
+        return
+    kept: dict[Any, _Ready] = mask.derived.setdefault(_KEPT, {})
+    key = (
+        q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q.shape, k.shape, q.stride(),
+        k.stride(), v.stride(), out.stride(), q.dtype, scale, stream,
+    )  # fmt: skip
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        found = kept[key] = _made(q, k, v, mask, scale=scale, out=out, lse=lse)
+    found.launch(stream)
+
+
+def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> _Ready:
+    """Compiles the kernel the first time."""
     shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
     build = AttentionBuild(mask.block, shape.head_dim, q.dtype is torch.bfloat16)
     kernel = _kernel(build, q.get_device())
@@ -88,10 +116,9 @@ def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, ou
         raise UnsupportedInput(
             f"backend 'sm90': there are {items} blocks of queries; fewer than 2^31 are accepted. Use a smaller batch."
         )
-    rows, keys = min(mask.block, 128), mask.block
-    maps = (_map(q, rows), _map(k, keys), _map(v, keys), _map(out, CONSUMER_ROWS))
+    maps = (_map(q, mask.block), _map(k, mask.block), _map(v, mask.block), _map(out, CONSUMER_ROWS))
     mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
-    control = control_of(q.device, stream, arrivals=0)
+    control = control_of(q.device, _raw_stream(q.get_device()), arrivals=0)
     batch_step, head_step, row_step, _ = out.stride()
     fields = AttentionFields(
         lists.starts.data_ptr(), lists.columns.data_ptr(), lists.masks.data_ptr(), lists.order.data_ptr(),
@@ -100,7 +127,8 @@ def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, ou
         shape.k_len, mask_heads if mask_batch > 1 else 0, 1 if mask_heads > 1 else 0, 0, scale * LOG2_E,
     )  # fmt: skip
     grid = (min(-(-items // build.engines), multiprocessors(q.get_device())), 1, 1)
-    Launch(kernel, attention_bytes(maps, fields), grid=grid, threads=THREADS)(stream)
+    launch = Launch(kernel, attention_bytes(maps, fields), grid=grid, threads=THREADS)
+    return _Ready(launch, lists, control)
 
 
 def _steps_everywhere(tensor: Tensor) -> bool:
