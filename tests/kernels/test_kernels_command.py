@@ -16,8 +16,9 @@ import torch
 from firstlight.cli import kernels as cli
 from firstlight.errors import CouldNotLook
 from firstlight.kernels.autotune import Tuned
+from firstlight.kernels.block_attention import rows
 from firstlight.kernels.crossover import Machine, Row
-from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, kernels_here, taken
+from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, attention_on, kernels_here, taken
 from firstlight.kernels.sm90 import nvrtc
 from firstlight.report.kernels_text import kernels_document, kernels_text, tuned_text
 
@@ -46,6 +47,15 @@ def test_it_answers_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None
     if not torch.cuda.is_available():
         assert "sm90       no    no CUDA device" in text
     assert "\ncompiler   " in text
+
+
+def test_what_attention_goes_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\nattention  on the processor auto takes dense, or reference where at most 0.15 of" in kernels_text(
+        kernels_here()
+    )
+    assert "a rule, as attention was not measured on this GPU model" in attention_on("NVIDIA Nothing 1")
+    monkeypatch.setattr(rows, "rows_for", lambda gpu: (None,) * 42)
+    assert attention_on("NVIDIA H200") == "auto goes by 42 measured rows"
 
 
 def test_the_compiler_of_the_hopper_kernels_is_told_with_what_it_built() -> None:

@@ -66,6 +66,7 @@ class Here:
     backends: tuple[Backend, ...]
     devices: tuple[Device, ...]
     compiler: Compiler
+    attention: str = ""  # what auto goes by for attention on the first GPU, or on the processor
 
 
 def kernels_here() -> Here:
@@ -84,8 +85,23 @@ def kernels_here() -> Here:
     return Here(
         torch=torch.__version__, torch_cuda=torch.version.cuda or "", triton=triton, path=path, why=why,
         backends=tuple(_backend(name, devices, triton) for name in BACKENDS if name != "auto"), devices=devices,
-        compiler=compiler_here(),
+        compiler=compiler_here(), attention=attention_on(devices[0].name if devices else ""),
     )  # fmt: skip
+
+
+def attention_on(gpu: str) -> str:
+    """What auto goes by for attention on a GPU model, e.g. '42 measured rows'; without a name: on the processor."""
+    from firstlight.kernels.block_attention.choose import CPU_SHARE, SPARSE_SHARE
+    from firstlight.kernels.block_attention.rows import rows_for
+
+    if not gpu:
+        return f"on the processor auto takes dense, or reference where at most {CPU_SHARE:g} of the blocks are kept"
+    if rows := rows_for(gpu):
+        return f"auto goes by {len(rows)} measured rows"
+    return (
+        f"auto takes dense for full and causal masks, triton where at most {SPARSE_SHARE:g} of the blocks are kept: a "
+        "rule, as attention was not measured on this GPU model; backend='sm90' by name"
+    )
 
 
 def compiler_here() -> Compiler:

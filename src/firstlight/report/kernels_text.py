@@ -22,6 +22,7 @@ def kernels_text(here: Here) -> str:
     out += labelled("torch", [f"{here.torch}{cuda}, triton {here.triton or 'not installed'}"], label_width=_LABEL)
     lines = [f"{backend.name:<10} {'runs' if backend.runs else 'no':<5} {backend.why}" for backend in here.backends]
     out += labelled("backends", lines, label_width=_LABEL)
+    out += labelled("attention", [here.attention], label_width=_LABEL)
     out += labelled("compiler", _compiler_lines(here.compiler), label_width=_LABEL)
     for device in here.devices:
         out += labelled(f"gpu {device.number}", _device_lines(device), label_width=_LABEL)
@@ -91,6 +92,7 @@ def kernels_document(here: Here) -> dict[str, Any]:
             "kept_in": here.compiler.kept_in,
             "kept": here.compiler.kept,
         },
+        "attention": here.attention,
     }
 
 
