@@ -51,6 +51,13 @@ CLEAN = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
 CASE = "multiply/16/tokens/n600/scattered"
 
 
+@pytest.fixture(autouse=True)
+def kernels_kept(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled is kept among the tests' own files."""
+    assert pytestconfig.cache is not None
+    monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", str(pytestconfig.cache.mkdir("sm90")))
+
+
 def line_of(file: str, text: str) -> int:
     """Where a text stands in a kernel's source."""
     lines = (SOURCES / file).read_text().splitlines()
