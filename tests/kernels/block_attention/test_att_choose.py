@@ -14,6 +14,7 @@ from firstlight.kernels.block_attention.choose import Question, backward_of, by_
 from firstlight.kernels.block_attention.functions import explain_attention
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.rows import Row, nearest, times_at
+from firstlight.kernels.block_attention.seen import seen_by
 from tests.kernels.block_attention.att_cases import qkv
 
 LISTED = Question(
@@ -65,6 +66,18 @@ def test_on_the_processor(mask: BlockMask | None, backend: str, said: str) -> No
     choice = explain_attention(q, k, mask)
     assert choice.backend == backend
     assert said in choice.why
+
+
+def test_the_explanation_is_of_the_dtype_that_autocast_makes_and_of_the_scale() -> None:
+    q, k, _ = qkv(512, 512)
+    mask = BlockMask.from_bool(torch.rand(512, 512) < 0.5)
+    choose.forget_choices()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        explain_attention(q, k, mask)
+    explain_attention(q.bfloat16(), k.bfloat16(), mask)
+    assert choose._auto.cache_info().currsize == 1
+    explain_attention(q.bfloat16(), k.bfloat16(), mask, scale=-1.0)
+    assert choose._auto.cache_info().currsize == 2
 
 
 def test_a_mask_too_large_for_torch_goes_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +147,18 @@ def test_the_nearest_lengths_are_taken_and_times_lie_between_the_measured_ones()
     assert times["dense"] == 200.0
     assert times["triton"] == pytest.approx(160.0)
     assert times["sm90"] == pytest.approx(75.0)
+
+
+def test_a_causal_mask_shorter_than_the_measured_one_goes_by_its_row() -> None:
+    row = Row("upper_left", 128, "float32", 32, 512, 512, (("dense", ((0.625, 9.0),)), ("sm90", ((0.625, 5.0),))))
+    for length in (300, 512, 700):
+        q, k, _ = qkv(length, length)
+        asked = [choose.question_of(q, seen_by(q, k, BlockMask.causal(length), ""))]
+        asked += [choose.question_of(q, seen_by(q, k, None, "upper_left"))]
+        assert asked[0] == asked[1]
+        choice = by_rows((row,), asked[0], NO_HURDLES)
+        assert choice is not None
+        assert choice.backend == "sm90"
 
 
 def test_rows_are_read_from_the_shipped_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from firstlight.errors import UnsupportedInput
+from firstlight.kernels.block_attention import construct
 from firstlight.kernels.block_attention.lists import lists_of, turned_lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import shape_of
@@ -72,6 +73,24 @@ def test_a_window_keeps_left_and_right_keys_around_the_querys_place(
     check(mask, by_elements(at, keeps), at)
     assert mask.most == mask.blocks
     assert mask.bits is None or mask.bits.shape[0] <= 4
+
+
+def test_lengths_too_large_for_32_bits_make_the_same_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = BlockMask.window(500, 300, left=70, right=130, alignment="lower_right", block=64)
+    monkeypatch.setattr(construct, "SMALL", 0)
+    assert BlockMask.window(500, 300, left=70, right=130, alignment="lower_right", block=64).equals(small)
+    monkeypatch.undo()
+    far = BlockMask.window(128, 1 << 31, left=0, alignment="lower_right")  # numbers that 32 bits do not hold
+    assert far.most == int((far.kinds != 0).sum()) == 1
+
+
+@pytest.mark.parametrize("alignment", ["upper_left", "lower_right"])
+@pytest.mark.parametrize("limit", [2**63 - 1, 10**30])
+def test_a_window_wider_than_any_number_of_the_device_has_no_limit(limit: int, alignment: str) -> None:
+    made = BlockMask.window(300, 100, left=limit, right=limit, alignment=alignment)
+    assert made.equals(BlockMask.full(300, 100))
+    made = BlockMask.window(100, 300, left=limit, alignment=alignment)
+    assert made.equals(BlockMask.causal(100, 300, alignment=alignment))
 
 
 @FEW
@@ -248,6 +267,7 @@ def test_made_in_inference_mode_a_mask_serves_later_and_notices_changes() -> Non
 BAD: dict[str, tuple[Callable[[], BlockMask], str]] = {
     "block": (lambda: BlockMask.full(100, block=32), "block is 32; 64 and 128 are accepted"),
     "block bool": (lambda: BlockMask.full(100, block=True), "block is True; 64 and 128 are accepted"),
+    "block float": (lambda: BlockMask.full(100, block=128.0), "block is 128.0; 64 and"),  # type: ignore[arg-type]
     "q_len": (lambda: BlockMask.full(0), "q_len is 0; a whole number of 1 or more is accepted. Pass the number of q"),
     "k_len": (lambda: BlockMask.causal(5, -1), "k_len is -1; a whole number of 1 or more is accepted. Pass the number"),
     "float": (lambda: BlockMask.full(1.5), "q_len is 1.5; a whole number"),  # type: ignore[arg-type]
@@ -258,6 +278,9 @@ BAD: dict[str, tuple[Callable[[], BlockMask], str]] = {
     "stride": (lambda: BlockMask.strided(5, stride=0), "stride is 0; a whole number of 1 or more is accepted"),
     "phase": (lambda: BlockMask.strided(5, stride=2, phase=-1), "phase is -1; a whole number of 0 or more"),
     "dtype": (lambda: BlockMask.from_bool(torch.ones(5, 5)), "allowed is float32; accepted are bool. Convert it"),
+    "allowed": (lambda: BlockMask.from_bool([[True]]), "allowed is a list; a tensor"),  # type: ignore[arg-type]
+    "no scores": (lambda: BlockMask.top_k(None, 1, q_len=5, k_len=5), "scores is a NoneType"),  # type: ignore[arg-type]
+    "id list": (lambda: BlockMask.document([0, 1]), "ids_q is a list; a tensor is"),  # type: ignore[arg-type]
     "dims": (
         lambda: BlockMask.from_bool(torch.ones(2, 5, 5) > 0),
         r"allowed has shape \[2, 5, 5\]; .* is accepted. With three dimensions say .*allowed\[None\] for batch",

@@ -53,6 +53,18 @@ def test_the_scale_defaults_to_one_over_the_root_of_the_head_dim() -> None:
     assert torch.equal(alone(*given), both(*given, scale=24**-0.5)[0])
 
 
+@pytest.mark.parametrize("backend", ["auto", "reference", "dense"])
+@pytest.mark.parametrize("scale", [1e-46, 5e-324, -1e-40])
+def test_a_scale_too_small_for_the_logits_is_zero_and_hides_what_is_hidden(backend: str, scale: float) -> None:
+    given = qkv(70, 70, batch=1)
+    for found in (both(*given, causal=True, scale=scale, backend=backend), both(*given, causal=True, scale=0.0)):
+        assert_attends(found, attended(*given, diagonal(70, 70, "upper_left"), 0.0))
+    doubles = qkv(20, 20, batch=1, dtype=torch.float64)
+    q, k, v = doubles[0] * 1e40, doubles[1], doubles[2]
+    seen = torch.ones(20, 20, dtype=torch.bool)
+    assert_attends(both(q, k, v, scale=1e-40, backend=backend), attended(q, k, v, seen, 1e-40))
+
+
 def test_dropout_is_refused_with_the_reason() -> None:
     with pytest.raises(UnsupportedInput, match=r"dropout_p is 0.1; only 0.0 is accepted. The backward pass"):
         attention(SIXTEEN, SIXTEEN, SIXTEEN, dropout_p=0.1)
@@ -73,8 +85,10 @@ def test_dropout_is_refused_with_the_reason() -> None:
         ({"k": [1.0]}, "k is a list; a tensor is accepted"),
         ({"causal": "left"}, "causal is 'left'; accepted: False, True"),
         ({"causal": 1}, "causal is 1; accepted"),
-        ({"scale": "big"}, "scale is 'big'; a finite number or None"),
-        ({"scale": float("nan")}, "scale is nan; a finite number or None"),
+        ({"scale": "big"}, "scale is 'big'; a finite number of at most"),
+        ({"scale": float("nan")}, "scale is nan; a finite number of at most"),
+        ({"scale": 1e39}, r"scale is 1e\+39; a finite number of at most 1.7e\+38 or None"),
+        ({"scale": 10**400}, "; a finite number of at most"),
         ({"backend": "cuda"}, "backend is 'cuda'; accepted: auto, sm90, triton, dense, reference"),
         ({"backend": "sm90"}, "backend 'sm90' was given tensors on the processor"),
         ({"backend": "triton"}, "backend 'triton' was given tensors on the processor"),
@@ -183,7 +197,10 @@ def test_merging_huge_sums_does_not_overflow() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ([], "at least one"),
+        ([], "parts is empty; a list with at least one"),
+        (None, "parts is a NoneType; a list with at least one"),
+        (iter([(SIXTEEN, SIXTEEN[..., 0])]), "parts is a list_iterator; a list with at least one"),
+        ([(SIXTEEN.int(), SIXTEEN[..., 0])], "out of part 0 is int32; accepted are float16"),
         ([SIXTEEN], "part 0 is a Tensor; pairs"),
         ([(SIXTEEN, SIXTEEN)], "lse of part 0 has shape"),
         ([(SIXTEEN, SIXTEEN[..., 0].half())], "lse of part 0 is float16; accepted are float32, float64"),

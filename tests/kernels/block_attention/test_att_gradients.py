@@ -66,6 +66,37 @@ def test_second_derivatives_of_both_outputs_at_once() -> None:
     assert torch.autograd.gradgradcheck(run, doubles(20, 30), fast_mode=True)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_changed_before_the_backward_pass_is_not_used_for_it(backend: str) -> None:
+    q, k, v = doubles()
+    mask = BlockMask.window(70, 80, left=9, block=64)
+    out, _ = both(q, k, v, mask, backend=backend)
+    mask.kinds.fill_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(out.sum(), [q, k, v])
+
+
+def test_a_mask_changed_before_the_second_derivative_is_not_used_for_it() -> None:
+    q, k, v = doubles()
+    mask = BlockMask.window(70, 80, left=9, block=64)
+    [first] = torch.autograd.grad(alone(q, k, v, mask, backend="reference").sin().sum(), [q], create_graph=True)
+    assert mask.bits is not None
+    mask.bits.fill_(-1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(first.sum(), [q])
+
+
+def test_a_mask_of_inference_tensors_serves_a_backward_pass() -> None:
+    q, k, v = doubles()
+    with torch.inference_mode():
+        kinds = torch.full((1, 1, 2, 2), 2, dtype=torch.uint8)
+    mask = BlockMask(kinds, q_len=70, k_len=80, block=64)
+    assert not mask.counts_changes
+    [found] = torch.autograd.grad(alone(q, k, v, mask, backend="reference").sin().sum(), [q])
+    [wanted] = torch.autograd.grad(alone(q, k, v, backend="reference").sin().sum(), [q])
+    torch.testing.assert_close(found, wanted)
+
+
 def test_third_derivatives_are_refused() -> None:
     q, k, v = doubles(20, 30)
     [first] = torch.autograd.grad(alone(q, k, v, backend="reference").sin().sum(), [q], create_graph=True)

@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -174,10 +175,19 @@ def test_a_mask_made_inside_of_a_compiled_function_is_whole_when_it_comes_out() 
     assert lists_of(mask).starts.tolist() == lists_of(same).starts.tolist()
 
 
+@pytest.mark.parametrize("name", ["kinds", "which", "bits", "q_len", "k_len", "block"])
+def test_parts_are_changed_in_place_and_not_set(name: str) -> None:
+    mask = BlockMask.causal(300)
+    with pytest.raises(AttributeError, match=f"{name} of a BlockMask cannot be set; change it in place, or make"):
+        setattr(mask, name, getattr(mask, name))
+
+
 KINDS = torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
 WHICH = KINDS.int()
 BITS = torch.zeros(3, 64, 2, dtype=torch.int32)
-BAD = {
+BAD: dict[str, tuple[tuple[Any, Any, Any], str]] = {
+    "kinds": (([[2]], None, None), "kinds is a list; a tensor is accepted. Make one with"),
+    "which": ((KINDS, [[0]], BITS), "which is a list; a tensor is accepted. Make one with"),
     "kinds dtype": ((KINDS.int(), None, None), "kinds is int32; accepted are uint8. Convert it"),
     "kinds shape": (
         (KINDS[:, :, :1], None, None),

@@ -21,6 +21,9 @@ from firstlight.kernels.checks import (
     require_shape,
 )
 
+# sizes of a scale that kernels can multiply with: normal in the precision of the logits, times log2(e) too
+SCALES = (2.0**-126, 2.0**127)
+DOUBLE_SCALES = (2.0**-1022, 2.0**1023)
 ALIGNMENTS = ("upper_left", "lower_right")
 
 
@@ -171,13 +174,16 @@ def refuse_dropout(dropout_p: float) -> None:
         )
 
 
-def scale_for(scale: object, head_dim: int) -> float:
-    """The scale as given, 1 / sqrt(head dim) for None."""
+def scale_for(scale: object, q: Tensor) -> float:
+    """The scale as given, 1 / sqrt(head dim) for None; 0 for one that is 0 in the precision of the logits."""
     if scale is None:
-        return 1.0 / math.sqrt(head_dim)
-    if isinstance(scale, (int, float)) and not isinstance(scale, bool) and math.isfinite(scale):
-        return float(scale)
-    raise UnsupportedInput(f"scale is {scale!r}; a finite number or None (1 / sqrt(head dim)) is accepted.")
+        return 1.0 / math.sqrt(q.shape[3])
+    least, most = DOUBLE_SCALES if q.dtype == torch.float64 else SCALES
+    if isinstance(scale, (int, float)) and not isinstance(scale, bool) and abs(scale) <= most:
+        return float(scale) if abs(scale) >= least else 0.0  # kernels tell 0 apart: -inf * 0 is not -inf
+    raise UnsupportedInput(
+        f"scale is {scale!r}; a finite number of at most {most:.2g} or None (1 / sqrt(head dim)) is accepted."
+    )
 
 
 def refuse_tangents(*tensors: Tensor) -> None:
@@ -192,8 +198,9 @@ def refuse_tangents(*tensors: Tensor) -> None:
 
 def require_parts(parts: Sequence[tuple[Tensor, Tensor]]) -> None:
     """Raises unless every part of a merge is (out, lse) of the same shapes on one device."""
-    if not parts:
-        raise UnsupportedInput("parts is empty; at least one (out, lse) pair is accepted.")
+    if not isinstance(parts, (tuple, list)) or not parts:
+        given = "empty" if isinstance(parts, (tuple, list)) else f"a {type(parts).__name__}"
+        raise UnsupportedInput(f"parts is {given}; a list with at least one (out, lse) pair is accepted.")
     for number, part in enumerate(parts):
         if not isinstance(part, (tuple, list)) or len(part) != 2 or not all(isinstance(one, Tensor) for one in part):
             raise UnsupportedInput(
@@ -205,6 +212,7 @@ def require_parts(parts: Sequence[tuple[Tensor, Tensor]]) -> None:
         name, log_name = f"out of part {number}", f"lse of part {number}"
         require_shape(out, name, tuple(first.shape))
         require_shape(lse, log_name, tuple(first.shape[:-1]))
+        require_dtype(out, name, DTYPES)
         require_dtype(lse, log_name, (torch.float32, torch.float64))
         require_same_dtype(first, "out of part 0", out, name)
         for tensor, called in ((out, name), (lse, log_name)):

@@ -10,6 +10,8 @@ from firstlight.kernels.block_attention.bits import FULL, PARTIAL, blocks_in, or
 from firstlight.kernels.block_attention.mask import BlockMask, Device, plain
 from firstlight.kernels.block_attention.mask_checks import require_alignment, require_number, require_sizes
 
+SMALL = 1 << 29  # lengths up to here: distances between them, doubled, fit into int32
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -60,8 +62,9 @@ def window(
         if limit is not None:
             require_number(limit, name, least=0)
     shift = grid.k_len - grid.q_len if alignment == "lower_right" else 0
-    far = grid.q_len + grid.k_len  # further than any key is from any query
-    band = _Band(grid, -far if left is None else shift - left, far if right is None else shift + right)
+    far = grid.q_len + grid.k_len  # further than any key is from any query, whatever the alignment
+    before, after = (far if limit is None else min(limit, far) for limit in (left, right))
+    band = _Band(grid, shift - before, shift + after)
     with ordinary():
         made = _band_mask(band, device)
     if left is None and right in (None, 0):
@@ -108,8 +111,10 @@ class _Band:
 
 def _band_mask(band: _Band, device: Device) -> BlockMask:
     grid, block = band.grid, band.grid.block
-    first_q = torch.arange(grid.rows, device=device)[:, None] * block
-    first_k = torch.arange(grid.columns, device=device) * block
+    # a number for every block is needed several times over: 4 bytes where they do
+    number = torch.int32 if grid.q_len + grid.k_len < SMALL else torch.int64
+    first_q = torch.arange(grid.rows, dtype=number, device=device)[:, None] * block
+    first_k = torch.arange(grid.columns, dtype=number, device=device) * block
     # key - query takes every whole number between these two in a block
     least = first_k - (first_q + (block - 1)).clamp(max=grid.q_len - 1)
     greatest = (first_k + (block - 1)).clamp(max=grid.k_len - 1) - first_q

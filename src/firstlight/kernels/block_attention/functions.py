@@ -58,14 +58,15 @@ def attention(
     q [B, H, Sq, D]; k, v [B, Hkv, Sk, D] with H a multiple of Hkv: query head h reads key head h // (H / Hkv) under its
     own part of the mask. causal: True or 'upper_left' (query i sees keys 0 to i, torch's is_causal), 'lower_right' (the
     last query sees the last key); what the mask hides stays hidden. return_lse: also the natural log of the sum of
-    exponentials, float32 [B, H, Sq], which merge_attention takes. A query without keys gets 0 and -inf.
+    exponentials, float32 [B, H, Sq] (float64 of float64), which merge_attention takes. A query without keys gets 0 and
+    -inf. Keys and values must be finite where they are hidden too: torch's kernels, which auto may take, read them.
     """
     refuse_dropout(dropout_p)
     alignment = alignment_of(causal)
     require_inputs(q, k, v)
     if mask is not None:
         require_mask(mask, q, k)
-    factor = scale_for(scale, q.shape[3])
+    factor = scale_for(scale, q)
     if _under_autocast(q):
         q, k, v = _cast(q), _cast(k), _cast(v)
     if _is_traced((q, k, v)):
@@ -81,14 +82,18 @@ def attention(
 
 
 def explain_attention(
-    q: Tensor, k: Tensor, mask: BlockMask | None = None, *, causal: bool | str = False, backend: str = "auto"
-) -> Choice:
+    q: Tensor, k: Tensor, mask: BlockMask | None = None, *, causal: bool | str = False, scale: float | None = None,
+    backend: str = "auto",
+) -> Choice:  # fmt: skip
     """Which backend attention takes for these tensors, and why: Choice('dense', 'torch knows causal attention ...')."""
     alignment = alignment_of(causal)
     require_inputs(q, k, k)
     if mask is not None:
         require_mask(mask, q, k)
-    return answer(backend, question_of(q, seen_by(q, k, mask, alignment)))
+    factor = scale_for(scale, q)
+    if _under_autocast(q):
+        q, k = _cast(q), _cast(k)
+    return answer(backend, question_of(q, seen_by(q, k, mask, alignment), factor))
 
 
 def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:

@@ -16,6 +16,8 @@ from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention import reference
 from firstlight.kernels.block_attention.launch import Call, attend_now, gradients_now, lse_dtype
 
+KEPT = 5  # tensors that a pass keeps for the next one; behind them those of the mask
+
 
 class Attend(torch.autograd.Function):
     """attend_now with gradients of q, k and v, from those of out and lse."""
@@ -27,7 +29,7 @@ class Attend(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         q, k, v, ctx.call = inputs
-        ctx.save_for_backward(q, k, v, *output)
+        ctx.save_for_backward(q, k, v, *output, *ctx.call.seen.watched)  # torch complains of a mask changed since
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -35,8 +37,9 @@ class Attend(torch.autograd.Function):
         grad_out, grad_lse = grads
         if grad_out is None and grad_lse is None:
             return None, None, None, None
-        grad_out = torch.zeros_like(ctx.saved_tensors[3]) if grad_out is None else grad_out
-        found = AttendBackward.apply(grad_out, grad_lse, *ctx.saved_tensors, ctx.call)  # type: ignore[no-untyped-call]
+        kept = ctx.saved_tensors[:KEPT]
+        grad_out = torch.zeros_like(kept[3]) if grad_out is None else grad_out
+        found = AttendBackward.apply(grad_out, grad_lse, *kept, ctx.call)  # type: ignore[no-untyped-call]
         return (*(one if asked else None for one, asked in zip(found, ctx.needs_input_grad, strict=False)), None)
 
     @staticmethod
@@ -55,7 +58,7 @@ class AttendBackward(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         grad_out, grad_lse, q, k, v, _, _, ctx.call = inputs
-        ctx.save_for_backward(grad_out, grad_lse, q, k, v)
+        ctx.save_for_backward(grad_out, grad_lse, q, k, v, *ctx.call.seen.watched)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -64,9 +67,10 @@ class AttendBackward(torch.autograd.Function):
                 "torch.func asks attention for a derivative of its gradient; first derivatives are accepted there. "
                 "Use torch.autograd.grad(..., create_graph=True), or scaled_dot_product_attention."
             )
-        found = AttendSecond.apply(*grads, *ctx.saved_tensors, ctx.call)  # type: ignore[no-untyped-call]
+        kept = ctx.saved_tensors[:KEPT]
+        found = AttendSecond.apply(*grads, *kept, ctx.call)  # type: ignore[no-untyped-call]
         turn = iter(found)
-        return (*(None if one is None else next(turn) for one in ctx.saved_tensors), None, None, None)
+        return (*(None if one is None else next(turn) for one in kept), None, None, None)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,8 +13,6 @@ from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import triton_installed
 from firstlight.kernels.memo import Ready, keepable, ready_after
-
-Fill = Callable[[Tensor, Tensor | None, int], tuple[Tensor, Tensor, Tensor]]
 
 
 class Lists(NamedTuple):
@@ -54,28 +51,28 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
             kept.ready.wait()
         return kept.lists
     with ordinary():
-        kinds, which = mask.kinds, mask.which
-        if turned:
-            kinds, which = kinds.mT.contiguous(), None if which is None else which.mT.contiguous()
-        made = _make(kinds, which, mask.most)
+        made = _make(mask, turned=turned)
     if mask.counts_changes and keepable(mask.kinds, made.columns):
         mask.derived[name] = _Kept(made, ready_after(made.columns))
     return made
 
 
-def _make(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
-    starts, columns, masks = _fill_of(kinds)(kinds, which, most)
-    lengths = starts.diff().view(kinds.shape[0] * kinds.shape[1], kinds.shape[2])
+def _make(mask: BlockMask, *, turned: bool) -> Lists:
+    kinds, which = mask.kinds, mask.which
+    if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
+        from firstlight.kernels.block_attention.triton import lists as by_triton
+
+        fill_lists = by_triton.fill_turned if turned else by_triton.fill
+        starts, columns, masks = fill_lists(kinds, which, mask.most)
+    elif turned:
+        starts, columns, masks = fill(
+            kinds.mT.contiguous(), None if which is None else which.mT.contiguous(), mask.most
+        )
+    else:
+        starts, columns, masks = fill(kinds, which, mask.most)
+    lengths = starts.diff().view(kinds.shape[0] * kinds.shape[1], kinds.shape[3 if turned else 2])
     order = torch.argsort(lengths, dim=1, descending=True, stable=True).to(torch.int32)
     return Lists(starts, columns, masks, order)
-
-
-def _fill_of(kinds: Tensor) -> Fill:
-    if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
-        from firstlight.kernels.block_attention.triton.lists import fill as fill_by_triton
-
-        return fill_by_triton
-    return fill
 
 
 def fill(kinds: Tensor, which: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor]:

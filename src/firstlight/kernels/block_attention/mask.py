@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FULL", "NONE", "PARTIAL", "SHAPE", "BlockMask", "mask_of", "plain"]
 Device = torch.device | str | None
+_FIXED = frozenset({"kinds", "which", "bits", "q_len", "k_len", "block"})
 SHAPE = "shape"  # in derived: full, upper_left or lower_right of a mask that is exactly that; see seen.py
 
 
@@ -61,14 +62,20 @@ class BlockMask:
         self._most = kinds.numel() if most is None else min(most, kinds.numel())
         self._derived: dict[Any, Any] = {}
         # dynamo traces neither this question nor version counters; what it makes is taken as changed when it comes out
-        self._tracked = is_dynamo_compiling() or not any(part.is_inference() for part in self._parts)
+        self._tracked = is_dynamo_compiling() or not any(part.is_inference() for part in self.parts)
         self._changes = -1
         if not is_dynamo_compiling():
             self._changes = self._count_changes() if self._tracked else 0
             _LIVING[_key(kinds, which, bits, (q_len, k_len, block))] = self
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _FIXED and hasattr(self, name):  # lists and counts of what stood there would go on being used
+            raise AttributeError(f"{name} of a BlockMask cannot be set; change it in place, or make another BlockMask.")
+        super().__setattr__(name, value)
+
     @property
-    def _parts(self) -> tuple[Tensor, ...]:
+    def parts(self) -> tuple[Tensor, ...]:
+        """kinds, and which and bits where there are any."""
         if self.which is None or self.bits is None:
             return (self.kinds,)
         return (self.kinds, self.which, self.bits)
@@ -85,9 +92,9 @@ class BlockMask:
             return
         changes = self._count_changes()
         if changes != self._changes:
-            self._changes = changes
             self._most = self.kinds.numel()  # blocks may have been added
             self._derived = {}
+            self._changes = changes  # last: another thread that sees it finds nothing old
 
     @property
     def most(self) -> int:
@@ -160,10 +167,7 @@ class BlockMask:
             bits = None if self.bits is None else self.bits.to(device)
         if kinds is self.kinds and which is self.which and bits is self.bits:
             return self
-        moved = self._with(kinds, which, bits)
-        if "shape" in self.derived:  # what a constructor noted: see seen.py
-            moved.derived["shape"] = self.derived["shape"]
-        return moved
+        return self._with(kinds, which, bits)
 
     def _with(self, kinds: Tensor, which: Tensor | None, bits: Tensor | None) -> BlockMask:
         lengths = {"q_len": self.q_len, "k_len": self.k_len, "block": self.block}

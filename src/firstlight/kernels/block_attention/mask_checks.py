@@ -19,9 +19,15 @@ MOST_BLOCKS = 2**31 - 1  # list offsets are int32
 ALIGNMENTS = ("upper_left", "lower_right")
 
 
+def require_tensor(value: object, name: str) -> None:
+    """Raises unless the value is a tensor."""
+    if not isinstance(value, Tensor):
+        raise UnsupportedInput(f"{name} is a {type(value).__name__}; a tensor is accepted. Make one with torch.tensor.")
+
+
 def require_mask_block(block: object) -> None:
     """Raises unless block is 64 or 128."""
-    if isinstance(block, bool) or block not in BLOCKS:
+    if not isinstance(block, (int, torch.SymInt)) or block not in BLOCKS:
         raise UnsupportedInput(f"block is {block!r}; 64 and 128 are accepted. Choose one of them.")
 
 
@@ -43,7 +49,7 @@ def require_sizes(q_len: int, k_len: int, block: int) -> None:
 
 def require_number(value: object, name: str, *, least: int) -> None:
     """Raises unless the value is a whole number of at least `least`, e.g. stride 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or value < least:
         raise UnsupportedInput(
             f"{name} is {value!r}; a whole number of {least} or more is accepted. Pass one, e.g. "
             f"{name}={max(least, 1)}."
@@ -64,6 +70,7 @@ def require_mask_parts(
 ) -> None:
     """Raises unless shapes, dtypes and devices of the parts fit each other; looks at no number on the device."""
     require_sizes(*lengths, block)
+    require_tensor(kinds, "kinds")
     require_dtype(kinds, "kinds", (torch.uint8,))
     rows, columns = (blocks_in(length, block) for length in lengths)
     if kinds.dim() != 4 or kinds.shape[2:] != (rows, columns) or 0 in kinds.shape:
@@ -82,8 +89,9 @@ def require_mask_parts(
     if which is None or bits is None:
         missing = "which" if which is None else "bits"
         raise UnsupportedInput(f"{missing} is None and the other is not; both or neither is accepted. Pass {missing}.")
-    require_dtype(which, "which", (torch.int32,))
-    require_dtype(bits, "bits", (torch.int32,))
+    for name, tensor in (("which", which), ("bits", bits)):
+        require_tensor(tensor, name)
+        require_dtype(tensor, name, (torch.int32,))
     require_shape(which, "which", tuple(kinds.shape))
     require_shape(bits, "bits", (None, block, block // 32))
     if bits.shape[0] == 0:

@@ -24,6 +24,7 @@ from firstlight.kernels.block_attention.mask_checks import (
     require_mask_block,
     require_number,
     require_sizes,
+    require_tensor,
 )
 from firstlight.kernels.checks import require_dtype, require_same_device
 
@@ -100,6 +101,7 @@ def top_k(scores: Tensor, k: int, *, q_len: int, k_len: int, block: int = 128) -
     """Each query block sees the k key blocks with the highest scores; see BlockMask.top_k."""
     require_sizes(q_len, k_len, block)
     require_number(k, "k", least=0)
+    require_tensor(scores, "scores")
     require_dtype(scores, "scores", FLOATS)
     _require_blocks(scores, "scores", (q_len, k_len), block)
     with ordinary():
@@ -153,6 +155,7 @@ def _blocked_ids(ids: Tensor, block: int, batch: int) -> Tensor:
 
 
 def _documents(ids: Tensor, name: str) -> Tensor:
+    require_tensor(ids, name)
     require_dtype(ids, name, WHOLE)
     if ids.dim() not in (1, 2) or 0 in ids.shape:
         raise UnsupportedInput(
@@ -163,6 +166,7 @@ def _documents(ids: Tensor, name: str) -> Tensor:
 
 
 def _four_dimensions(allowed: Tensor, name: str) -> Tensor:
+    require_tensor(allowed, name)
     require_dtype(allowed, name, (torch.bool,))
     if allowed.dim() not in (2, 4) or 0 in allowed.shape:
         raise UnsupportedInput(

@@ -30,7 +30,7 @@ SWIZZLE = 128
 CONSUMER_ROWS = 64  # rows that a warpgroup stores at once
 ELEMENT = 2
 ALIGNED = 16
-INT32_END = 1 << 31
+MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
 LOG2_E = math.log2(math.e)
 _KEPT = "sm90 launches"
 _MOST_KEPT = 256  # about 2 kB each
@@ -112,9 +112,9 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
     lists = lists_of(mask)
     q_blocks = -(-shape.q_len // mask.block)
     items = shape.batch * shape.heads * q_blocks
-    if items >= INT32_END:
+    if items > MOST_ITEMS:
         raise UnsupportedInput(
-            f"backend 'sm90': there are {items} blocks of queries; fewer than 2^31 are accepted. Use a smaller batch."
+            f"backend 'sm90': there are {items} blocks of queries; {MOST_ITEMS} are accepted. Use a smaller batch."
         )
     maps = (_map(q, mask.block), _map(k, mask.block), _map(v, mask.block), _map(out, CONSUMER_ROWS))
     mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]

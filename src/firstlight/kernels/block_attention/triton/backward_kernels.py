@@ -26,7 +26,7 @@ from firstlight.kernels.block_attention.triton.pieces import (
 def rows_before(tensors, strides, sizes, how: tl.constexpr):
     """log_sums = lse in powers of two, and deltas = sum(grad * out) - grad_lse, bm rows for each program.
 
-    A row that saw no key gets +inf, so that every p of it is 0.
+    A row that saw no key gets +inf, so that every p of it is 0, and a delta of 0.
     """
     tiles = tl.cdiv(sizes.q_len, how.bm)
     item = tl.program_id(0)
@@ -44,6 +44,7 @@ def rows_before(tensors, strides, sizes, how: tl.constexpr):
     lse = tl.load(tensors.lse + at, mask=rows < sizes.q_len, other=0.0)
     if how.has_grad_lse:
         delta -= tl.load(tensors.grad_lse + at, mask=rows < sizes.q_len, other=0.0)
+    delta = tl.where(lse == -float("inf"), 0.0, delta)  # p is 0 there, and 0 * NaN, what merging may send back, is NaN
     log_sum = tl.where(lse == -float("inf"), float("inf"), lse * LOG2_E)
     tl.store(tensors.log_sums + at, log_sum, mask=rows < sizes.q_len)
     tl.store(tensors.deltas + at, delta, mask=rows < sizes.q_len)

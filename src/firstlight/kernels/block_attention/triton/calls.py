@@ -19,6 +19,7 @@ from firstlight.kernels.triton_backend.launch import Launching, Runner, launchin
 from firstlight.kernels.triton_backend.problem import gpu_of, tf32_allowed
 
 INT32_END = 1 << 31
+MOST_ENTRIES = 1 << 28  # of the lists: kernels count their steps, up to 8 of them a block, in int32
 
 
 class Ready(NamedTuple):
@@ -73,6 +74,11 @@ def require_runnable(q: Tensor) -> None:
 def problem_of(mask: BlockMask, operands: tuple[Tensor, ...], strides: tuple[int, ...], *, scale: float) -> Problem:
     """What the kernels of a call are compiled for; operands begin with q and k."""
     q, k = operands[:2]
+    if mask.most > MOST_ENTRIES:
+        raise UnsupportedInput(
+            f"backend 'triton': the mask may keep {mask.most} blocks; at most {MOST_ENTRIES} are accepted. "
+            "Call it for fewer heads at a time."
+        )
     return Problem(
         dtype=q.dtype,
         head_dim=q.shape[3],

@@ -2,7 +2,7 @@
 
 Chosen with the compilers alone: the largest tile that fits shared memory and registers with and without partial blocks
 and ragged ends (tests/kernels/block_attention/test_att_triton_compiled.py reads what they give). Not timed on a GPU
-yet: benchmarks/attention_tune.py times `candidates` there and prints the fastest as rows of these tables.
+yet: benchmarks/attention/tune.py times `candidates` there and prints the fastest as rows of these tables.
 """
 
 from __future__ import annotations
