@@ -16,6 +16,7 @@ from firstlight.bench.attempts import first_attempt
 from firstlight.bench.results import Verdict
 from firstlight.bench.user_cases.build import user_suite
 from firstlight.bench.user_cases.cuda_file import compile_cuda, first_error, gencode, pack
+from firstlight.cli import main
 from firstlight.errors import BadInput
 from firstlight.kernels.sm90.nvcc import find_nvcc
 from tests.bench.test_runner import CPU
@@ -82,6 +83,18 @@ def test_a_cu_case_is_skipped_on_a_processor() -> None:
     for case in user_suite(str(AXPY))(CPU):
         attempt = first_attempt(case, CPU)
         assert (attempt.verdict, attempt.reason) == (Verdict.SKIPPED, "runs on cuda only")
+
+
+@pytest.mark.parametrize("style", [(), ("--json",)])
+def test_a_run_in_which_every_case_was_skipped_says_so_and_ends_with_4(
+    capsys: pytest.CaptureFixture[str], style: tuple[str, ...]
+) -> None:
+    assert main.run(["bench", str(AXPY), "--device", "cpu", "--effort", "quick", *style]) == 4
+    said = capsys.readouterr()
+    assert "nothing was measured: 2 of 2 cases were skipped (runs on cuda only); choose others" in said.err
+    assert "runs on cuda only" in said.out
+    if style:
+        assert json.loads(said.out)["schema"] == "firstlight.bench/1"
 
 
 def test_numbers_take_the_width_of_the_kernel_and_four_bytes_where_it_is_not_known() -> None:

@@ -72,6 +72,12 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_looked_at(t
     assert "there is no folder" in done.stderr
 
 
+def test_a_disk_that_is_full_names_the_option_and_is_no_bug_of_ours() -> None:
+    done = _firstlight("doctor", "--facts", str(MACHINES / "gpu-less"), "--html", "/dev/full")
+    assert done.returncode == 2
+    assert done.stderr == "firstlight: --html /dev/full: no space left on device; the result is lost\n"
+
+
 def test_html_and_fix_do_not_go_together(tmp_path: Path) -> None:
     done = _firstlight("libs", "--fix", "--html", str(tmp_path / "x.html"))
     assert done.returncode == 2

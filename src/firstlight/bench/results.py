@@ -273,6 +273,17 @@ class RunResult:
     health: Health
     cases: tuple[CaseResult, ...]
 
+    @property
+    def why_nothing(self) -> str:
+        """'2 of 2 cases were skipped (runs on cuda only)' where none ran; '' where one did, or the user broke off."""
+        if self.run.interrupted or any(case.verdict is not Verdict.SKIPPED for case in self.cases):
+            return ""
+        reasons = list(dict.fromkeys(case.reason for case in self.cases))
+        if not reasons:
+            return "there is no case"
+        more = f", and {len(reasons) - 1} other reasons" if len(reasons) > 1 else ""
+        return f"{len(self.cases)} of {len(self.cases)} cases were skipped ({reasons[0]}{more})"
+
 
 def to_json(run: RunResult) -> dict[str, Any]:
     """The document of a run, schema first."""

@@ -33,15 +33,15 @@ def unfinished(path: str) -> Unfinished:
     return Unfinished(f"{path}.part")
 
 
-def writable(path: str) -> None:
-    """Refuse a path that could not be written later."""
+def writable(path: str, *, option: str = "--out") -> None:
+    """Refuse a path that could not be written later; `option` is what the user typed it behind, e.g. '--html'."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise BadInput(f"--out {path}: there is no folder {folder}; make it, or name another file")
+        raise BadInput(f"{option} {path}: there is no folder {folder}; make it, or name another file")
     if os.path.isdir(path):
-        raise BadInput(f"--out {path}: is a folder; name a file")
+        raise BadInput(f"{option} {path}: is a folder; name a file")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise BadInput(f"--out {path}: cannot be written here; name a file you can write")
+        raise BadInput(f"{option} {path}: cannot be written here; name a file you can write")
 
 
 def is_plain(path: str) -> bool:
@@ -49,21 +49,22 @@ def is_plain(path: str) -> bool:
     return bool(path) and (os.path.isfile(path) or not os.path.exists(path))
 
 
-def save(path: str, text: str) -> None:
+def save(path: str, text: str, *, option: str = "--out") -> None:
     """Write the text beside the file and put it in its place."""
     folder = os.path.dirname(os.path.abspath(path))
-    if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, a named pipe
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, a named pipe
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
         handle, temporary = tempfile.mkstemp(prefix=".firstlight-", dir=folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
-        raise BadInput(f"--out {path}: {(error.strerror or 'cannot be written').lower()}; the result is lost") from None
+        why = (error.strerror or "cannot be written").lower()
+        raise BadInput(f"{option} {path}: {why}; the result is lost") from None
 
 
 def _umask() -> int:

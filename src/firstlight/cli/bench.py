@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "export": ("bench_export", "a run for CI and dashboards: pytest-benchmark, OpenMetrics, JUnit"),
 }
 _EPILOG = "Example: firstlight bench --effort quick --only gemm,bandwidth --out before.json"
+NOTHING_MEASURED = 4
 INTERRUPTED = 130
 CASE_FILES = (".py", ".cu")  # `bench my_kernels.py`: cases of the user's own
 
@@ -93,8 +94,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     Needs no root, no docker and no locked clocks. A number above what the silicon can do at the clock measured
     meanwhile is refused. Exit code 0: measured; 1: a case is wrong, invalid or impossible, or slower than the
-    baseline; 2: usage; 3: not comparable with the baseline; 4: no GPU to measure; 130: interrupted, finished cases
-    are kept and the file is written.
+    baseline; 2: usage; 3: not comparable with the baseline; 4: no GPU to measure, or no case that runs on it; 130:
+    interrupted, finished cases are kept and the file is written.
     """  # fmt: skip
     if ctx.invoked_subcommand is not None:
         return
@@ -159,6 +160,9 @@ def measure(choice: Choice, given: dict[str, Any]) -> int:
         click.echo(f"firstlight: wrote {given['out']}", err=True)
     click.echo(_shown(run, given["style"] or "text"), nl=False)
     sys.stdout.flush()
+    if run.why_nothing:
+        said = f"nothing was measured: {run.why_nothing}; choose others with --only, or another --device"
+        click.echo(f"firstlight: {said}", err=True)
     code = _exit_code(run)
     return code if baseline is None or code == INTERRUPTED else max(code, _compared(baseline, run, given))
 
@@ -233,7 +237,9 @@ def _exit_code(run: RunResult) -> int:
         return INTERRUPTED
     bad = (Verdict.FAILED, Verdict.INVALID, Verdict.IMPOSSIBLE)
     is_ill = any(finding.severity == "blocks" for finding in run.health.findings)
-    return 1 if is_ill or any(case.verdict in bad for case in run.cases) else 0
+    if is_ill or any(case.verdict in bad for case in run.cases):
+        return 1
+    return NOTHING_MEASURED if run.why_nothing else 0
 
 
 def _compared(baseline: RunResult, run: RunResult, given: dict[str, Any]) -> int:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import click
 
-from firstlight.errors import BadInput
-
 
 def html_can_be_written(path: str) -> None:
     """Refuse a path that could not be written later, before anything is looked at."""
     from firstlight.bench.saving import writable
 
-    try:
-        writable(path)
-    except BadInput as error:
-        raise BadInput(str(error).replace("--out", "--html", 1)) from None
+    writable(path, option="--html")
 
 
 def write_html(path: str, text: str) -> None:
     """Write the page and say where it is."""
     from firstlight.bench.saving import save
 
-    save(path, text)
+    save(path, text, option="--html")
     click.echo(f"firstlight: wrote {path} ({len(text.encode('utf-8')) / 1000:.0f} kB); open it in a browser", err=True)

@@ -84,6 +84,7 @@ def _print_known(given: dict[str, Any]) -> None:
 
 def _wanted(given: dict[str, Any]) -> Wanted:
     """The options, checked before anything runs."""
+    from firstlight.bench.saving import writable
     from firstlight.profile.ncu import Launches
     from firstlight.profile.result import Kind
     from firstlight.profile.session import NO_BENCH, Wanted
@@ -99,7 +100,7 @@ def _wanted(given: dict[str, Any]) -> Wanted:
     if given["report"]:
         if not given["report"].endswith(".ncu-rep"):
             raise BadInput(f"--report {given['report']!a}: Nsight Compute opens files that end in .ncu-rep; name one")
-        _writable(given["report"])
+        writable(given["report"], option="--report")
     return Wanted(
         tiers,
         report=given["report"],
@@ -141,15 +142,6 @@ def _most_launches(given: dict[str, Any]) -> int:
     if given["launches"] is not None:
         return int(given["launches"])
     return 0 if given["what"] else LAUNCHES_OF_A_COMMAND
-
-
-def _writable(path: str) -> None:
-    from firstlight.bench.saving import writable
-
-    try:
-        writable(path)
-    except BadInput as error:
-        raise BadInput(str(error).replace("--out", "--report", 1)) from None
 
 
 def _say(line: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from firstlight.bench.case import Case, Effort, Place
 from firstlight.bench.peaks import NO_PEAKS, Peaks, canonical
 from firstlight.bench.results import RunResult, read_run
-from firstlight.errors import BadInput
+from firstlight.errors import BadInput, CouldNotLook
 from firstlight.frozen import dataclass
 from firstlight.machine.spawn import run_bounded
 from firstlight.profile.result import Kind, Limit, Value
@@ -17,6 +17,7 @@ from firstlight.profile.result import Kind, Limit, Value
 BENCH_LIMIT_S = 240.0
 _VECTOR = ("fp32", "fp64")
 _NAMED = 6
+_SMALL_GPU = Place("cuda:0", l2_bytes=4 << 20, free_bytes=12 << 30, capability=(7, 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +33,52 @@ class Subject:
 def find_subject(name: str, device: str) -> Subject:
     """The one case of that id, or the only one that a start or a pattern means; no context is made on the GPU."""
     from firstlight.bench.cases.suite import ALL_CASES
-    from firstlight.bench.choice import Choice, chosen
     from firstlight.bench.peaks import peaks_of
-    from firstlight.bench.place import describe, device_names, processor_memory
+    from firstlight.bench.place import describe, import_torch, processor_memory
     from firstlight.tables import load
 
-    names = device_names(device)
+    import_torch()
+    names = _device_names(device, name)
     if len(names) > 1:
         raise BadInput(f"--device {device}: a profile is of one device; accepted: {', '.join(names)}")
     described = describe(names[0])
     gpu = described.gpu
     memory = processor_memory() if gpu is None else gpu.mem_bytes or 0
     place = Place(described.name, 0 if gpu is None else gpu.l2_bytes or 0, memory, described.capability)
+    found = _one_case(name, ALL_CASES(place))
+    if found.needs:
+        raise BadInput(f"{found.id} cannot run here: {found.needs}")
+    if gpu is None:
+        return Subject(found, names[0], "processor", NO_PEAKS)
+    return Subject(found, names[0], gpu.name, peaks_of(gpu, load()))
+
+
+def _device_names(device: str, case_name: str) -> tuple[str, ...]:
+    """The devices; where there is no GPU, a name that is no case on any is the fault to tell first."""
+    from firstlight.bench.cases.suite import ALL_CASES
+    from firstlight.bench.place import ASSUMED, device_names
+
     try:
-        found = chosen(ALL_CASES(place), Choice(Effort.RIGOROUS, (name,)))
+        return device_names(device)
+    except CouldNotLook:
+        # Two GPUs, because sizes follow the card: fp64 products are halved, models are cut to fit.
+        cases = {case.id: case for place in (ASSUMED, _SMALL_GPU) for case in ALL_CASES(place)}
+        _one_case(case_name, tuple(cases.values()))
+        raise
+
+
+def _one_case(name: str, cases: tuple[Case, ...]) -> Case:
+    """The case that a name means; BadInput with what is accepted where it means none or several."""
+    from firstlight.bench.choice import Choice, chosen
+
+    try:
+        found = chosen(cases, Choice(Effort.RIGOROUS, (name,)))
     except BadInput as error:
         raise BadInput(str(error).replace("--only ", "", 1)) from None
     if len(found) > 1:
         some = ", ".join(case.id for case in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
         raise BadInput(f"{name!a} means {len(found)} cases; a profile is of one. Name it: {some}")
-    if found[0].needs:
-        raise BadInput(f"{found[0].id} cannot run here: {found[0].needs}")
-    if gpu is None:
-        return Subject(found[0], names[0], "processor", NO_PEAKS)
-    return Subject(found[0], names[0], gpu.name, peaks_of(gpu, load()))
+    return found[0]
 
 
 def kind_of_case(case: Case, peaks: Peaks) -> tuple[Kind, str]:

@@ -95,6 +95,8 @@ def _whole_run(suite: ET.Element, run: RunResult) -> None:
     finished = _test(suite, "run", "finished", seconds=0.0)
     if run.run.interrupted:
         _tell(finished, "error", kind="interrupted", lines=("broken off by the user; what was finished is here",))
+    if run.why_nothing:
+        _tell(finished, "error", kind="nothing-measured", lines=(f"nothing was measured: {run.why_nothing}",))
     health = _test(suite, "run", "health", seconds=0.0)
     blocking = [finding for finding in run.health.findings if finding.severity == "blocks"]
     if blocking:

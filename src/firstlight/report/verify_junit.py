@@ -23,8 +23,9 @@ def verify_junit(report: Report) -> str:
         for row in report.requirements:
             _requirement(required, row)
     for suite in root:
-        _count(suite, report)
-    _count(root, report)
+        _count(suite)
+        suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite.iter("testcase"))))
+    _count(root)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -33,12 +34,12 @@ def _suite(root: ET.Element, name: str, report: Report) -> ET.Element:
     return ET.SubElement(root, "testsuite", name=name, timestamp=report.started_at.rstrip("Z"))
 
 
-def _count(element: ET.Element, report: Report) -> None:
+def _count(element: ET.Element) -> None:
+    """The sums. `skipped` is not among them: the schema of Jenkins refuses it on <testsuites>."""
     cases = list(element.iter("testcase"))
     element.set("tests", str(len(cases)))
     element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
     element.set("errors", "0")
-    element.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
     element.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
 
 
