@@ -106,6 +106,13 @@ def test_standard_input_is_read_with_a_dash_and_where_nothing_is_given(args: tup
     assert done.stdout.startswith("cudss-missing: ")
 
 
+@pytest.mark.parametrize("library", ["libcudss.so.0", "libcudss.so.1", "libnvpl_lapack_lp64_gomp.so.0"])
+def test_a_library_that_libs_can_fix_names_that_verb_first(library: str) -> None:
+    done = explain(f"ImportError: {library}: cannot open shared object file: No such file or directory", "--json")
+    [explanation] = json.loads(done.stdout)["explanations"]
+    assert explanation["ways_out"][0]["run"] == ["firstlight libs --fix"]
+
+
 def test_nothing_given_at_a_terminal_is_a_usage_error() -> None:
     ours, theirs = pty.openpty()
     try:

@@ -11,6 +11,7 @@ import click
 from firstlight.errors import BadInput
 from firstlight.libraries.analysis import Analysis, analyse
 from firstlight.libraries.closing import Closing, close
+from firstlight.libraries.other_arch import told_apart
 from firstlight.libraries.target import ARCHES, Surroundings, find_target, surroundings
 from firstlight.machine.interface import Machine
 from firstlight.machine.live import LiveMachine
@@ -107,7 +108,7 @@ def look(target: str, *, python: str, arch: str, recorded: str = "") -> tuple[Su
         check_python(python)
     machine = _machine(recorded) if recorded else LiveMachine()
     around, found = find_target(surroundings(machine, python=python), target, arch=arch)
-    return around, analyse(around, found)
+    return around, told_apart(analyse(around, found), load(), here=machine.host.arch)
 
 
 def _machine(recorded: str) -> Machine:

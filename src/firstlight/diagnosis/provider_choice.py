@@ -21,7 +21,7 @@ DRIVERS_OWN = (
     "libcuda.so", "libcudadebugger.so", "libnvidia-ml.so", "libnvidia-nvvm.so", "libnvidia-ptxjitcompiler.so",
     "libnvcuvid.so", "libnvidia-encode.so", "libnvoptix.so",
 )  # fmt: skip
-_TORCHS_OWN = ("libtorch", "libc10", "libcaffe2", "libshm.so", "libaoti_")
+TORCHS_OWN = ("libtorch", "libc10", "libcaffe2", "libshm.so", "libaoti_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def choose_providers(
     fitting = {name: _of_major(found, major) for name, found in rows.items()}
     agreed = agreeing_versions(shelf, {name: found for name, found in fitting.items() if found})
     left = [name for name in rows if name not in agreed.taken]
-    debian = _debian(left, tables)
+    debian = system_packages(left, tables)
     packaged = {each.soname for each in debian}
     return Providers(
         chosen=tuple(_provided(shelf, name, agreed=agreed) for name in rows if name in agreed.taken),
@@ -191,7 +191,8 @@ def _major(rows: dict[str, tuple[SonameWheel, ...]], told: int | None, *, shelf:
     return Known(best, "the newest that has these libraries; nothing here names a CUDA major")
 
 
-def _debian(names: list[str], tables: Tables) -> tuple[SystemPackage, ...]:
+def system_packages(names: Iterable[str], tables: Tables) -> tuple[SystemPackage, ...]:
+    """Debian's packages of libraries, where they are known: libnuma.so.1 is in libnuma1."""
     rows = ((name, tables.debian_package_with(name)) for name in names)
     return tuple(SystemPackage(name, row.package, f"Debian {row.release}", "") for name, row in rows if row is not None)
 
@@ -260,7 +261,7 @@ def _why_nobody(name: str, major: Fact[int], *, shelf: Shelf) -> str:
     if others := shelf.elsewhere(name):
         arches = " and ".join(sorted({row.machine for row in others}))
         return f"only wheels for {arches} have it ({_projects(others)}), and this is {shelf.arch}"
-    if name.startswith(_TORCHS_OWN):
+    if name.startswith(TORCHS_OWN):
         return "it is torch's own: what asks for it was built for another torch, or this torch is damaged"
     outside = [row for major in (12, 13) for row in shelf.tables.nvidia_packages_with(name, cuda_major=major)]
     if outside:

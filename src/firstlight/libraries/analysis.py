@@ -20,7 +20,7 @@ from firstlight.libraries.wheel_machine import SHARED
 from firstlight.machine.interface import Machine
 
 # What every glibc system has; of another arch it cannot be looked up here, and is not judged.
-_BASE = (
+BASE = (
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2",
     "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
 )  # fmt: skip
@@ -107,7 +107,7 @@ class Analysis:
     gaps: tuple[VersionGap, ...]
     majors: tuple[CudaMajor, ...]  # () unless there are two or more
     stubs: tuple[Loaded, ...]
-    not_judged: tuple[str, ...]  # of the system, for another arch than this machine's
+    not_judged: tuple[str, ...]  # of the system, for another arch than this machine's; other_arch.py adds to it
     preloaded: tuple[str, ...]  # files that torch opens by path from Python
 
     @property
@@ -141,12 +141,12 @@ def analyse(around: Surroundings, target: Target) -> Analysis:
     return Analysis(
         target=target,
         loaded=tuple(_loaded(each) for each in loaded if each.file.path not in opened),
-        missing=tuple(each for each in missing if not (foreign and each.name in _BASE)),
+        missing=tuple(each for each in missing if not (foreign and each.name in BASE)),
         shadows=tuple(_shadows(machine, setup, found, loaded)),
         gaps=tuple(dict.fromkeys(gap for part in found for gap in version_gaps(machine, part))),
         majors=_majors(loaded, missing),
         stubs=tuple(_loaded(each) for each in loaded if _is_stub(machine, each)),
-        not_judged=tuple(each.name for each in missing if foreign and each.name in _BASE),
+        not_judged=tuple(each.name for each in missing if foreign and each.name in BASE),
         preloaded=tuple(dict.fromkeys(path for _, paths in parts for path in paths)),
     )
 

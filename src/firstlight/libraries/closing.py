@@ -9,7 +9,14 @@ from firstlight.diagnosis.provider_choice import total_bytes
 from firstlight.facts.known import Fact, Known, value_or
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis, Missing, Whose, cuda_major_of
-from firstlight.libraries.providers import Brought, Provided, Providers, SystemPackage, choose_providers
+from firstlight.libraries.providers import (
+    Brought,
+    Provided,
+    Providers,
+    SystemPackage,
+    choose_providers,
+    system_packages,
+)
 from firstlight.libraries.target import Surroundings, Target, TargetKind
 from firstlight.tables import Tables
 
@@ -55,7 +62,7 @@ class Closing:
 
     needs: tuple[Need, ...]
     brought: tuple[Brought, ...]
-    elsewhere: tuple[SystemPackage, ...]  # packages of NVIDIA's own channels with the same libraries
+    elsewhere: tuple[SystemPackage, ...]  # NVIDIA's own channels have the same, Debian what is not judged
     download_bytes: Fact[int]
     cuda_major: Fact[int]
 
@@ -76,7 +83,8 @@ def close(around: Surroundings, analysis: Analysis, tables: Tables) -> Closing:
         tables=tables,
     )
     needs = tuple(_need(around, target, each, providers) for each in analysis.missing)
-    return Closing(needs, providers.brought, providers.nvidia, _to_fetch(needs, providers), providers.cuda_major)
+    elsewhere = (*providers.nvidia, *system_packages(analysis.not_judged, tables))
+    return Closing(needs, providers.brought, elsewhere, _to_fetch(needs, providers), providers.cuda_major)
 
 
 def _to_fetch(needs: tuple[Need, ...], providers: Providers) -> Fact[int]:

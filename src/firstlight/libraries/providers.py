@@ -12,6 +12,7 @@ from firstlight.diagnosis.provider_choice import (
     Providers,
     SystemPackage,
     choose_providers,
+    system_packages,
 )
 
-__all__ = ["Brought", "NoProvider", "Provided", "Providers", "SystemPackage", "choose_providers"]
+__all__ = ["Brought", "NoProvider", "Provided", "Providers", "SystemPackage", "choose_providers", "system_packages"]

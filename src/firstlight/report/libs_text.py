@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from firstlight.elf.version_gaps import VersionGap
 from firstlight.facts.known import Fact, Known
-from firstlight.libraries.analysis import Analysis, Shadow
+from firstlight.libraries.analysis import BASE, Analysis, Shadow
 from firstlight.libraries.closing import Closing, Loading, Need, Way
 from firstlight.libraries.target import TargetKind
 from firstlight.report.layout import counted, labelled
@@ -59,9 +59,7 @@ def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str
     out += labelled("found", tuple(_found(analysis)), label_width=_LABEL)
     out += labelled("copies", tuple(_copies(analysis, detail)), label_width=_LABEL)
     if analysis.not_judged:
-        names = ", ".join(analysis.not_judged)
-        out += labelled("not judged", (f"{names}: of the system, and this machine is not {target.arch}",),
-                        label_width=_LABEL)  # fmt: skip
+        out += labelled("not judged", tuple(_not_judged(analysis, closing)), label_width=_LABEL)
     return out + _what_to_do(analysis, closing, fix)
 
 
@@ -160,6 +158,18 @@ def _gap(gap: VersionGap) -> str:
         f"{gap.library_path}: version `{gap.version}' not found (required by {posixpath.basename(gap.requester)}): "
         "this machine's library is older than the one it was built with"
     )
+
+
+def _not_judged(analysis: Analysis, closing: Closing) -> Iterator[str]:
+    arch = analysis.target.arch
+    if base := [name for name in analysis.not_judged if name in BASE]:
+        yield f"{', '.join(base)}: of the system, and this machine is not {arch}"
+    packages = {each.soname: f"{each.package} ({each.origin})" for each in closing.elsewhere}
+    for name in (each for each in analysis.not_judged if each not in BASE):
+        if name in packages:
+            yield f"{name}: not a CUDA library; from the packages of the system there: {packages[name]}"
+        else:
+            yield f"{name}: in no package that the tables know; whether an {arch} system has it is not known here"
 
 
 def _stubs(analysis: Analysis) -> Iterator[str]:
