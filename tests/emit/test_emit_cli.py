@@ -64,6 +64,8 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
         (("bash", *FOR, "--base", "x"), "--base says nothing to bash; accepted: with dockerfile or devcontainer"),
         (("slurm", *FOR, "--image", "x"), "--image says nothing to slurm; accepted: with runpod or devcontainer"),
         (("ansible", *FOR, "--user", "x"), "--user says nothing to ansible"),
+        (("ansible", *FOR, "--name", "x"), "--name says nothing to ansible; accepted: with dockerfile or devcontainer"),
+        (("bash", *FOR, "--name", "x"), "--name says nothing to bash"),
         (("bash", *FOR, "--force"), "it goes with --out"),
         (("bash", *FOR, "--volume", "/"), "accepted is a folder of its own"),
         (("bash", *FOR, "--out", __file__), "is a file; accepted: a folder"),
@@ -93,6 +95,18 @@ def test_json_holds_the_gates_and_the_files() -> None:
     assert document["gates"]["min_driver"] == "535"
     assert document["compat"][0]["package"] == "cuda-compat-13-0"
     assert document["files"][0]["name"] == "pod_setup.sh"
+
+
+def test_slurm_names_the_archive_that_it_brings_not_the_package_of_the_plan() -> None:
+    argv = ("slurm", *FOR, "--want", "torch==2.9.0+cu130")
+    [title, *_] = _run(*argv).stderr.splitlines()
+    assert title == (
+        "slurm for H100, driver >= 550: the CUDA 13.1 compat library of NVIDIA's archive, wired at each start; "
+        "and torch==2.9.0+cu130"
+    )
+    [compat] = _document(*argv)["compat"]
+    assert compat["package"] == "cuda_compat-linux-x86_64-590.48.01_cuda13.1-archive.tar.xz"
+    assert compat["branches"] == [535, 550, 570, 575]
 
 
 def test_a_torch_without_cuda_has_no_floors() -> None:

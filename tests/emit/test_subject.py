@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from firstlight.emit.imagined import parse_machine
@@ -10,6 +12,7 @@ from firstlight.errors import BadInput
 from firstlight.facts.known import Known
 from firstlight.plan.option import Kind
 from firstlight.plan.request import Request
+from firstlight.versions import DriverVersion
 from tests.emit.made_subjects import MACHINES, TABLES, for_machine, for_words
 
 
@@ -22,6 +25,13 @@ def test_words_become_a_machine_with_its_gpus_and_driver() -> None:
         "8.9",
     ]
     assert facts.environment is None
+
+
+def test_a_branch_prints_as_it_was_given_and_is_older_than_all_of_its_releases() -> None:
+    driver = parse_machine("H100, driver 570").driver.kernel_version
+    assert isinstance(driver, Known)
+    assert str(driver.value) == "570"
+    assert DriverVersion.parse("565.99") < driver.value < DriverVersion.parse("570.26")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +102,21 @@ def test_a_removal_is_no_part_of_what_is_shipped() -> None:
 def test_what_no_file_can_bring_is_refused_with_what_to_say(name: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         for_machine(name)
+
+
+@pytest.mark.parametrize("name", ["thor-missing-libraries", "h100-driver-550-cu130", "rtx5090-source-build"])
+def test_the_want_that_a_refusal_names_is_accepted(name: str) -> None:
+    with pytest.raises(BadInput, match="Say which torch") as refused:
+        for_machine(name)
+    [want] = re.findall(r'--want "([^"]+)"', str(refused.value))
+    assert for_machine(name, want).requirements[0].startswith("torch==")
+
+
+def test_where_no_torch_of_an_index_runs_no_want_is_named() -> None:
+    """An Orin with CUDA 12: torch's own wheels have code for it from cu132 on, which its driver cannot run."""
+    with pytest.raises(BadInput, match="No torch of an index runs there as it is") as refused:
+        for_machine("orin-flash-attention")
+    assert "--want" not in str(refused.value)
 
 
 def test_a_package_that_is_compiled_is_refused_where_it_was_asked_for() -> None:

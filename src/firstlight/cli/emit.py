@@ -24,6 +24,7 @@ _READ_BY = {
     "base": ("dockerfile", "devcontainer"),
     "image": ("runpod", "devcontainer"),
     "user": ("dockerfile", "devcontainer"),
+    "name": ("dockerfile", "devcontainer", "runpod", "slurm"),
 }
 _GOALS = click.Choice([goal.value for goal in Goal])
 
@@ -48,7 +49,9 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option("--base", metavar="IMAGE", default="", help="dockerfile, devcontainer: the base, best with @sha256:...")
 @click.option("--image", metavar="IMAGE", default="", help="runpod, devcontainer: the image that was built.")
 @click.option("--user", metavar="NAME", default="", help="dockerfile: who runs in the image.")
-@click.option("--name", metavar="NAME", default="", help="Of a template, a job or a container.")
+@click.option(
+    "--name", metavar="NAME", default="", help="dockerfile, devcontainer, runpod, slurm: of the image, template or job."
+)
 @click.option("--out", metavar="FOLDER", default="", help="Write the files there. Default: print the first one.")
 @click.option("--force", is_flag=True, help="With --out: replace files that differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files and their gates (schema firstlight.emit/1).")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstlight import __version__
-from firstlight.emit.gates import Gates
+from firstlight.emit.gates import CompatPart, Gates
 from firstlight.frozen import dataclass
 
 
@@ -25,6 +25,8 @@ class Emitted:
     gates: Gates
     digest: str  # of the plan, 64 hexadecimal digits
     notes: tuple[str, ...]  # sentences: what has to be done or known before the files are used
+    what: str = ""  # what is shipped, in words, where it is not what the plan brings
+    compat: tuple[CompatPart, ...] | None = None  # the compat library, where it is not the plan's
 
 
 def made_by() -> str:

@@ -21,7 +21,6 @@ from firstlight.plan.wheel_steps import chosen_by
 from firstlight.tables import Tables
 from firstlight.versions import CudaVersion, TorchVersion
 
-_SAY = 'Say which: --want "torch==2.9.0"'
 _COMPILED = "flash-attn"  # no index has a wheel of it: it is compiled against the torch that is installed
 
 
@@ -48,7 +47,7 @@ def packages_of(question: Question, option: Option, wants: tuple[Want, ...]) -> 
     if _COMPILED in names:
         raise BadInput(f"{_COMPILED}: no index has a wheel, it is compiled on the machine itself. Leave it out.")
     if unpinned := [each for each in brought if not split_requirement(each)[1]]:
-        raise BadInput(f"{', '.join(unpinned)}: the newest of a channel has no number to pin. {_SAY}")
+        raise BadInput(f"{', '.join(unpinned)}: the newest of a channel has no number to pin. {_say(question)}")
     chosen = chosen_by(option)
     placed = {}
     for requirement in brought:
@@ -107,12 +106,22 @@ def _together(question: Question, wants: tuple[Want, ...], placed: dict[str, tup
 def _keepable(question: Question, have: dict[str, str]) -> None:
     """Refuse a torch that is there but cannot be had elsewhere."""
     if "torch" not in have:
-        raise BadInput(f"the plan brings no torch, and the machine has none. {_SAY}")
+        raise BadInput(f"the plan brings no torch, and the machine has none. {_say(question)}")
     if platform(question.facts) is Platform.JETSON:
-        raise BadInput(
-            f"torch {have['torch']} on a Jetson comes from NVIDIA's own index, which is not known here. {_SAY}"
+        where = "comes from NVIDIA's own index, which is not known here"
+        raise BadInput(f"torch {have['torch']} on a Jetson {where}. {_say(question)}")
+    _shippable(have["torch"], question)
+
+
+def _say(question: Question) -> str:
+    """What can be asked for instead: the newest torch of an index that runs there, if there is one."""
+    sets = solve(question, (parse_want("torch"),), channel=Channel.STABLE).sets
+    best = next((each.torch for each in sets if not each.torch.from_source), None)
+    if best is None:
+        return (
+            'No torch of an index runs there as it is. Say which other machine is meant: --for "H100, driver >= 550".'
         )
-    _shippable(have["torch"])
+    return f'Say which torch: --want "{best.requirement}".'
 
 
 def _solved(question: Question, wants: tuple[Want, ...]) -> PackageSet | None:
@@ -120,22 +129,22 @@ def _solved(question: Question, wants: tuple[Want, ...]) -> PackageSet | None:
     return next((each for each in sets if not any(pick.from_source for pick in each.picks)), None)
 
 
-def torch_of(packages: Packages) -> TorchVersion:
+def torch_of(packages: Packages, question: Question) -> TorchVersion:
     """The torch that is shipped."""
     names = (split_requirement(each) for part in packages.parts for each in part.requirements)
-    return _shippable(next(version for name, version in names if name == "torch"))
+    return _shippable(next(version for name, version in names if name == "torch"), question)
 
 
-def _shippable(text: str) -> TorchVersion:
+def _shippable(text: str, question: Question) -> TorchVersion:
     """A release of an index; a nightly is gone from it after some weeks, a build of somebody's own never was there."""
     try:
         version = TorchVersion.parse(text)
     except BadVersion as error:
-        raise BadInput(f"{error} {_SAY}") from None
+        raise BadInput(f"{error} {_say(question)}") from None
     if version.is_nightly:
-        raise BadInput(f"torch {version} is a nightly, which its index drops after some weeks. {_SAY}")
+        raise BadInput(f"torch {version} is a nightly, which its index drops after some weeks. {_say(question)}")
     if version.stage == 1 or (version.local and not re.fullmatch(r"cu\d+|cpu", version.local)):
-        raise BadInput(f"torch {version} is on no index: no file can bring it. {_SAY}")
+        raise BadInput(f"torch {version} is on no index: no file can bring it. {_say(question)}")
     return version
 
 

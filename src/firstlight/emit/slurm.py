@@ -81,7 +81,8 @@ class _Compat:
 
 def emit_slurm(subject: Subject) -> Emitted:
     """NAME.sbatch: prepares once under a lock, then starts the command on every node behind the gates."""
-    subject, archive = _without_root(subject)
+    planned = subject
+    subject, archive = _without_root(planned)
     name, state = _job_name(subject), state_folder(subject)
     on_node = render(
         "on_node.sh.j2",
@@ -115,8 +116,22 @@ def emit_slurm(subject: Subject) -> Emitted:
             f"Without root compat comes from NVIDIA's archive {archive.file}, not from the package of the plan."
         )
     return Emitted(
-        "slurm", (EmittedFile(f"{name}.sbatch", text, 0o755),), subject.gates, subject.plan.digest, tuple(notes)
+        "slurm",
+        (EmittedFile(f"{name}.sbatch", text, 0o755),),
+        subject.gates,
+        subject.plan.digest,
+        tuple(notes),
+        what=_what(subject, archive) if planned.compat else "",
+        compat=subject.compat,
     )
+
+
+def _what(subject: Subject, archive: CompatDownload | None) -> str:
+    """What the script brings where the plan has a package that needs root."""
+    packages = ", ".join(subject.requirements)
+    if archive is None:
+        return f"{packages}, without a compat library: no archive on record fits, and the package needs root"
+    return f"the CUDA {archive.cuda} compat library of NVIDIA's archive, wired at each start; and {packages}"
 
 
 def _without_root(subject: Subject) -> tuple[Subject, CompatDownload | None]:

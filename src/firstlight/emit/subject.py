@@ -26,7 +26,7 @@ from firstlight.plan.want import PYTHON as PYTHON_WANT
 from firstlight.plan.want import Want, parse_want
 from firstlight.plan.wheel_target import Target, target_of
 from firstlight.tables import Tables
-from firstlight.versions import CudaVersion
+from firstlight.versions import CudaVersion, TorchVersion
 
 __all__ = ["Asked", "Choices", "CompatPart", "Part", "Subject", "subject_of"]
 
@@ -100,7 +100,7 @@ def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, cho
     packages = packages_of(replace(question, facts=facts), option, request.wants)
     target = target_of(facts.place.arch, asked.python or _python(facts, request.wants) or PYTHON, _glibc(facts))
     compat = _compat(question, option, extras)
-    torch = torch_of(packages)
+    torch = torch_of(packages, question)
     plan = _shipped(plan_for(question, option, extras=extras), packages, compat=compat, target=target)
     gates = gates_of(
         torch, cuda_of(torch, target.machine, tables), machine=target.machine, compat=compat, tables=tables
@@ -116,7 +116,7 @@ def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, cho
         left_out=packages.left_out,
         compat=compat,
         target=target,
-        pythons=_pythons(packages, target, tables),
+        pythons=_pythons(torch, target, tables),
         gates=gates,
         choices=choices,
     )
@@ -187,8 +187,7 @@ def _glibc(facts: Facts) -> str:
     return min(".".join(own.value.split(".")[:2]), GLIBC, key=lambda each: [int(part) for part in each.split(".")])
 
 
-def _pythons(packages: Packages, target: Target, tables: Tables) -> tuple[str, ...]:
-    torch = torch_of(packages)
+def _pythons(torch: TorchVersion, target: Target, tables: Tables) -> tuple[str, ...]:
     release = tables.torch_release(torch.public, target.machine)
     known = () if release is None else release.cpython
     if known and target.python not in known:

@@ -62,7 +62,8 @@ def _oldest(text: str, tables: Tables) -> DriverVersion:
     if len(driver.parts) > 1:
         return driver
     floors = [row.min_driver_same_major for row in tables.cuda_majors]
-    return next((floor for floor in floors if floor.branch == driver.branch), DriverVersion.parse(f"{text}.00"))
+    # compared as 570.0, printed as it was given: nobody said 570.00
+    return next((floor for floor in floors if floor.branch == driver.branch), DriverVersion((driver.branch, 0), text))
 
 
 def _shown(text: str) -> str:

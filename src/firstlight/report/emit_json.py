@@ -32,7 +32,7 @@ def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
         "packages": [{"index": part.index, "requirements": list(part.requirements)} for part in subject.parts],
         "compat": [
             {"package": part.package, "cuda": str(part.cuda), "branches": list(part.branches)}
-            for part in subject.compat
+            for part in (subject.compat if emitted.compat is None else emitted.compat)
         ],
         "gates": _gates(emitted.gates),
         "files": [

@@ -17,7 +17,7 @@ def emit_text(subject: Subject, emitted: Emitted) -> str:
 
 def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
     gates = emitted.gates
-    yield f"{emitted.kind} for {subject.made_for}: {subject.what}"
+    yield f"{emitted.kind} for {subject.made_for}: {emitted.what or subject.what}"
     yield f"  inside   {', '.join(subject.requirements)} ({subject.target.words})"
     if isinstance(gates.min_driver_alone, Known) and isinstance(gates.min_cuda, Known):
         older = ", ".join(str(branch) for branch in gates.compat_branches)

@@ -26,7 +26,7 @@ def lint_text(report: LintReport, question: Question) -> str:
 
 
 def machine_line(facts: Facts) -> str:
-    """GPUs and driver: 'NVIDIA H100 80GB HBM3 (9.0), driver 550.00'; the machine's own torch is not the image's."""
+    """GPUs and driver: 'NVIDIA H100 80GB HBM3 (9.0), driver 550'; the machine's own torch is not the image's."""
     bare = replace(facts, torch=Unknown("the image has its own"))
     return machine_summary(bare)[0].removesuffix(", no torch")
 
