@@ -129,7 +129,7 @@ def secure_boot_blocks_module(question: Question) -> Iterator[Seen]:
         f"Secure Boot is on ({secure.seen_in.rpartition('/')[2].partition('-')[0]} variable); {module.value} is there "
         "and not loaded",
         do=(
-            f"{as_root(facts, 'modprobe nvidia')}: 'Key was rejected by service' proves it",
+            f"{as_root(facts, 'modprobe nvidia')}  # 'Key was rejected by service' proves it",
             *((f"a module that Ubuntu signed: {as_root(facts, install(facts, signed))}",) if ubuntu else ()),
             f"enrol the key and reboot: {as_root(facts, 'mokutil --import /var/lib/shim-signed/mok/MOK.der')}",
             "without a console to confirm the key: turn Secure Boot off in the firmware or the cloud's settings",

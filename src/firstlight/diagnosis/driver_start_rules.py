@@ -200,7 +200,7 @@ def _after_init_error(facts: Facts, code: int) -> tuple[str, ...]:
         return ("this GPU needs the proprietary module: install the driver package without -open, then reboot",)
     if code == _UNKNOWN:
         reload = on_the_host(facts, "sh -c 'rmmod nvidia_uvm && modprobe nvidia_uvm'")
-        return (f"{reload} (after a suspend it is often enough)", "reboot if it comes back")
+        return (f"{reload}  # after a suspend it is often enough", "if it comes back: reboot")
     if code == _NO_DEVICE:
         again = (start_with_gpus(facts),) if container(facts) else ()
         return ("look at what hides the GPUs: env | grep VISIBLE_DEVICES", *again, "nvidia-smi -L")

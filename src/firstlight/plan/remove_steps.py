@@ -27,14 +27,11 @@ from firstlight.plan.extras import Extras
 from firstlight.plan.library_path import without_folders
 from firstlight.plan.option import Option
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.plan.told_commands import told_command
 from firstlight.plan.wheel_steps import wheel_steps
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _PIN_IN_PROJECT = "pin-in-project"
-_PROGRAMS = (
-    r"sudo|apt-get|dnf|systemctl|modprobe|rmmod|nvidia-smi|nvidia-modprobe|ldconfig|update-initramfs|mokutil|ln|rm|"
-    r"unset|export|uv|pip|python[\d.]*|conda|grep|reboot"
-)
 
 
 def remove_steps(question: Question, option: Option, extras: Extras) -> Iterator[Step]:
@@ -73,7 +70,8 @@ def _named_by_commands(question: Question, option: Option) -> tuple[str, ...]:
     """The folders that the finding's own command leaves out of LD_LIBRARY_PATH; all of them where it unsets it."""
     path = tuple(each.rstrip("/") for each in question.facts.libcuda.ld_library_path if each)
     for line in option.brings:
-        argv, _ = _command(line)
+        told = told_command(line)
+        argv: Argv = () if told.words else told.argv
         if argv == ("unset", _VARIABLE):
             return path
         if argv[:1] == ("export",) and argv[-1].startswith(f"{_VARIABLE}="):
@@ -248,18 +246,18 @@ def repair_steps(question: Question, option: Option, extras: Extras) -> Iterator
     lines = [line for line in option.brings if not is_requirement(line)]
     code = option.because[0] if option.because else option.id
     for number, line in enumerate(lines, 1):
-        argv, comment = _command(line)
+        told = told_command(line)
         count = f" ({number} of {len(lines)})" if len(lines) > 1 else ""
         yield replace(
             blank(option),
             id=slug(f"repair {number}"),
-            title=f"{option.title}{count}" if argv else line.partition("  # ")[0],
-            commands=(argv,) if argv else (),
-            needs_root=option.needs_root or argv[:1] == ("sudo",),
+            title=told.words or f"{option.title}{count}",
+            commands=(told.argv,) if told.argv else (),
+            needs_root=option.needs_root or told.argv[:1] == ("sudo",),
             done_when=(a_person(f"`firstlight doctor` no longer finds {code}"),),
             seconds=NOT_MEASURED,
             bytes=option.cost.download_bytes,
-            note=comment,
+            note=told.remark,
         )
 
 
@@ -270,17 +268,3 @@ def _installed_now(question: Question, option: Option) -> Option:
     local = have.get("torch", "").partition("+")[2]
     index = f"{INDEX}{local}" if local.startswith("cu") else ""
     return replace(option, brings=tuple(f"{name}=={have[name]}" for name in names), index=index)
-
-
-def _command(line: str) -> tuple[Argv, str]:
-    """The words of a line that is one plain command, and the remark behind it; () for a sentence or a shell's line."""
-    words, _, comment = line.partition("  # ")
-    first = words.partition(" ")[0].rpartition("/")[2]
-    if not re.fullmatch(_PROGRAMS, first) or re.search(r"[&|;<>`~]|\$\(|\.\.\.|, (?:then|or) ", words):
-        return (), comment
-    if re.search(r"[*?]", words):
-        return ("sh", "-c", words), comment  # a shell expands the pattern
-    try:
-        return tuple(shlex.split(words)), comment
-    except ValueError:
-        return (), comment

@@ -13,6 +13,7 @@ from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.plan.step import Step
 from firstlight.report.explain_text import printable
 from firstlight.report.layout import counted, labelled
+from firstlight.report.plan_text import as_typed
 
 _LABEL = 11
 _TAIL_SHOWN = 12
@@ -129,7 +130,7 @@ def persons_text(parts: Parts) -> str:
 
 def _person(step: Step) -> str:
     out = labelled("  -", (step.title,), label_width=4)
-    out += "".join(f"      $ {shlex.join(argv)}\n" for argv in step.commands)
+    out += "".join(f"      $ {as_typed(argv, step)}\n" for argv in step.commands)
     return out + (labelled("", (step.note,), label_width=4) if step.note else "")
 
 

@@ -115,12 +115,18 @@ def _step(number: int, step: Step) -> str:
     out = f"{head}{' ' * gap}{tag}\n" if gap > 1 else f"{head}\n   {tag}\n"
     out += _lines("because", (f"{step.because}{'; ' + ', '.join(marks) if marks else ''}",))
     out += "".join(f"{_indented(unified_diff(change))}" for change in step.files)
-    out += "".join(f"   $ {shlex.join(argv)}\n" for argv in step.commands)
+    out += "".join(f"   $ {as_typed(argv, step)}\n" for argv in step.commands)
     out += _lines("done", tuple(_condition(each) for each in step.done_when))
     out += _lines("undo", _undo(step))
     if not isinstance(step.bytes, Known) or step.bytes.value:
         out += _lines("size", (_bytes(step.bytes, "to download"),))
     return out + _lines("note", (step.note,) if step.note else ())
+
+
+def as_typed(argv: tuple[str, ...], step: Step) -> str:
+    """A command for a shell; what a person types into one is not wrapped in `sh -c` and quoted a second time."""
+    by_a_shell = step.kind is StepKind.MANUAL and len(argv) == 3 and argv[:2] == ("sh", "-c")
+    return argv[2] if by_a_shell else shlex.join(argv)
 
 
 def _lines(label: str, lines: tuple[str, ...]) -> str:
