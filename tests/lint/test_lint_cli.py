@@ -22,6 +22,12 @@ SCHEMA = json.loads((ROOT / "src/firstlight/schemas/lint-1.json").read_text())
 NAMES = sorted(path.name for path in FILES.iterdir())
 
 
+@pytest.fixture(autouse=True)
+def beside_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines name a file as it was given: how long the folder's name is must not change them."""
+    monkeypatch.chdir(FILES)
+
+
 def _lint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """The exit code and what was printed; errors of ours are raised, as `main` gets them."""
     try:
@@ -34,9 +40,8 @@ def _lint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("machine", [H100_550, "RTX 4090, driver 580"])
 def test_the_document_fits_its_schema_and_the_exit_code_says_whether_something_blocks(
-    name: str, machine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(FILES)  # lines name the file as it was given: a long folder is not their fault
     code, out = _lint(capsys, name, "--for", machine, "--json")
     document: dict[str, Any] = json.loads(out)
     jsonschema.validate(document, SCHEMA)
@@ -48,21 +53,21 @@ def test_the_document_fits_its_schema_and_the_exit_code_says_whether_something_b
 
 @pytest.mark.parametrize("machine", [str(MACHINES / "h200"), "example:h100-driver-570"])
 def test_a_recorded_machine_is_judged_by_its_facts(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = _lint(capsys, str(FILES / "compat-first.Dockerfile"), "--for", machine, "--json")
+    code, out = _lint(capsys, "compat-first.Dockerfile", "--for", machine, "--json")
     found_codes = {finding["code"]: finding["severity"] for finding in json.loads(out)["findings"]}
     assert found_codes["compat-baked-in"] == ("blocks" if machine.endswith("h200") else "degrades")
     assert code == int(machine.endswith("h200"))
 
 
 def test_a_file_without_faults_is_said_to_be_read_and_not_built(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = _lint(capsys, str(FILES / "good.Dockerfile"), "--for", H100_550)
+    code, out = _lint(capsys, "good.Dockerfile", "--for", H100_550)
     assert code == 0
     assert "nothing in it is known to break there (read, not built" in out
     assert len(out.splitlines()) == 2
 
 
 def test_each_finding_begins_with_file_and_line_so_that_editors_can_jump(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(FILES / "ubuntu-24.Dockerfile")
+    file = "ubuntu-24.Dockerfile"
     code, out = _lint(capsys, file, "--for", H100_550)
     assert code == 1
     assert f"\n{file}:4: blocks: " in out
@@ -70,20 +75,20 @@ def test_each_finding_begins_with_file_and_line_so_that_editors_can_jump(capsys:
 
 
 def test_without_a_driver_the_report_says_that_none_was_held_against_it(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out = _lint(capsys, str(FILES / "good.Dockerfile"), "--for", str(MACHINES / "gpu-less"))
+    _, out = _lint(capsys, "good.Dockerfile", "--for", str(MACHINES / "gpu-less"))
     assert "No driver is known for this machine" in out
-    _, out = _lint(capsys, str(FILES / "good.Dockerfile"), "--for", H100_550)
+    _, out = _lint(capsys, "good.Dockerfile", "--for", H100_550)
     assert "No driver is known" not in out
 
 
 def test_without_for_it_is_this_machine_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = _lint(capsys, str(FILES / "good.Dockerfile"))
+    code, out = _lint(capsys, "good.Dockerfile")
     assert code in (0, 1)
-    assert out.startswith(f"{FILES / 'good.Dockerfile'} for ")
+    assert out.startswith("good.Dockerfile for ")
 
 
 def test_build_arguments_and_target_choose_what_is_built(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(FILES / "multi-stage.Dockerfile")
+    file = "multi-stage.Dockerfile"
     code, out = _lint(capsys, file, "--for", H100_550, "--build-arg", "CUDA=12.8.1", "--target", "builder")
     assert code == 0
     assert "arch-list-beyond-toolkit" not in out
