@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from firstlight.kernels import BlockSparseMatrix, sm90
 from firstlight.kernels.product import Activation, Epilogue, Layout
 from firstlight.kernels.sm90 import workspace
 from firstlight.kernels.sm90.arguments import TurnFields, turn_bytes
+from firstlight.kernels.sm90.compile import SOURCES
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.machine import emulated_gpu
@@ -123,3 +125,19 @@ def test_turning(rows: int, cols: int) -> None:
     emulate("turn", {}, "turn", turn_bytes(fields), grid=grid, threads=128, shared_bytes=0)
     assert torch.equal(out[:, :rows], x.T)
     assert (out[:, rows:] == 0).all()
+
+
+@pytest.mark.parametrize("trial", ["LOADERS=1", "LOADERS=2", "LEAD=2", "LOADERS=1,LEAD=1"])
+@pytest.mark.parametrize("block", [16, 128])
+def test_settings_that_a_tuning_run_tries_give_the_same_numbers(
+    tmp_path_factory: pytest.TempPathFactory, trial: str, block: int
+) -> None:
+    text = (SOURCES / "roles.cuh").read_text()
+    for name, number in (part.split("=") for part in trial.split(",")):
+        standing = re.search(rf"#define {name} \d+\n", text)
+        assert standing is not None
+        text = text.replace(standing[0], f"#define {name} {number}\n")
+    with emulated_gpu(tmp_path_factory.mktemp("toolkit"), multiprocessors=1) as gpu:
+        gpu.replaced = {"roles.cuh": text}
+        right(case_of(random(300, 520, block, density=0.3), 300, Layout.TOKENS))
+        right(case_of(random(130, 260, block, density=0.9), 72, Layout.COLUMNS))

@@ -577,7 +577,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_c
   if (warpgroup == 2) {
     give_registers<LOADER_REGISTERS>();
     if (warp == 0) run_queue(args, shared, lane);
-    else run_loader(args, shared, base, warp - 1, lane);
+    else if (warp <= LOADERS) run_loader(args, shared, base, warp - 1, lane);
   } else {
     take_registers<CONSUMER_REGISTERS>();
     run_consumer(args, shared, base, warpgroup);

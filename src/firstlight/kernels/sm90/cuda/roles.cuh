@@ -9,12 +9,16 @@
 #include "wgmma.cuh"
 
 constexpr int THREADS = 384;
-constexpr int LOADERS = 3;
+#ifndef LOADERS  // benchmarks/sm90_tune.py tries others
+#define LOADERS 3
+#endif
 constexpr int CONSUMER_WARPS = 8;
 constexpr int RING = 2;                // items known at once, in slots of shared memory
 // The next item is taken when the loaders have this many stages of the present one left: late, so that all thread blocks
 // work on the same window of X while it is in L2, and early enough to hide the queue's latency.
-constexpr int LEAD = 6;
+#ifndef LEAD
+#define LEAD 6
+#endif
 constexpr int LOADER_REGISTERS = 56;   // 56 + 2 * 224 = 3 * 168, what a launch with 384 threads gets
 constexpr int CONSUMER_REGISTERS = 224;
 constexpr int A_BYTES = 128 * 64 * 2;  // one stage holds 128 rows x 64 of A and 64 x TOKENS of B
