@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests of `make test` in two processes: those that act on environments, under the one lock a machine has, with those
-# of the Hopper kernels and of attention, and the others beside them: about as long each. Both are read to the end; the exit
-# code is the worse of the two.
+# of the kernels, and the others beside them: about as long each. Both are read to the end; the exit code is the worse of
+# the two.
 set -u
 : "${BIN:=.venv/bin}"
 which="not system and not network"
@@ -10,15 +10,14 @@ trap 'rm -f "$log"' EXIT
 # a shell starts what runs beside it with Ctrl-C ignored, and everything below inherits that; tests send it
 restored='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])'
 "$BIN/python" -c "$restored" "$BIN/pytest" -m "$which" tests/apply tests/cli/test_libs_command.py \
-    tests/cli/test_libs_for_real.py tests/kernels/sm90 tests/kernels/block_attention >"$log" 2>&1 &
+    tests/cli/test_libs_for_real.py tests/kernels >"$log" 2>&1 &
 acting=$!
 trap 'kill $acting 2>/dev/null; rm -f "$log"; exit 130' INT TERM
-"$BIN/pytest" -m "$which" --ignore=tests/apply --ignore-glob='tests/cli/test_libs_*' --ignore=tests/kernels/sm90 \
-    --ignore=tests/kernels/block_attention
+"$BIN/pytest" -m "$which" --ignore=tests/apply --ignore-glob='tests/cli/test_libs_*' --ignore=tests/kernels
 others=$?
 wait "$acting"
 acted=$?
-echo "== the tests that act, of the Hopper kernels and of attention, run beside the others"
+echo "== the tests that act, and of the kernels, run beside the others"
 cat "$log"
 [ "$others" -eq 0 ] || exit "$others"
 exit "$acted"
