@@ -17,7 +17,7 @@ from firstlight.kernels.memo import Ready, keepable, ready_after
 FULL, UPPER_LEFT, LOWER_RIGHT, LISTED = "full", "upper_left", "lower_right", "listed"
 SHAPE = "shape"  # under which name a constructor notes in mask.derived that the mask is plain
 CAUSAL = "and causal"
-_KEPT_SHAPES = 16
+_KEPT_SHAPES = 4  # each with its lists: 10 MB for 131072 keys
 
 
 class _Kept(NamedTuple):
