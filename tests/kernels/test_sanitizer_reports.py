@@ -211,9 +211,10 @@ def test_a_race_of_the_item_slot_is_named_with_its_barriers_and_the_run_is_clean
 
 def test_a_race_that_no_row_has_is_unnamed_and_comes_first() -> None:
     line = line_of("multiply.cu", "at.shared->present[at.place.slot] >> at.half")
+    write = line_of("roles.cuh", "shared->items[place.slot] = item")
     text = item_race().replace("=========\ncase end", (
         "=========\n"
-        "========= Error: Race reported between Write access at publish_item(Shared *)+0x10 in roles.cuh:77\n"
+        f"========= Error: Race reported between Write access at publish_item(Shared *)+0x10 in roles.cuh:{write}\n"
         f"=========     and Read access at walk(const Item &)+0x20 in multiply.cu:{line} [3 hazards]\n=========\n"
         "case end"
     ))  # fmt: skip
