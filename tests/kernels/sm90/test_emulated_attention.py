@@ -83,7 +83,7 @@ PLANTED = (
     ),
     Planted(
         "staging is used again before it was read",
-        (Change("attention.cu", "  if (t == 0) stores_read<0>();\n", ""),),
+        (Change("attention.cu", "  if (lane == 0) stores_read<0>();\n", ""),),
         (NUMBERS,),
         block=64,
     ),
@@ -93,6 +93,16 @@ PLANTED = (
                 "      advance<SEATS>(seat);"),
          Change("attention.cu", _WAIT, "    if (left == 0) { LEAVE_QUERIES(); }\n" + _WAIT)),
         (NUMBERS, "nothing can go on", "one more arrival"),
+    ),
+    Planted(
+        "an item is published over one that the loader has not taken",
+        (Change("attention.cu", "    barrier_wait(shared_address(&shared->taken[engine]), parity);\n", ""),),
+        (NUMBERS, "nothing can go on", "one more arrival"),
+    ),
+    Planted(
+        "a warpgroup passes the turn to itself",
+        (Change("attention.cu", "pass_turn(TURN + 1 - half);", "pass_turn(TURN + half);"),),
+        ("nothing can go on",),
     ),
 )  # fmt: skip
 

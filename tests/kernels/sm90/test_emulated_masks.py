@@ -96,14 +96,12 @@ PLANTED = {
     "a tile of values given back before its product is done": (
         VALUES_WAIT, VALUES_WAIT.replace("<1>", "<2>")
     ),
-    "a store begun before all have written": (
-        "  publish_shared();\n  meet(1 + half);\n  if (t == 0) {", "  publish_shared();\n  if (t == 0) {"
-    ),
+    "a store of what was not published": ("  publish_shared();\n  __syncwarp();", "  __syncwarp();"),
     "keys past the end counted": ("  if (mark.bits < 0 && mark.keys >= KEYS) return;", "  if (mark.bits < 0) return;"),
     "a tile expected larger than it is": (
         "  barrier_expect(full, TILE_BYTES);", "  barrier_expect(full, TILE_BYTES + 16);"
     ),
-    "the queue not made ready again": ("        args.queue[0] = 0;\n", ""),
+    "the queue not made ready again": ("    args.queue[0] = 0;\n", ""),
 }  # fmt: skip
 
 

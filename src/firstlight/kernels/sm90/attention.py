@@ -27,7 +27,7 @@ from firstlight.kernels.sm90.workspace import Control, control_of
 
 HALF = 64  # columns in 128 bytes, which a swizzle spans
 SWIZZLE = 128
-CONSUMER_ROWS = 64  # rows that a warpgroup stores at once
+WARP_ROWS = 16  # that a warp stores at once
 ELEMENT = 2
 ALIGNED = 16
 MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
@@ -116,7 +116,7 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
         raise UnsupportedInput(
             f"backend 'sm90': there are {items} blocks of queries; {MOST_ITEMS} are accepted. Use a smaller batch."
         )
-    maps = (_map(q, mask.block), _map(k, mask.block), _map(v, mask.block), _map(out, CONSUMER_ROWS))
+    maps = (_map(q, mask.block), _map(k, mask.block), _map(v, mask.block), _map(out, WARP_ROWS))
     mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
     control = control_of(q.device, _raw_stream(q.get_device()), arrivals=0)
     batch_step, head_step, row_step, _ = out.stride()

@@ -1,14 +1,15 @@
 // Block-sparse attention, forward, for Hopper: out = softmax(scale Q K^T) V over the key blocks that a list names for each
 // block of queries, and the logarithm of each row's sum of exponentials.
 //
-// A thread block is three warpgroups. Two consume, 64 query rows each; the third fills rings of tiles in shared memory. With
+// A thread block is three warpgroups. Two consume, 64 query rows each; the third keeps them fed: for each engine one thread
+// fills a ring of tiles in shared memory, and one takes items from the queue, as its latency would hold up the copies. With
 // blocks of 128 both consumers work on the two halves of one query block and share its tiles: one engine. With blocks of 64
-// each is an engine of its own, with its own lists, rings and loading warp, as two lists have few blocks in common.
+// each is an engine of its own, with its own lists and rings, as two lists have few blocks in common.
 //
 // The tiles of successive items form one stream, so that a short list drains no pipeline. One step: issue the scores of the
 // next tile (perhaps of the next item), finish or scale the output, issue output += P V of the present tile, and do the
 // softmax of the next one while that runs. Tiles lie in the ring in the order of use: K0 K1 V0 K2 V1 ... A finished output
-// goes to a staging of its own and leaves under the next products.
+// goes to a staging of its own, one for each warp so that none waits for another, and leaves under the next products.
 //
 // Compiled with BLOCK 128 or 64, HEAD 128 or 64, BF16 0 or 1, SLOTS (tiles in an engine's ring) and SEATS (its query tiles).
 #include "attention_tiles.cuh"
@@ -16,10 +17,16 @@
 constexpr int THREADS = 384;
 constexpr int LOADER_REGISTERS = 40;  // 40 + 2 * 232 = 3 * 168, what a launch with 384 threads gets
 constexpr int CONSUMER_REGISTERS = 232;
+// With a head dimension of 64 the exponentials take as long as the products. Left alone, two warpgroups that share tiles do
+// both at the same time; in turns one has the special functions while the other one's products run.
+#ifndef TURNS
+#define TURNS (ENGINES == 1 && HEAD == 64)
+#endif
+constexpr int TURN = 3;             // barriers 3 and 4
 constexpr int WARPS = 8 / ENGINES;  // that consume from one engine's rings
 constexpr int QUERIES_AT = ENGINES * SLOTS * TILE_BYTES;
 constexpr int STAGING_AT = QUERIES_AT + ENGINES * SEATS * QUERY_BYTES;
-constexpr int BARRIERS_AT = STAGING_AT + 2 * STAGING_BYTES;
+constexpr int BARRIERS_AT = STAGING_AT + 8 * STAGING_BYTES;
 
 struct alignas(64) AttentionArgs {
   TensorMap q, k, v, o;
@@ -43,10 +50,16 @@ struct Mark {  // which keys of a tile are seen: row of bits, -1 for all; keys i
   int bits, keys;
 };
 
+struct Work {  // begin == end: no more. Column and row of bits of the first entry
+  int batch, head, query, begin, end, column, bits, unused;
+};
+
 struct Shared {  // behind tiles, queries and staging
   u64 full[ENGINES][SLOTS], empty[ENGINES][SLOTS], seated[ENGINES][SEATS], left[ENGINES][SEATS];
+  u64 known[ENGINES], taken[ENGINES];
   Mark marks[ENGINES][SLOTS];
   Item items[ENGINES][SEATS];
+  Work works[ENGINES];
 };
 
 struct Place {  // where a role is in a ring: slot and parity of its barrier
@@ -72,17 +85,15 @@ __device__ __forceinline__ void start_barriers(Shared* shared) {
         barrier_init(shared_address(&shared->seated[engine][i]), 1);
         barrier_init(shared_address(&shared->left[engine][i]), WARPS);
       }
+      barrier_init(shared_address(&shared->known[engine]), 1);
+      barrier_init(shared_address(&shared->taken[engine]), 1);
     }
     barriers_ready();
   }
   __syncthreads();
 }
 
-// ---- loading
-
-struct Work {  // begin == end: no more
-  int batch, head, query, begin, end;
-};
+// ---- the queue
 
 __device__ __forceinline__ int list_row(const AttentionArgs& args, int batch, int head) {
   return (batch * args.list_batch + head * args.list_head) * args.q_blocks;
@@ -90,10 +101,10 @@ __device__ __forceinline__ int list_row(const AttentionArgs& args, int batch, in
 
 // The next item that has keys: heads one after the other, so that their keys stay in L2, the longest list of a head first.
 __device__ __forceinline__ Work next_work(const AttentionArgs& args) {
-  Work work = {0, 0, 0, 0, 0};
+  Work work = {0, 0, 0, 0, 0, 0, 0, 0};
   for (;;) {
     int i = atomicAdd(args.queue, 1);
-    if (i >= args.items) return {0, 0, 0, 0, 0};
+    if (i >= args.items) return {0, 0, 0, 0, 0, 0, 0, 0};
     int over_all = i / args.q_blocks;
     work.batch = over_all / args.heads;
     work.head = over_all - work.batch * args.heads;
@@ -101,16 +112,48 @@ __device__ __forceinline__ Work next_work(const AttentionArgs& args) {
     work.query = args.order[first + i - over_all * args.q_blocks];
     work.begin = args.starts[first + work.query];
     work.end = args.starts[first + work.query + 1];
-    if (work.begin < work.end) return work;
+    if (work.begin == work.end) continue;
+    work.column = args.columns[work.begin];
+    work.bits = args.masks[work.begin];
+    return work;
   }
 }
+
+// One thread for each engine. An item is taken when the one before goes to the loader, no earlier: others may be idle.
+__device__ __forceinline__ void run_queue(const AttentionArgs& args, Shared* shared, int engine) {
+  u32 parity = 1;
+  for (bool more = true; more; parity ^= 1) {
+    barrier_wait(shared_address(&shared->taken[engine]), parity);
+    Work work = next_work(args);
+    shared->works[engine] = work;
+    barrier_arrive(shared_address(&shared->known[engine]));
+    more = work.begin < work.end;
+  }
+  // the last thread to finish makes the queue ready for the next launch
+  __threadfence();
+  if (atomicAdd(args.queue + 1, 1) == (int)gridDim.x * ENGINES - 1) {
+    args.queue[0] = 0;
+    args.queue[1] = 0;
+  }
+}
+
+// ---- loading
 
 struct Loader {
   Shared* shared;
   u32 tiles, queries;
   int engine;
   Place ring, seat;
+  u32 known;  // parity
 };
+
+__device__ __forceinline__ Work take_work(Loader& at) {
+  barrier_wait(shared_address(&at.shared->known[at.engine]), at.known);
+  at.known ^= 1;
+  Work work = at.shared->works[at.engine];
+  barrier_arrive(shared_address(&at.shared->taken[at.engine]));
+  return work;
+}
 
 __device__ __forceinline__ void load_tile(
     Loader& at, const TensorMap* map, Mark mark, int column, int head, int batch) {
@@ -139,32 +182,25 @@ __device__ __forceinline__ void seat_queries(Loader& at, const TensorMap* map, c
 
 // One thread for each engine.
 __device__ __forceinline__ void load_all(const AttentionArgs& args, Loader at) {
-  Work work = next_work(args);
   int owed = -1, owed_head = 0, owed_batch = 0;  // the tile of V that is still to come
-  int column = 0, bits = -1;
-  if (work.begin < work.end) {
-    column = args.columns[work.begin];
-    bits = args.masks[work.begin];
-  }
-  while (work.begin < work.end) {
+  for (;;) {
+    Work work = take_work(at);
     seat_queries(at, &args.q, work);
-    int head = work.head / args.group;
-    Work next = {0, 0, 0, 0, 0};
+    if (work.begin == work.end) break;
+    int head = work.head / args.group, column = work.column, bits = work.bits;
 #pragma unroll 1
     for (int entry = work.begin; entry < work.end; entry++) {
+      int then = entry + 1 < work.end ? entry + 1 : entry;
+      int next_column = args.columns[then], next_bits = args.masks[then];  // asked for before the waits
       load_tile(at, &args.k, {bits, args.k_len - column * KEYS}, column, head, work.batch);
       if (owed >= 0) load_tile(at, &args.v, {-1, 0}, owed, owed_head, owed_batch);
       owed = column;
       owed_head = head;
       owed_batch = work.batch;
-      if (entry == work.begin) next = next_work(args);  // behind the first tile: the queue's latency is then hidden
-      int then = entry + 1 < work.end ? entry + 1 : next.begin < next.end ? next.begin : work.begin;
-      column = args.columns[then];
-      bits = args.masks[then];
+      column = next_column;
+      bits = next_bits;
     }
-    work = next;
   }
-  seat_queries(at, &args.q, work);
   if (owed >= 0) load_tile(at, &args.v, {-1, 0}, owed, owed_head, owed_batch);
 }
 
@@ -217,16 +253,16 @@ __device__ __forceinline__ void hide_by(float (&s)[SCORES], const AttentionArgs&
   hide_others(s, keys_seen(bits, mark.keys, lane));
 }
 
-__device__ __forceinline__ void staging_free(int half, int t) {
-  if (t == 0) stores_read<0>();
-  meet(1 + half);
+__device__ __forceinline__ void staging_free(int lane) {
+  if (lane == 0) stores_read<0>();
+  __syncwarp();
 }
 
-__device__ __forceinline__ void store_staging(const TensorMap* map, u32 staging, Owner owner, int half, int t) {
+__device__ __forceinline__ void store_staging(const TensorMap* map, u32 staging, Owner owner, int warp_row, int lane) {
   publish_shared();
-  meet(1 + half);
-  if (t == 0) {
-    store_rows(map, staging, owner.row, owner.head, owner.batch);
+  __syncwarp();
+  if (lane == 0) {
+    store_rows(map, staging, owner.row + warp_row, owner.head, owner.batch);
     commit_stores();
   }
 }
@@ -238,8 +274,9 @@ __device__ __forceinline__ float* lse_of(const AttentionArgs& args, Owner owner)
 __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* shared, u32 memory, int half) {
   const int t = threadIdx.x & 127, lane = t & 31;
   const int engine = ENGINES == 2 ? half : 0, offset = ENGINES == 2 ? 0 : half * 64;  // of this warpgroup in its block
-  const int thread_row = (t >> 5) * 16 + (lane >> 2);
-  const u32 tiles = memory + engine * SLOTS * TILE_BYTES, staging = memory + STAGING_AT + half * STAGING_BYTES;
+  const int warp_row = (t >> 5) * 16, thread_row = warp_row + (lane >> 2);
+  const u32 tiles = memory + engine * SLOTS * TILE_BYTES;
+  const u32 staging = memory + STAGING_AT + (half * 4 + (t >> 5)) * STAGING_BYTES;
   const u32 queries = memory + QUERIES_AT + engine * SEATS * QUERY_BYTES;
   const bool signals = lane == 0;  // for its warp: another may still read what it gives back
   float o[OUTPUTS], s[SCORES];
@@ -276,10 +313,11 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   if (signals) barrier_arrive(shared_address(&shared->empty[engine][0]));
   advance<SLOTS>(ring);
   hide_by(s, args, mark, offset + thread_row, lane);
-  softmax(s, fresh, sums, scale, args.scale_log2);
+  softmax(s, fresh, sums, scale, args.scale_log2, true);
   left--;
   cleared(o);
   taken_over(p, fresh);
+  if (TURNS && half == 1) pass_turn(TURN);
 #pragma unroll 1
   for (;;) {
     const bool last = left == 0;  // the present tile is its item's last: the next scores are another item's
@@ -300,14 +338,15 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
     barrier_wait(shared_address(&shared->full[engine][key]), ring.parity);
     mark = mark_at(shared, engine, key);
     advance<SLOTS>(ring);
+    if (TURNS) take_turn(TURN + half);
     wgmma_fence();
     multiply_scores(s, QUERIES, tiles + key * TILE_BYTES);  // while the last product with V still runs
     wgmma_wait<1>();                                        // now it is done
     still_needed(p, queries, args.never);
     if (held >= 0 && signals) barrier_arrive(shared_address(&shared->empty[engine][held]));
     if (finishing) {
-      staging_free(half, t);
-      finish(o, done, args.scale_log2, staging, t, lse_of(args, before), before.row + thread_row, args.q_len);
+      staging_free(lane);
+      finish(o, done, args.scale_log2, staging, lane, lse_of(args, before), before.row + thread_row, args.q_len);
       cleared(o);
     } else if (anew) {
       scaled(o, scale);
@@ -319,7 +358,8 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
     advance<SLOTS>(ring);
     wgmma_fence();
     multiply_values(o, p, tiles + held * TILE_BYTES);
-    if (finishing) store_staging(&args.o, staging, before, half, t);
+    if (TURNS) pass_turn(TURN + 1 - half);
+    if (finishing) store_staging(&args.o, staging, before, warp_row, lane);
     wgmma_wait<1>();  // the scores are there
     if (signals) barrier_arrive(shared_address(&shared->empty[engine][key]));
     finishing = last;
@@ -330,14 +370,15 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
       owner = next;
     }
     hide_by(s, args, mark, offset + thread_row, lane);
-    anew = softmax(s, fresh, sums, scale, args.scale_log2);
+    anew = softmax(s, fresh, sums, scale, args.scale_log2, last);
     stay_above(args.never);
   }
+  if (TURNS && half == 0) take_turn(TURN);  // the last one that was passed on
   wgmma_wait<0>();
   if (finishing) {
-    staging_free(half, t);
-    finish(o, done, args.scale_log2, staging, t, lse_of(args, before), before.row + thread_row, args.q_len);
-    store_staging(&args.o, staging, before, half, t);
+    staging_free(lane);
+    finish(o, done, args.scale_log2, staging, lane, lse_of(args, before), before.row + thread_row, args.q_len);
+    store_staging(&args.o, staging, before, warp_row, lane);
     cleared(o);
   } else if (anew) {
     scaled(o, scale);
@@ -346,10 +387,10 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   barrier_wait(shared_address(&shared->full[engine][ring.slot]), ring.parity);
   wgmma_fence();
   multiply_values(o, p, tiles + ring.slot * TILE_BYTES);
-  staging_free(half, t);
+  staging_free(lane);
   wgmma_wait<0>();
-  finish(o, sums, args.scale_log2, staging, t, lse_of(args, owner), owner.row + thread_row, args.q_len);
-  store_staging(&args.o, staging, owner, half, t);
+  finish(o, sums, args.scale_log2, staging, lane, lse_of(args, owner), owner.row + thread_row, args.q_len);
+  store_staging(&args.o, staging, owner, warp_row, lane);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention(const __grid_constant__ AttentionArgs args) {
@@ -359,22 +400,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention(const __grid_
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = __shfl_sync(~0u, (threadIdx.x >> 5) & 3, 0);
   if (group == 2) {
     give_registers<LOADER_REGISTERS>();
-    if (warp < ENGINES && (threadIdx.x & 31) == 0) {
+    if ((threadIdx.x & 31) == 0 && warp < ENGINES) {
       u32 base = shared_address(memory);
       Loader at = {shared, base + warp * SLOTS * TILE_BYTES, base + QUERIES_AT + warp * SEATS * QUERY_BYTES, warp,
-                   {0, 1}, {0, 1}};
+                   {0, 1}, {0, 1}, 0};
       load_all(args, at);
-      // the last thread to finish makes the queue ready for the next launch
-      __threadfence();
-      if (atomicAdd(args.queue + 1, 1) == (int)gridDim.x * ENGINES - 1) {
-        args.queue[0] = 0;
-        args.queue[1] = 0;
-      }
+    } else if ((threadIdx.x & 31) == 0 && warp < 2 * ENGINES) {
+      run_queue(args, shared, warp - ENGINES);
     }
     return;
   }
   take_registers<CONSUMER_REGISTERS>();
   clear_empty(args, group * 4 + warp, threadIdx.x & 31);
   consume(args, shared, shared_address(memory), group);
-  if ((threadIdx.x & 127) == 0) stores_done();
+  if ((threadIdx.x & 31) == 0) stores_done();
 }

@@ -18,6 +18,11 @@ __device__ __forceinline__ void store_rows(const TensorMap* map, u32 from, int r
       ::"l"(map), "r"(from), "r"(row), "r"(head), "r"(batch), "r"(0) : "memory");
 }
 
+// ---- two warpgroups in turns: each waits at a barrier of its own, which the other one passes
+
+__device__ __forceinline__ void take_turn(int number) { asm volatile("bar.sync %0, 256;" ::"r"(number) : "memory"); }
+__device__ __forceinline__ void pass_turn(int number) { asm volatile("bar.arrive %0, 256;" ::"r"(number) : "memory"); }
+
 // ---- special functions, to about 22 bits
 
 __device__ __forceinline__ float power_of_two(float x) {

@@ -12,8 +12,8 @@ constexpr int HALF_TILE = KEYS * 128;    // bytes
 constexpr int TILE_BYTES = HALVES * HALF_TILE;
 constexpr int HALF_QUERY = ROWS * 128;
 constexpr int QUERY_BYTES = HALVES * HALF_QUERY;
-constexpr int HALF_STAGING = 64 * 128;
-constexpr int STAGING_BYTES = HALVES * HALF_STAGING;  // of one warpgroup
+constexpr int HALF_STAGING = 16 * 128;
+constexpr int STAGING_BYTES = HALVES * HALF_STAGING;  // of one warp
 constexpr int SCORES = KEYS / 2;         // registers of a thread
 constexpr int PACKED = KEYS / 4;
 constexpr int OUTPUTS = HEAD / 2;
@@ -70,35 +70,16 @@ __device__ __forceinline__ float largest_of_row(float x) {
 
 __device__ __forceinline__ float finite_or_zero(float x) { return x == -INFINITY_ ? 0.0f : x; }
 
-// Exponentials of a tile into `p`, sums and maxima taken on. A maximum that grew by no more than 2^KEPT stays as it was, the
-// exponentials are then below 2^KEPT: so the output is seldom scaled anew. Returns whether it must be, by `scale`.
-// A row that has seen no key yet has a maximum of -inf; 0 stands in for it, and all its exponentials are 0.
-__device__ __forceinline__ bool softmax(
-    const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2) {
-  float x0 = fmaxf(s[0], s[1]), x1 = fmaxf(s[2], s[3]), y0 = fmaxf(s[4], s[5]), y1 = fmaxf(s[6], s[7]);
+// A maximum that grew by no more than 2^KEPT stays as it was, the exponentials are then below 2^KEPT: so the output is seldom
+// scaled anew, and the exponentials need not wait for the maximum.
+
+// Exponentials of elements `from` to `to` into `p`, against maxima that c0 and c1 stand for; their sums to a0, a1.
+template <int from, int to>
+__device__ __forceinline__ void exponentials(
+    const float (&s)[SCORES], u32 (&p)[PACKED], float scale_log2, float c0, float c1, float& a0, float& a1) {
+  float b0 = 0.0f, b1 = 0.0f;
 #pragma unroll
-  for (int i = 8; i < SCORES; i += 8) {
-    x0 = fmaxf(x0, fmaxf(s[i], s[i + 1]));
-    x1 = fmaxf(x1, fmaxf(s[i + 2], s[i + 3]));
-    y0 = fmaxf(y0, fmaxf(s[i + 4], s[i + 5]));
-    y1 = fmaxf(y1, fmaxf(s[i + 6], s[i + 7]));
-  }
-  x0 = fmaxf(largest_of_row(fmaxf(x0, y0)), sums.max0);
-  x1 = fmaxf(largest_of_row(fmaxf(x1, y1)), sums.max1);
-  bool grew = (x0 - sums.max0) * scale_log2 > KEPT || (x1 - sums.max1) * scale_log2 > KEPT;  // false for -inf - -inf
-  bool anew = __any_sync(~0u, grew);
-  if (!anew) {
-    x0 = sums.max0;
-    x1 = sums.max1;
-  }
-  float top0 = finite_or_zero(x0), top1 = finite_or_zero(x1);
-  scale.row0 = power_of_two((sums.max0 - top0) * scale_log2);
-  scale.row1 = power_of_two((sums.max1 - top1) * scale_log2);
-  sums.max0 = x0;
-  sums.max1 = x1;
-  float c0 = -top0 * scale_log2, c1 = -top1 * scale_log2, a0 = 0.0f, a1 = 0.0f, b0 = 0.0f, b1 = 0.0f;
-#pragma unroll
-  for (int i = 0; i < SCORES; i += 4) {
+  for (int i = from; i < to; i += 4) {
     float e0 = power_of_two(fmaf(s[i], scale_log2, c0)), e1 = power_of_two(fmaf(s[i + 1], scale_log2, c0));
     float e2 = power_of_two(fmaf(s[i + 2], scale_log2, c1)), e3 = power_of_two(fmaf(s[i + 3], scale_log2, c1));
     a0 += e0;
@@ -108,9 +89,58 @@ __device__ __forceinline__ bool softmax(
     p[i / 2] = packed(e0, e1);
     p[i / 2 + 1] = packed(e2, e3);
   }
-  sums.sum0 = sums.sum0 * scale.row0 + (a0 + b0);
-  sums.sum1 = sums.sum1 * scale.row1 + (a1 + b1);
-  return anew;
+  a0 += b0;
+  a1 += b1;
+}
+
+// The largest of this thread's elements in each of its rows.
+__device__ __forceinline__ void largest(const float (&s)[SCORES], float& x0, float& x1) {
+  x0 = fmaxf(s[0], s[1]), x1 = fmaxf(s[2], s[3]);
+  float y0 = fmaxf(s[4], s[5]), y1 = fmaxf(s[6], s[7]);
+#pragma unroll
+  for (int i = 8; i < SCORES; i += 8) {
+    x0 = fmaxf(x0, fmaxf(s[i], s[i + 1]));
+    x1 = fmaxf(x1, fmaxf(s[i + 2], s[i + 3]));
+    y0 = fmaxf(y0, fmaxf(s[i + 4], s[i + 5]));
+    y1 = fmaxf(y1, fmaxf(s[i + 6], s[i + 7]));
+  }
+  x0 = fmaxf(x0, y0);
+  x1 = fmaxf(x1, y1);
+}
+
+// Against the maxima as they are, which is nearly always right after an item's first tile: half of the exponentials hide the
+// search for the maximum. False: some row of the warp grew too much, nothing has changed.
+__device__ __forceinline__ bool softmax_kept(const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, float scale_log2) {
+  float c0 = -finite_or_zero(sums.max0) * scale_log2, c1 = -finite_or_zero(sums.max1) * scale_log2;
+  float a0 = 0.0f, a1 = 0.0f, x0, x1;
+  largest(s, x0, x1);
+  exponentials<0, SCORES / 2>(s, p, scale_log2, c0, c1, a0, a1);
+  bool grew = (x0 - sums.max0) * scale_log2 > KEPT || (x1 - sums.max1) * scale_log2 > KEPT;  // false for -inf - -inf
+  if (__any_sync(~0u, grew)) return false;
+  exponentials<SCORES / 2, SCORES>(s, p, scale_log2, c0, c1, a0, a1);
+  sums.sum0 += a0;
+  sums.sum1 += a1;
+  return true;
+}
+
+// Exponentials of a tile into `p`, sums and maxima taken on. Returns whether the output must be scaled anew, by `scale`.
+// A row that has seen no key yet has a maximum of -inf; 0 stands in for it, and all its exponentials are 0.
+__device__ __forceinline__ bool softmax(
+    const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2, bool first) {
+  if (!first && softmax_kept(s, p, sums, scale_log2)) return false;
+  float x0, x1, a0 = 0.0f, a1 = 0.0f;
+  largest(s, x0, x1);
+  x0 = fmaxf(largest_of_row(x0), sums.max0);
+  x1 = fmaxf(largest_of_row(x1), sums.max1);
+  float top0 = finite_or_zero(x0), top1 = finite_or_zero(x1);
+  scale.row0 = power_of_two((sums.max0 - top0) * scale_log2);
+  scale.row1 = power_of_two((sums.max1 - top1) * scale_log2);
+  sums.max0 = x0;
+  sums.max1 = x1;
+  exponentials<0, SCORES>(s, p, scale_log2, -top0 * scale_log2, -top1 * scale_log2, a0, a1);
+  sums.sum0 = sums.sum0 * scale.row0 + a0;
+  sums.sum1 = sums.sum1 * scale.row1 + a1;
+  return true;
 }
 
 __device__ __forceinline__ void scaled(float (&o)[OUTPUTS], const Scale& scale) {
@@ -171,11 +201,11 @@ __device__ __forceinline__ void multiply_values(float (&o)[OUTPUTS], const u32 (
 
 // ---- results
 
-// o / sum in 16 bits into this warpgroup's staging; the logarithms of the sums straight to memory. `row` and `rows`: this
+// o / sum in 16 bits into this warp's staging; the logarithms of the sums straight to memory. `row` and `rows`: this
 // thread's first row and the number of rows of the sequence; `lse` of the sequence's first row.
 __device__ __forceinline__ void finish(
-    const float (&o)[OUTPUTS], Sums sums, float scale_log2, u32 staging, int t, float* lse, int row, int rows) {
-  int lane = t & 31, r = (t >> 5) * 16 + (lane & 15);
+    const float (&o)[OUTPUTS], Sums sums, float scale_log2, u32 staging, int lane, float* lse, int row, int rows) {
+  int r = lane & 15;
   float sum0 = sums.sum0, sum1 = sums.sum1;
   sum0 += __shfl_xor_sync(~0u, sum0, 1);
   sum1 += __shfl_xor_sync(~0u, sum1, 1);

@@ -12,6 +12,9 @@ static inline void store_rows(const TensorMap* map, u32 from, int row, int head,
   emulator_store_box(map, from, 5, at, HERE);
 }
 
+static inline void take_turn(int number, CALLED_FROM) { emulator_meet(number, 256, 0, HERE); }
+static inline void pass_turn(int number, CALLED_FROM) { emulator_arrive(number, 256, HERE); }
+
 // As the approximate instructions: subnormal numbers count as zero.
 static inline float emulator_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 static inline float power_of_two(float x) { return emulator_flushed(exp2f(emulator_flushed(x))); }

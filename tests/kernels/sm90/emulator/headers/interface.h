@@ -63,6 +63,7 @@ void emulator_barriers_ready();
 void emulator_barrier_arrive(u32 barrier, u32 bytes, EmulatorHere here);
 void emulator_barrier_wait(u32 barrier, u32 parity, EmulatorHere here);
 int emulator_meet(int number, int threads, int mine, EmulatorHere here);  // whether any of them said so
+void emulator_arrive(int number, int threads, EmulatorHere here);         // and go on
 void emulator_registers(int count, int more, EmulatorHere here);
 
 u64 emulator_shuffle(u32 mask, u64 value, int lane, int kind, int width, EmulatorHere here);

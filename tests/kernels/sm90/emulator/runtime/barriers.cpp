@@ -112,7 +112,7 @@ void emulator_barrier_wait(u32 address, u32 parity, Here here) {
   barrier_at(block, address, here);
 }
 
-int emulator_meet(int number, int threads, int mine, Here here) {
+static NamedBarrier& arrive_at(int number, int threads, Here here) {
   if (number < 0 || number >= NAMED_BARRIERS) fault(format("barrier %d; there are 16", number), here);
   emulator_pause();
   NamedBarrier& barrier = now().block->named[number];
@@ -120,18 +120,33 @@ int emulator_meet(int number, int threads, int mine, Here here) {
     fault(format("barrier %d is met by %d threads and by %d", number, barrier.threads, threads), here);
   barrier.threads = threads;
   barrier.arrived++;
+  return barrier;
+}
+
+static void complete(NamedBarrier& barrier) {
+  for (Fiber* fiber : barrier.answer) fiber->result = barrier.any != 0;
+  barrier.answer.clear();
+  barrier.arrived = barrier.any = 0;
+  barrier.waiters.wake();
+}
+
+int emulator_meet(int number, int threads, int mine, Here here) {
+  NamedBarrier& barrier = arrive_at(number, threads, here);
   barrier.any |= mine;
   barrier.answer.push_back(&now());
   if (barrier.arrived < threads) {
     sleep_in(barrier.waiters, here, format("barrier %d, for %d threads", number, threads));
     return (int)now().result;
   }
-  for (Fiber* fiber : barrier.answer) fiber->result = barrier.any != 0;
-  barrier.answer.clear();
-  barrier.arrived = barrier.any = 0;
-  barrier.waiters.wake();
+  complete(barrier);
   leave();  // and goes on with the others of its warp
   return (int)now().result;
+}
+
+// Arrives and goes on.
+void emulator_arrive(int number, int threads, Here here) {
+  NamedBarrier& barrier = arrive_at(number, threads, here);
+  if (barrier.arrived == threads) complete(barrier);
 }
 
 // setmaxnreg of one warp: what it gives goes to the thread block's pool, what it takes must be there.
