@@ -3,7 +3,7 @@
     python -m benchmarks.sm90_tune --try LEAD=4 --try LOADERS=1,SUPER=2 --out results/tuning.json --commit HASH
     python -m benchmarks.sm90_tune --block 64 --density 0.3,0.5
 
-A trial is a list of macros of roles.cuh (LEAD, LOADERS) and SUPER, the token tiles of a window; without --try a few are
+A trial is a list of macros (LEAD, LOADERS, LATE_CHUNKS) and SUPER, the token tiles of a window; without --try a few are
 taken. Every trial is checked against torch before it is timed. Trials take turns; a time is the median of 15 calls with
 L2 flushed, 0.4 s after the last work. Compare inside one run alone: cards differ by 10 %.
 """
@@ -40,7 +40,7 @@ SIDE = 8192
 CALLS = 15
 PAUSE_S = 0.4
 FLUSHED_BYTES = 256 << 20
-MACROS = ("LEAD", "LOADERS")
+MACROS = ("LEAD", "LOADERS", "LATE_CHUNKS")
 SUPER = "SUPER"
 TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}

@@ -53,7 +53,7 @@ PLANTED = (
     ),
     Planted(
         "staging is used again before it was read",
-        (Change("multiply.cu", "stores_read<STORE_CHUNKS < CHUNKS ? STORE_CHUNKS - 1 :", "stores_read<1 ? CHUNKS :"),),
+        (Change("multiply.cu", "    if (t == 0) stores_read<STORE_CHUNKS - 1>();\n", ""),),
         (NUMBERS,),
     ),
     Planted(
@@ -84,8 +84,8 @@ PLANTED = (
     ),
     Planted(
         "the warpgroups ask for more registers than a launch gets",
-        (Change("roles.cuh", "CONSUMER_REGISTERS = 224", "CONSUMER_REGISTERS = 232"),),
-        ("take_registers: 64 registers a thread",),
+        (Change("roles.cuh", "LOADER_REGISTERS) / 2;", "LOADER_REGISTERS) / 2 + 8;"),),
+        ("take_registers: 72 registers a thread",),
     ),
     Planted(
         "a stage is empty after one arrival more than there are warps",

@@ -18,8 +18,10 @@ from firstlight.kernels.sm90.turning import turn_launches
 from firstlight.kernels.sm90.variants import NARROW, THREADS, TURN, WIDE, Build, Tile, multiply_variant
 
 # Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed:
-# four gain 3 % over two for blocks of 128 at density 0.3 and 0.5; for smaller blocks two are as good or better.
-SUPER_TILE = {128: 4, 64: 2, 32: 2, 16: 2}
+# for blocks of 128 four gain 3 % over two at density 0.3 and 0.5, two gain 6 % over four at 0.05, and at 0.1 they are
+# equal; for smaller blocks two are as good or better.
+NARROW_WINDOW, WIDE_WINDOW = 2, 4
+WIDE_FROM = 0.08  # density, blocks of 128
 ROOM = 1024  # bytes that parts of the scratch memory start at multiples of
 INT32_END = 1 << 31
 
@@ -134,7 +136,13 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
     count = multiprocessors(problem.device)
     limit = portion_limit(work_of(problem, index, tile, count))
-    return MultiplyPlan(problem, tile, kernel, turn, limit, SUPER_TILE[problem.block], count)
+    return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), count)
+
+
+def super_tile_of(problem: Problem) -> int:
+    """Token tiles of a window."""
+    blocks = problem.rows * problem.cols / problem.block**2
+    return WIDE_WINDOW if problem.block == HEIGHT and problem.entries >= WIDE_FROM * blocks else NARROW_WINDOW
 
 
 def work_of(problem: Problem, index: Index, tile: Tile, count: int) -> Work:

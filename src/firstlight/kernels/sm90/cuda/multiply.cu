@@ -9,6 +9,12 @@
 // Compiled with: BLOCK 16 | 32 | 64 | 128; TOKENS 64 | 256; BF16 0 | 1; X_BY_TOKEN 1: X is [n, cols], 0: X is
 // [batch, cols, n]; OUT_BY_TOKEN likewise; TURNED 1: each stored block is used as its transpose; STAGES; STORE_CHUNKS:
 // how many of a warpgroup's TOKENS / 64 chunks have staging room of their own.
+#if BLOCK == 128
+#define LOADER_REGISTERS 40
+#endif
+#ifndef LOADERS  // benchmarks/sm90_tune.py tries others
+#define LOADERS (BLOCK == 128 ? 2 : 3)
+#endif
 #include "roles.cuh"
 
 constexpr int HEIGHT = 128 / BLOCK;                      // block rows of an item
@@ -19,9 +25,12 @@ constexpr int DEPTH = BLOCK < 64 ? BLOCK : 64;           // of K in one tile of 
 constexpr int X_BYTES = TOKENS * DEPTH * 2;
 constexpr int MEMBER_BYTES = BLOCK == 128 ? A_BYTES : BLOCK * BLOCK * 2;
 constexpr int SLAB = BLOCK >= 64 ? 1 : 64 / BLOCK;       // block rows of a warpgroup
-// With blocks of 128 an item is a few stages long at low density, and the time to store its result shows: the last chunk
-// is kept in registers and stored while the first product of the next item runs.
-constexpr bool LATE = BLOCK == 128 && TOKENS == 256;
+// With blocks of 128 an item is a few stages long at low density, and the time to store its result shows: the last chunks
+// are kept in registers and stored while the first products of the next item run.
+#ifndef LATE_CHUNKS  // benchmarks/sm90_tune.py tries others
+#define LATE_CHUNKS 3
+#endif
+constexpr int LATE = BLOCK == 128 && TOKENS == 256 ? LATE_CHUNKS : 0;
 
 struct alignas(64) MultiplyArgs {
   TensorMap w, x, y, c;
@@ -228,11 +237,7 @@ template <class Meanwhile>
 __device__ __forceinline__ void walk(
     const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile meanwhile) {
   int stages = (item.end - item.begin) * HALVES, k = 0;
-  if (LATE) {
-    if (stages == 0) {
-      meanwhile();
-      return;
-    }
+  if (LATE && stages > 0) {  // the first product apart: it needs no zeros to add to
     at.wait();
     multiply_stage(at, d);
     meanwhile();
@@ -257,6 +262,7 @@ __device__ __forceinline__ void walk(
     at.wait();
 #endif
     multiply_stage(at, d);
+    meanwhile();
     wgmma_wait<1>();
     at.release(at.held);
     at.held = at.place.slot;
@@ -448,29 +454,36 @@ __device__ __forceinline__ void store_chunk(const MultiplyArgs& args, u32 from, 
   store_box_3d(&args.y, from, OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
 }
 
-struct LateChunk {
-  u32 packed[16];
+struct LateChunks {
+  u32 packed[LATE ? 16 * LATE : 1];
   int row, token, batch;
-  bool waits;
+  int waiting;  // the last ones
 
-  __device__ __forceinline__ void store(const MultiplyArgs& args, const Consumer& at) {
-    if (!waits) return;
-    waits = false;
-    u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + (CHUNKS - 1) % STORE_CHUNKS * CHUNK_BYTES;
+  template <int c> __device__ __forceinline__ void store(const MultiplyArgs& args, const Consumer& at) const {
+    u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + (CHUNKS - LATE + c) % STORE_CHUNKS * CHUNK_BYTES;
     int t = threadIdx.x & 127;
     if (t == 0) stores_read<STORE_CHUNKS - 1>();
     meet(1 + at.half);
 #pragma unroll
     for (int strip = 0; strip < 4; strip++) {
-      u32 r[4] = {packed[strip * 4], packed[strip * 4 + 1], packed[strip * 4 + 2], packed[strip * 4 + 3]};
+      const u32* four = &packed[(c * 4 + strip) * 4];
+      u32 r[4] = {four[0], four[1], four[2], four[3]};
       store_strip(room + strip_offset(at.warp, at.lane, strip), r);
     }
     publish_shared();
     meet(1 + at.half);
     if (t == 0) {
-      store_chunk(args, room, row, token, batch);
+      store_chunk(args, room, row, token + c * 64, batch);
       commit_stores();
     }
+  }
+  // The next one, if any.
+  __device__ __forceinline__ void store_next(const MultiplyArgs& args, const Consumer& at) {
+    if (waiting == 0) return;
+    if (waiting == 1) store<LATE - 1>(args, at);
+    if (LATE > 1 && waiting == 2) store<(LATE > 1 ? LATE - 2 : 0)>(args, at);
+    if (LATE > 2 && waiting == 3) store<(LATE > 2 ? LATE - 3 : 0)>(args, at);
+    waiting--;
   }
 };
 
@@ -530,14 +543,16 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
   Place ring = {0, 0};
   u32 addend_parity = 0;
   float d[ACCUMULATORS];
-  LateChunk late;
-  late.waits = false;
+  LateChunks late;
+  late.waiting = 0;
   for (;;) {
     Item item = next_item(shared, ring);
     if (item.group < 0) break;
 #pragma unroll
     for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
-    walk(item, at, d, args.never, [&]() { late.store(args, at); });
+    walk(item, at, d, args.never, [&]() { if (LATE) late.store_next(args, at); });
+    if (LATE)
+      while (late.waiting) late.store_next(args, at);  // an item of few stages
     forget_item(shared, ring, at.lane);
     if (item.slot >= 0) {
       int tiles = args.tiles * args.batches, first = args.first_slot[item.group], place = (first * tiles + item.tile) * 2 + half;
@@ -555,16 +570,18 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
     }
 #endif
     if (LATE && args.plain) {
-      store_tile<CHUNKS - 1>(args, item, at, d, addend_parity);
+      constexpr int at_once = CHUNKS - LATE;
+      store_tile<at_once>(args, item, at, d, addend_parity);
 #pragma unroll
-      for (int i = 0; i < 16; i++) late.packed[i] = packed(d[(CHUNKS - 1) * 32 + 2 * i], d[(CHUNKS - 1) * 32 + 2 * i + 1]);
-      late.row = item.group * 128 + half * 64, late.token = item.first + (CHUNKS - 1) * 64, late.batch = item.batch;
-      late.waits = true;
+      for (int i = 0; i < 16 * LATE; i++) late.packed[i] = packed(d[at_once * 32 + 2 * i], d[at_once * 32 + 2 * i + 1]);
+      late.row = item.group * 128 + half * 64, late.token = item.first + at_once * 64, late.batch = item.batch;
+      late.waiting = LATE;
     } else {
       store_tile<CHUNKS>(args, item, at, d, addend_parity);
     }
   }
-  if (LATE) late.store(args, at);
+  if (LATE)
+    while (late.waiting) late.store_next(args, at);
   if (t == 0) stores_done();
 }
 

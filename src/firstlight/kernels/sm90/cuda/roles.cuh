@@ -3,13 +3,14 @@
 // A thread block is three warpgroups. Two consume: each holds 64 rows x TOKENS of the result in registers and feeds the
 // tensor cores. The third keeps them fed: its warp 0 takes work items from a queue one item ahead, warps 1 to 3 take
 // turns at filling the stages of a ring in shared memory. Filling one stage costs a warp a list entry from L2 and up to
-// 36 copy instructions, more time than the tensor cores need for a stage of small blocks; three warps hide it.
+// 36 copy instructions, more time than the tensor cores need for a stage of small blocks; three warps hide it, and two
+// with blocks of 128.
 #pragma once
 
 #include "wgmma.cuh"
 
 constexpr int THREADS = 384;
-#ifndef LOADERS  // benchmarks/sm90_tune.py tries others
+#ifndef LOADERS
 #define LOADERS 3
 #endif
 constexpr int CONSUMER_WARPS = 8;
@@ -19,8 +20,10 @@ constexpr int RING = 2;                // items known at once, in slots of share
 #ifndef LEAD
 #define LEAD 6
 #endif
-constexpr int LOADER_REGISTERS = 56;   // 56 + 2 * 224 = 3 * 168, what a launch with 384 threads gets
-constexpr int CONSUMER_REGISTERS = 224;
+#ifndef LOADER_REGISTERS
+#define LOADER_REGISTERS 56
+#endif
+constexpr int CONSUMER_REGISTERS = (3 * 168 - LOADER_REGISTERS) / 2;  // a launch with 384 threads gets 168 for each
 constexpr int A_BYTES = 128 * 64 * 2;  // one stage holds 128 rows x 64 of A and 64 x TOKENS of B
 constexpr int B_BYTES = TOKENS * 64 * 2;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
