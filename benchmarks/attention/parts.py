@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.attention.calls import backward, flex, ours, sdpa
 from benchmarks.attention.limits import Row, limited
-from benchmarks.attention.watch import back_to_back
+from benchmarks.attention.watch import back_to_back, in_a_row
 from benchmarks.attention.work import (
     Inputs,
     Problem,
@@ -51,21 +51,39 @@ def _table_row(state: State, problem: Problem) -> Row:
         entries["cudnn"] = rival
     if state.wishes.flex and not any(word in problem.name for word in WITHOUT_FLEX):
         entries["flex"] = flex(kit, problem, inputs)
-    results = take_turns(kit, list(entries.values()), passes=turns(state, 3), manner=Manner.BURST)
-    state.found["records"] += [record_of(result) for result in results.values()]
-    found = {role: results[entry.case.id] for role, entry in entries.items()}
-    row = row_of(problem, inputs, found)
-    for role, entry in entries.items():
-        if state.wishes.sustain_s and seconds_of(found[role]):
-            later = back_to_back(kit, entry, seconds=state.wishes.sustain_s)
-            row["sustained" if role == "ours" else f"{role}_sustained"] = later
+    row = _timed_row(state, problem, inputs, entries)
     if problem.mask == "causal":
         state.found["cudnn_causal"] = {"ms": row.get("cudnn_ms"), "sustained": row.get("cudnn_sustained")}
     causal = state.found.get("cudnn_causal", {}).get("ms")
     row["times_cudnn_causal"] = ratio(causal, row["ms"]) if problem.sizes == state.scene.large else None
-    limited(row, problem, inputs.mask, seconds_of(found["ours"]), state)
+    limited(row, problem, inputs.mask, row["ms"] and 1e-3 * row["ms"], state)
     say(row)
     return row
+
+
+def _timed_row(state: State, problem: Problem, inputs: Inputs, entries: dict[str, Entry]) -> Row:
+    """Each entry three times: a few calls after pauses (cool), 15 in a row after one (burst), a second back to back."""
+    kit = state.kit
+    results = take_turns(kit, list(entries.values()), passes=1, manner=Manner.BURST)
+    state.found["records"] += [record_of(result) for result in results.values()]
+    row = row_of(problem, inputs, {role: results[entry.case.id] for role, entry in entries.items()})
+    fine = {role: entry for role, entry in entries.items() if seconds_of(results[entry.case.id])}
+    in_burst(row, in_a_row(kit, fine, passes=turns(state, 2)))
+    for role, entry in fine.items() if state.wishes.sustain_s else ():
+        later = back_to_back(kit, entry, seconds=state.wishes.sustain_s)
+        row["sustained" if role == "ours" else f"{role}_sustained"] = later
+    return row
+
+
+def in_burst(row: Row, bursts: dict[str, Row]) -> None:
+    """Puts the burst figures where a row has its times; what was there is kept as cool."""
+    for role, burst in bursts.items():
+        before = "" if role == "ours" else f"{role}_"
+        row[f"cool_{before}ms"], row[f"cool_{before}tflops"] = row[f"{before}ms"], row[f"{before}tflops"]
+        row[f"{before}ms"], row[f"{before}tflops"], row[f"{before}burst"] = burst["ms"], burst["tflops"], burst
+    for role in bursts:
+        if role != "ours":
+            row[f"times_{role}"] = ratio(row[f"{role}_ms"], row["ms"])
 
 
 def _dense_rival(state: State, problem: Problem, inputs: Inputs) -> Entry | None:
@@ -120,13 +138,7 @@ def backwards(state: State) -> list[Row]:
     if state.wishes.flex:
         entries["flex"] = backward(kit, problem, inputs, role="flex")
     entries["cudnn"] = replace(backward(kit, problem, inputs, role="cudnn"), passes=1)
-    results = take_turns(kit, list(entries.values()), passes=turns(state, 3), manner=Manner.BURST)
-    state.found["records"] += [record_of(result) for result in results.values()]
-    row = row_of(problem, inputs, {role: results[entry.case.id] for role, entry in entries.items()})
-    for role, entry in entries.items():
-        if state.wishes.sustain_s and seconds_of(results[entry.case.id]):
-            later = back_to_back(kit, entry, seconds=state.wishes.sustain_s)
-            row["sustained" if role == "ours" else f"{role}_sustained"] = later
+    row = _timed_row(state, problem, inputs, entries)
     say(row)
     free(state)
     return [row]
@@ -149,10 +161,12 @@ def sweep(state: State) -> list[Row]:
                 plain = replace(problem, mask=name)
                 whole = Inputs(inputs.q, inputs.k, inputs.v, mask_of(plain, device))
                 entries[f"cudnn_{name}"] = sdpa(kit, plain, whole, kernel=kernel)
-        results = take_turns(kit, list(entries.values()), passes=1, manner=Manner.BURST)
-        state.found["records"] += [record_of(result) for result in results.values()]
+        results = take_turns(kit, list(entries.values()), passes=1, manner=Manner.BRIEF)
+        state.found["records"] += [brief_of(result) for result in results.values()]
         row = row_of(problem, inputs, {role: results[entry.case.id] for role, entry in entries.items()})
-        limited(row, problem, inputs.mask, seconds_of(results[entries["ours"].case.id]), state)
+        fine = {role: entry for role, entry in entries.items() if seconds_of(results[entry.case.id])}
+        in_burst(row, in_a_row(kit, fine, passes=1))
+        limited(row, problem, inputs.mask, row["ms"] and 1e-3 * row["ms"], state)
         rows.append(row)
         say(row)
         state.keep("sweep", rows)

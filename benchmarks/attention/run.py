@@ -6,7 +6,7 @@
 
 rates      cuBLAS on random data and a copy: what limits are computed from; always first
 table      dense causal, full lists, densities down to 1.6 of 32 blocks a row, 64x64 top-64, types and shapes; cuDNN and
-           FlexAttention (compiled) in turns with ours; burst, then a second back to back with clock and power
+           FlexAttention (compiled) in turns with ours; cool, burst, then a second back to back with clock and power
 backward   the backward pass at density 0.5, beside FlexAttention's and cuDNN's dense one
 sweep      time against density, for the picture
 lists      time to build the lists on the device, as a share of the run
@@ -15,8 +15,9 @@ rows       times of every backend, as kernels/data/attention.json takes them: wr
 auto       `auto`, which goes by those rows, beside every kernel of torch's attention on other shapes
 overheads  processor time of one call
 
-Everything is checked against float64 before it is timed. The file is written after every row. Times are medians:
-burst of 15 or more calls after pauses, the L2 cache flushed where inputs would stay in it.
+Everything is checked against float64 before it is timed. The file is written after every row. Times are medians.
+burst: 15 calls in a row after a pause, L2 flushed before each; cool: a few calls after each of some pauses, before the
+power limit takes hold; sustained: a second back to back. held_out, rows and auto: a few calls.
 """
 
 from __future__ import annotations

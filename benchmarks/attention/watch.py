@@ -1,7 +1,11 @@
-"""One thing back to back for a second, with the clock and the power that NVML read meanwhile. For attention.py."""
+"""Two of three ways in which attention.py times a thing; the third, a few calls after a pause, is the stopwatch's.
+
+A call of 10 ms at full power shows the difference: for 40 ms an H200 holds 1.95 GHz, then its power limit takes hold.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -11,9 +15,35 @@ from benchmarks.sm90_watch import KEPT, SUSTAINED
 
 from firstlight.bench.rotation import how_cold
 from firstlight.bench.stopwatch import Regimes, Stopwatch, Stretch, Subject
-from firstlight.bench.tape import Launching
+from firstlight.bench.tape import Launching, Tape, make_shots
+from firstlight.bench.timers import nothing
 
+IN_A_ROW, PAUSE_S = 15, 0.4
 PATIENT = replace(SUSTAINED, warm_up_s=0.2, warm_up_limit_s=0.2)
+
+
+def in_a_row(kit: Kit, entries: Mapping[str, Entry], *, passes: int) -> dict[str, dict[str, Any]]:
+    """15 calls in a row after a pause, L2 flushed before each; all entries in turns, once for each pass; by role."""
+    timer, on_gpu = kit.timer, kit.timer.has_launches
+    taken: dict[str, tuple[list[float], list[float]]] = {role: ([], []) for role in entries}
+    for _ in range(passes):
+        for role, entry in entries.items():
+            cold = how_cold(entry.case, kit.place, sets=len(entry.calls))
+            shots = make_shots(timer, entry.calls, cold=cold, launching=Launching.PLAIN).shots
+            tape = Tape(timer, shots, before_each=timer.flush if on_gpu else nothing)
+            timer.pause(PAUSE_S if on_gpu else 0.0)
+            series = tape.take(IN_A_ROW if on_gpu else 2)
+            taken[role][0].extend(series.seconds)
+            taken[role][1].extend([] if series.sm_mhz is None else [series.sm_mhz])
+    return {
+        role: {
+            "ms": round(1e3 * median(seconds), 5),
+            "tflops": round(entries[role].case.work.flops / median(seconds) / 1e12, 1),
+            "sm_mhz": round(median(clocks), 1) if clocks else None,
+            "samples_ms": [float(f"{1e3 * each:.5g}") for each in seconds],
+        }
+        for role, (seconds, clocks) in taken.items()
+    }
 
 
 def back_to_back(kit: Kit, entry: Entry, *, seconds: float) -> dict[str, Any]:
