@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention import lists as by_torch
-from firstlight.kernels.block_attention.triton.lists import fill, fill_turned
+from firstlight.kernels.block_attention.triton.lists import MOST_RANKED, fill, fill_turned, order_of
 from tests.kernels.triton_backend.interpreted_cases import let_loop_bounds_be_arrays
 
 Lists = tuple[list[int], list[int], list[int]]
@@ -29,8 +29,15 @@ def written_out(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
                 columns.append(column)
                 masks.append(int(which[b, h, row, column]) if which is not None and kind == 1 else -1)
         starts.append(len(columns))
-    rest = max(most, 1) - len(columns)
-    return starts, columns + [0] * rest, masks + [-1] * rest
+    return starts, columns, masks
+
+
+def read(lists: tuple[Tensor, Tensor, Tensor], most: int) -> Lists | None:
+    """What kernels read of lists; None where a tensor has not the size or type it should have."""
+    starts, columns, masks = lists
+    if {part.dtype for part in lists} != {torch.int32} or {len(columns), len(masks)} != {max(most, 1)}:
+        return None
+    return starts.tolist(), columns[: starts[-1]].tolist(), masks[: starts[-1]].tolist()
 
 
 def cases() -> Iterator[tuple[str, Tensor, Tensor | None, int]]:
@@ -46,6 +53,7 @@ def cases() -> Iterator[tuple[str, Tensor, Tensor | None, int]]:
     yield "nothing", torch.zeros(1, 2, 3, 4, dtype=torch.uint8), None, 0
     yield "everything", torch.full((1, 2, 3, 4), 2, dtype=torch.uint8), None, 24
     yield "no keys", torch.zeros(1, 2, 3, 0, dtype=torch.uint8), None, 0
+    yield "no heads", torch.zeros(1, 0, 3, 4, dtype=torch.uint8), None, 0
     yield "less room than blocks", torch.full((1, 1, 3, 4), 2, dtype=torch.uint8), None, 7
     strided = torch.randint(0, 3, (2, 3, 4, 5), dtype=torch.uint8).permute(1, 0, 3, 2)
     yield "other layout", strided, strided.to(torch.int32) * 7, strided.numel()
@@ -63,15 +71,49 @@ def what_is_wrong(kinds: Tensor, which: Tensor | None, most: int) -> str:
             ("fill_turned", found[1], wanted_turned),
             ("fill of lists.py", torch_found, wanted),
         )
-        if tuple(part.tolist() for part in lists) != right or any(part.dtype != torch.int32 for part in lists)
+        if read(lists, most) != right
     ]
+    heads = kinds.shape[0] * kinds.shape[1]
+    for lists, blocks in zip(found, kinds.shape[2:], strict=True):
+        wrong += wrong_order(lists[0], (heads, blocks))
     return ", ".join(wrong)
+
+
+def orders() -> Iterator[tuple[str, Tensor]]:
+    """Lengths of lists, [heads, blocks of a head]."""
+    torch.manual_seed(1)
+    for shape in ((1, 1), (3, 1), (5, 7), (2, 8), (3, 9), (2, 511), (1, 513)):
+        yield f"lengths {shape}, few different", torch.randint(0, 4, shape)
+        yield f"lengths {shape}, many different", torch.randint(0, 100_000, shape)
+    yield "all empty", torch.zeros(2, 40, dtype=torch.int64)
+    yield "all as long", torch.full((2, 40), 5)
+    yield "ascending", torch.arange(600).view(1, 600)
+    yield "descending", torch.arange(600).flip(0).view(1, 600)
+    yield "one long among empty ones", torch.eye(30, dtype=torch.int64)[[0, 13, 29]] * 9
+    yield "no blocks", torch.zeros(2, 0, dtype=torch.int64)
+    yield "many blocks", torch.randint(0, 300, (1, 1713))
+    yield "more than are ranked", torch.randint(0, 50, (1, MOST_RANKED + 1))
+
+
+def wrong_order(starts: Tensor, shape: tuple[int, int]) -> list[str]:
+    found, right = order_of(starts, shape), by_torch.order_of(starts, shape)
+    same = found.dtype == right.dtype == torch.int32 and torch.equal(found, right)
+    return [] if same else [f"order of {shape}"]
+
+
+def what_is_wrong_with_order(lengths: Tensor) -> str:
+    starts = torch.zeros(lengths.numel() + 1, dtype=torch.int32)
+    starts[1:] = lengths.flatten().cumsum(0)
+    return ", ".join(wrong_order(starts, (lengths.shape[0], lengths.shape[1])))
 
 
 def main() -> None:
     let_loop_bounds_be_arrays()
+    torch.use_deterministic_algorithms(mode=True)  # torch.empty then writes a large number everywhere
     for name, kinds, which, most in cases():
         print(json.dumps({"name": name, "wrong": what_is_wrong(kinds, which, most)}), flush=True)
+    for name, lengths in orders():
+        print(json.dumps({"name": name, "wrong": what_is_wrong_with_order(lengths)}), flush=True)
 
 
 if __name__ == "__main__":

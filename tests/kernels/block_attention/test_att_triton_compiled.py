@@ -15,7 +15,7 @@ import pytest
 import torch
 import triton
 
-from firstlight.kernels.block_attention.triton.lists import FillHow, count_spec, fill_spec
+from firstlight.kernels.block_attention.triton.lists import ORDER, FillHow, count_spec, fill_spec, order_spec
 from firstlight.kernels.block_attention.triton.plan import Problem, rows_spec, spec_of, tile_for
 from firstlight.kernels.block_attention.triton.tiles import Pass, Tile, candidates, choose_tile
 from firstlight.kernels.triton_backend.launch import Spec, compiled_for
@@ -89,7 +89,9 @@ def test_a_float32_pass_rounds_to_tf32_only_when_told_to(tf32: bool, tmp_path: P
 
 def test_the_kernels_around_the_passes_compile(tmp_path: Path) -> None:
     compiled(rows_spec(RAGGED._replace(has_grad_lse=True, wide=True)), (9, 0), tmp_path)
+    compiled(order_spec(ORDER), (9, 0), tmp_path)
     for turned in (False, True):
+        compiled(fill_spec(FillHow(32, 64, turned=turned, has_which=False)), (9, 0), tmp_path)
         for spec in (count_spec, fill_spec):
             compiled(spec(FillHow(32, 64, turned=turned, has_which=True)), (9, 0), tmp_path)
 

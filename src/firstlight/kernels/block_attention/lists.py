@@ -22,8 +22,8 @@ class Lists(NamedTuple):
     """
 
     starts: Tensor  # int32 [R + 1], R = B' * H' * Qb
-    columns: Tensor  # int32 [max(most, 1)], ascending inside a row; behind starts[R] zeros
-    masks: Tensor  # int32 [max(most, 1)]: row of bits, -1 for a FULL block; behind starts[R] -1
+    columns: Tensor  # int32 [max(most, 1)], ascending inside a row; behind starts[R] anything
+    masks: Tensor  # int32 [max(most, 1)]: row of bits, -1 for a FULL block; behind starts[R] anything
     order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
 
 
@@ -59,20 +59,25 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
 
 def _make(mask: BlockMask, *, turned: bool) -> Lists:
     kinds, which = mask.kinds, mask.which
+    shape = (kinds.shape[0] * kinds.shape[1], kinds.shape[3 if turned else 2])
     if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
         fill_lists = by_triton.fill_turned if turned else by_triton.fill
         starts, columns, masks = fill_lists(kinds, which, mask.most)
-    elif turned:
+        return Lists(starts, columns, masks, by_triton.order_of(starts, shape))
+    if turned:
         starts, columns, masks = fill(
             kinds.mT.contiguous(), None if which is None else which.mT.contiguous(), mask.most
         )
     else:
         starts, columns, masks = fill(kinds, which, mask.most)
-    lengths = starts.diff().view(kinds.shape[0] * kinds.shape[1], kinds.shape[3 if turned else 2])
-    order = torch.argsort(lengths, dim=1, descending=True, stable=True).to(torch.int32)
-    return Lists(starts, columns, masks, order)
+    return Lists(starts, columns, masks, order_of(starts, shape))
+
+
+def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:
+    """The order of `shape`, (heads, blocks of a head), in plain torch, e.g. [[1, 0]] for starts [0, 1, 3]."""
+    return torch.argsort(starts.diff().view(shape), dim=1, descending=True, stable=True).to(torch.int32)
 
 
 def fill(kinds: Tensor, which: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor]:
