@@ -168,7 +168,7 @@ def test_bars_are_judged_by_the_row_they_name() -> None:
 
 def test_what_is_compiled_first_covers_every_kernel_of_the_table() -> None:
     tasks = tasks_of(Scene(), Wishes(flex=True, sustain_s=1.0), "sm90")
-    assert len([task for task in tasks if task[0] == "sm90"]) == 8
+    assert len([task for task in tasks if task[0] == "sm90"]) == 16
     assert len([task for task in tasks if task[0] == "flex"]) == 3
     assert ("flex backward", 0) in tasks
     assert len(set(tasks)) == len(tasks)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from firstlight.kernels.sm90 import arguments
-from firstlight.kernels.sm90.arguments import AttentionFields, MultiplyFields, SampleFields, TurnFields
+from firstlight.kernels.sm90.arguments import (
+    AttentionFields,
+    GradientFields,
+    MultiplyFields,
+    SampleFields,
+    TurnFields,
+)
 from firstlight.kernels.sm90.compile import Variant, compile_variant
 from firstlight.kernels.sm90.failures import KernelBuildFailed
 from tests.kernels.sm90.cases import needs_nvcc
@@ -19,11 +25,13 @@ from tests.kernels.sm90.structs import SOURCES, fields_of, struct_text
 STRUCTS = [
     ("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32),
     ("attention", "AttentionArgs", 4, 640),
+    ("gradient", "GradientArgs", 6, 896),
 ]  # fmt: skip
 KINDS: dict[str, Any] = {
-    "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "attention": AttentionFields
+    "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "attention": AttentionFields,
+    "gradient": GradientFields,
 }  # fmt: skip
-FLOATS = ("alpha", "beta", "scale_log2")
+FLOATS = ("alpha", "beta", "scale", "scale_log2")
 
 
 def packed(source: str) -> tuple[bytes, dict[str, float]]:
@@ -34,6 +42,9 @@ def packed(source: str) -> tuple[bytes, dict[str, float]]:
         maps = tuple(bytes([200 + k]) * 128 for k in range(4))
         write: Any = arguments.multiply_bytes if source == "multiply" else arguments.attention_bytes
         return write((maps[0], maps[1], maps[2], maps[3]), given), given._asdict()
+    if source == "gradient":
+        six = tuple(bytes([200 + k]) * 128 for k in range(6))
+        return arguments.gradient_bytes((six[0], six[1], six[2], six[3], six[4], six[5]), given), given._asdict()
     if source == "sample":
         return arguments.sample_bytes((b"\xc8" * 128, b"\xc9" * 128), given), given._asdict()
     named = given._asdict()

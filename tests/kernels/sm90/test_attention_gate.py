@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from firstlight.kernels.sm90.attention_gate import Instruction, loop_faults, main_loop
-from firstlight.kernels.sm90.attention_variants import AttentionBuild, attention_builds
+from firstlight.kernels.sm90.attention_variants import (
+    AttentionBuild,
+    GradientBuild,
+    attention_builds,
+    gradient_builds,
+)
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.compile import SOURCES, compile_variant
 from firstlight.kernels.sm90.gate import counted, disassembled, problems
@@ -47,6 +52,21 @@ def test_a_build_overlaps_softmax_and_product_and_reuses_no_register_early(
     assert loop_faults(text) == ()
     exponentials = sum(each.name == "MUFU.EX2" for each in main_loop(text))
     assert exponentials == build.block + 2  # against the maximum as it is, and against a new one
+
+
+@needs_compiler
+@pytest.mark.parametrize("build", gradient_builds(), ids=lambda build: str(build.variant))
+def test_a_build_of_the_gradients_reuses_no_register_early(
+    build: GradientBuild, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", str(kept))
+    compiled = built(build.variant)
+    text = disassembled(compiled.cubin)
+    assert problems(build.variant, compiled, counted(text)) == ()
+    # with two wide sums there are no registers for a product to run under the exponentials: the other warpgroup's does
+    alone = build.by_key and build.head_dim == 128
+    assert loop_faults(text) == (("32 of 32 MUFU.EX2 run while no product does",) if alone else ())
+    assert build.shared_bytes <= MOST_SHARED_BYTES
 
 
 @needs_compiler

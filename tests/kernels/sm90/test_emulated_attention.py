@@ -96,7 +96,7 @@ PLANTED = (
     ),
     Planted(
         "an item is published over one that the loader has not taken",
-        (Change("attention.cu", "    barrier_wait(shared_address(&shared->taken[engine]), parity);\n", ""),),
+        (Change("attention_queue.cuh", "    barrier_wait(shared_address(&counter.taken), parity);\n", ""),),
         (NUMBERS, "nothing can go on", "one more arrival"),
     ),
     Planted(

@@ -108,10 +108,10 @@ PLANTED = {
 @pytest.mark.parametrize("name", list(PLANTED))
 def test_a_planted_fault_shows(name: str, tmp_path: Path) -> None:
     right, wrong = PLANTED[name]
-    text = (SOURCES / "attention.cu").read_text()
-    assert text.count(right) == 1, name
+    texts = {file: (SOURCES / file).read_text() for file in ("attention.cu", "attention_queue.cuh")}
+    [file] = [each for each, text in texts.items() if text.count(right) == 1]
     one_each, several = BlockMask.window(900, left=0, right=0), random_blocks(500, 500, block=128, density=0.7)
-    changed = {"attention.cu": text.replace(right, wrong)}
+    changed = {file: texts[file].replace(right, wrong)}
     assert any(
         _shows(mask, Run(tmp_path, 1, seed, changed, times=2)) for mask in (one_each, several) for seed in range(8)
     )

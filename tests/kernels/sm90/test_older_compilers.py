@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.kernels.sm90.attention_gate import loop_faults
-from firstlight.kernels.sm90.attention_variants import attention_builds
+from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds
 from firstlight.kernels.sm90.compile import Variant, compile_variant, find_compiler
 from firstlight.kernels.sm90.gate import counted, disassembled, problems
 from firstlight.kernels.sm90.variants import WIDE, Build, multiply_variant, sample_variant
@@ -35,6 +35,7 @@ def test_the_gate_holds_with_the_compiler_of_an_older_cuda(
     assert find_compiler().identity.startswith(f"nvrtc {release},")
     found = [fault for variant in (*PRODUCTS, SAMPLED) for fault in faults(variant)]
     found += [fault for build in attention_builds() for fault in (*faults(build.variant), *loop(build.variant))]
+    found += [fault for build in gradient_builds() for fault in faults(build.variant)]
     assert found == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstlight.kernels.sm90.attention_variants import attention_builds
+from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds
 from firstlight.kernels.sm90.compile import SOURCES
 from firstlight.kernels.sm90.variants import (
     A_BYTES,
@@ -27,6 +27,7 @@ def test_every_variant_is_listed_once() -> None:
     variants = all_variants()
     assert len(variants) == len(set(variants)) == 77
     sources = {variant.source for variant in variants} | {build.variant.source for build in attention_builds()}
+    sources |= {build.variant.source for build in gradient_builds()}
     assert sources == {path.stem for path in SOURCES.glob("*.cu")}
     assert multiply_variant(Build(64, bf16=True, tokens=True, turned=False), TILES[0]) in variants
     assert sample_variant(16, bf16=0, by_token=0) in variants

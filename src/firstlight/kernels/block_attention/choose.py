@@ -83,12 +83,14 @@ def backward_of(backend: str, question: Question) -> str:
     """Which backend computes the gradients of an output that `backend` computed: not every one can."""
     if backend in ("triton", "reference"):
         return backend
-    return "triton" if question.device >= 0 and not why_not_triton(question) else "reference"
+    if question.device < 0 or why_not_triton(question):
+        return "reference"
+    return "triton" if _why_not_sm90(question) else "sm90"  # which hands on to triton what its kernel cannot do
 
 
 @functools.lru_cache(maxsize=8)
 def module(backend: str) -> ModuleType:
-    """The module of a backend, with forward and, for triton and reference, backward."""
+    """The module of a backend, with forward and, but for dense, backward."""
     return importlib.import_module(_MODULES[backend])
 
 

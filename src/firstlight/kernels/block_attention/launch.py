@@ -19,7 +19,7 @@ class Call(NamedTuple):
     seen: Seen
     scale: float
     forward: str  # backend, e.g. dense
-    backward: str  # triton or reference
+    backward: str  # sm90, triton or reference
 
 
 def call_for(q: Tensor, seen: Seen, scale: float, backend: str) -> Call:

@@ -1,4 +1,5 @@
-"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs and AttentionArgs.
+"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs, AttentionArgs and
+GradientArgs.
 
 Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
 """
@@ -13,6 +14,7 @@ _MULTIPLY = struct.Struct("<14Q12i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
 _ATTENTION = struct.Struct("<11Q9if")
+_GRADIENT = struct.Struct("<8Q9i2f")
 
 
 class MultiplyFields(NamedTuple):
@@ -92,7 +94,7 @@ class AttentionFields(NamedTuple):
     out_head: int
     out_row: int
     items: int
-    q_blocks: int
+    blocks: int
     heads: int
     group: int
     q_len: int
@@ -100,6 +102,30 @@ class AttentionFields(NamedTuple):
     list_batch: int
     list_head: int
     never: int
+    scale_log2: float
+
+
+class GradientFields(NamedTuple):
+    """GradientArgs after its tensor maps f, g, x, y, first and second; the first eight are addresses."""
+
+    starts: int
+    columns: int
+    masks: int
+    order: int
+    bits: int
+    log_sums: int
+    deltas: int
+    queue: int
+    items: int
+    blocks: int
+    heads: int
+    group: int
+    pitch: int
+    k_len: int
+    list_batch: int
+    list_head: int
+    never: int
+    scale: float
     scale_log2: float
 
 
@@ -121,6 +147,11 @@ def turn_bytes(fields: TurnFields) -> bytes:
 def attention_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: AttentionFields) -> bytes:
     """640 bytes."""
     return _whole(b"".join(maps) + _ATTENTION.pack(*fields))
+
+
+def gradient_bytes(maps: tuple[bytes, bytes, bytes, bytes, bytes, bytes], fields: GradientFields) -> bytes:
+    """896 bytes."""
+    return _whole(b"".join(maps) + _GRADIENT.pack(*fields))
 
 
 def _whole(packed: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Block-sparse attention forward on Hopper: attention.cu with its arguments; the backward is Triton's.
+"""Block-sparse attention forward on Hopper: attention.cu with its arguments; backward: gradient.py.
 
-`forward` is what every attention backend has; see firstlight.kernels.block_attention. Tensors are read where they lie
-(any strides that are multiples of 16 bytes, the head dimension contiguous), through tensor maps of five dimensions.
+`forward` and `backward` are what every attention backend has; see firstlight.kernels.block_attention. Tensors are
+read where they lie (any strides that are multiples of 16 bytes, the head dimension contiguous), through tensor maps of
+five dimensions.
 """
 
 from __future__ import annotations
@@ -18,20 +19,18 @@ from firstlight.kernels.block_attention.lists import Lists, lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import why_not_sm90
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
+from firstlight.kernels.sm90.attention_maps import rows_map, steps_everywhere
 from firstlight.kernels.sm90.attention_variants import BLOCKS, HEAD_DIMS, THREADS, AttentionBuild
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
-from firstlight.kernels.sm90.maps import encode_map
+from firstlight.kernels.sm90.gradient import backward
 from firstlight.kernels.sm90.problem import multiprocessors
 from firstlight.kernels.sm90.workspace import Control, control_of
 
-HALF = 64  # columns in 128 bytes, which a swizzle spans
-SWIZZLE = 128
 WARP_ROWS = 16  # that a warp stores at once
-ELEMENT = 2
-ALIGNED = 16
 MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
 LOG2_E = math.log2(math.e)
+__all__ = ["backward", "forward", "why_not"]
 _KEPT = "sm90 launches"
 _MOST_KEPT = 256  # about 2 kB each
 _raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -69,7 +68,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, o
         out.zero_()
         lse.fill_(-math.inf)
         return
-    q, k, v = (tensor if _steps_everywhere(tensor) else tensor.contiguous() for tensor in (q, k, v))
+    q, k, v = (tensor if steps_everywhere(tensor) else tensor.contiguous() for tensor in (q, k, v))
     if q.is_cuda and q.get_device() != torch.cuda.current_device():
         with torch.cuda.device(q.device):  # a kernel is launched on the current device
             _start(q, k, v, mask, scale=scale, out=out, lse=lse)
@@ -116,7 +115,7 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
         raise UnsupportedInput(
             f"backend 'sm90': there are {items} blocks of queries; {MOST_ITEMS} are accepted. Use a smaller batch."
         )
-    maps = (_map(q, mask.block), _map(k, mask.block), _map(v, mask.block), _map(out, WARP_ROWS))
+    maps = (rows_map(q, mask.block), rows_map(k, mask.block), rows_map(v, mask.block), rows_map(out, WARP_ROWS))
     mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
     control = control_of(q.device, _raw_stream(q.get_device()), arrivals=0)
     batch_step, head_step, row_step, _ = out.stride()
@@ -131,26 +130,6 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
     return _Ready(launch, lists, control)
 
 
-def _steps_everywhere(tensor: Tensor) -> bool:
-    """Not expanded: a tensor map takes no stride of 0."""
-    return all(step or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
-
-
 @functools.lru_cache(maxsize=64)
 def _kernel(build: AttentionBuild, device: int) -> Kernel:
     return load(built(build.variant).cubin, "attention", device=device, shared_bytes=build.shared_bytes)
-
-
-def _map(tensor: Tensor, rows: int) -> bytes:
-    """[B, H, S, D] in boxes of `rows` rows with all their columns, in halves of 64 that lie one behind the other."""
-    batch, heads, length, head_dim = tensor.shape
-    strides = [step * ELEMENT for step in tensor.stride()[:3]]
-    # of a dimension of one nothing is stepped over, and torch leaves any number there
-    batch_step, head_step, row_step = (
-        step if size > 1 else ALIGNED for step, size in zip(strides, (batch, heads, length), strict=True)
-    )
-    dims = (HALF, length, head_dim // HALF, heads, batch)
-    return encode_map(
-        tensor.data_ptr(), tensor.dtype, dims, (row_step, SWIZZLE, head_step, batch_step),
-        (HALF, rows, head_dim // HALF, 1, 1), SWIZZLE,
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which builds of attention.cu there are, and what memory each takes."""
+"""Which builds of attention.cu and gradient.cu there are, and what memory each takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ THREADS = 384
 BARRIER_BYTES = 1024
 ROWS = 128  # query rows of a thread block
 _ELEMENT = 2
+GRADIENT_BLOCK = 128  # the only one
+GRADIENT_TILE = 64  # rows of a stage
+_STAGES = {128: 3, 64: 6}  # by head dimension
 # (tiles in a ring, query tiles) of an engine, by block and head dimension: what fits into 227 KiB. With blocks of 64
 # the queries move on into registers, so one place is free again before the next is wanted.
 _ROOM = {(128, 128): (4, 2), (128, 64): (8, 2), (64, 128): (5, 1), (64, 64): (8, 1)}
@@ -45,6 +48,41 @@ class AttentionBuild(NamedTuple):
             ("BLOCK", self.block), ("HEAD", self.head_dim), ("BF16", int(self.bf16)), ("SLOTS", slots), ("SEATS", seats)
         )  # fmt: skip
         return Variant("attention", defines, hgmma=2 * (self.head_dim // 16) + 2 * (self.block // 16))
+
+
+class GradientBuild(NamedTuple):
+    """What gradient.cu is compiled for, e.g. GradientBuild(by_key=True, head_dim=128, bf16=False)."""
+
+    by_key: bool
+    head_dim: int
+    bf16: bool
+
+    @property
+    def shared_bytes(self) -> int:
+        """Two seats of two operands, stages of two tiles with their sums, barriers."""
+        row = self.head_dim * _ELEMENT
+        stage = 2 * GRADIENT_TILE * row + 2 * GRADIENT_TILE * 4
+        return 4 * GRADIENT_BLOCK * row + _STAGES[self.head_dim] * stage + BARRIER_BYTES
+
+    @property
+    def variant(self) -> Variant:
+        """The source and macros; each product stands in the code once."""
+        defines = (
+            ("KEYSIDE", int(self.by_key)), ("HEAD", self.head_dim), ("BF16", int(self.bf16)),
+            ("STAGES", _STAGES[self.head_dim]),
+        )  # fmt: skip
+        sums = 2 if self.by_key else 1
+        return Variant("gradient", defines, hgmma=2 * (self.head_dim // 16) + sums * (GRADIENT_TILE // 16))
+
+
+def gradient_builds() -> tuple[GradientBuild, ...]:
+    """All eight."""
+    return tuple(
+        GradientBuild(by_key, head_dim, bf16)
+        for by_key in (False, True)
+        for head_dim in HEAD_DIMS
+        for bf16 in (False, True)
+    )
 
 
 def attention_builds() -> tuple[AttentionBuild, ...]:

@@ -16,7 +16,17 @@ import pytest
 import torch
 
 from firstlight.kernels.memo import TensorMemo
-from firstlight.kernels.sm90 import again, attention, driver, libcuda, multiply_plan, problem, sample_plan, workspace
+from firstlight.kernels.sm90 import (
+    again,
+    attention,
+    driver,
+    gradient,
+    libcuda,
+    multiply_plan,
+    problem,
+    sample_plan,
+    workspace,
+)
 from tests.kernels.sm90.emulated import FAKE_NVCC
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 
@@ -37,7 +47,7 @@ def emulated_gpu(folder: Path, *, multiprocessors: int = 2) -> Iterator[Emulatin
             patch.setenv(name, value)
         patch.setattr(libcuda, "library", lambda: made)
         patch.setattr(driver, "bindings_start", lambda: None)
-        for module in (again, attention):
+        for module in (again, attention, gradient):
             patch.setattr(module, "_raw_stream", lambda device: STREAM)
         patch.setattr(attention, "_KEPT", made)  # a name of its own for launches that name this driver
         patch.setattr(again, "_is_capturing", lambda: False)
@@ -52,7 +62,9 @@ def emulated_gpu(folder: Path, *, multiprocessors: int = 2) -> Iterator[Emulatin
 
 def _forget() -> None:
     """What the backend keeps of devices and plans."""
-    for cached in (driver.load, driver.encode_map, libcuda.primary_context, problem.multiprocessors, attention._kernel):
+    for cached in (driver.load, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
+    for module in (attention, gradient):
+        module._kernel.cache_clear()
     for kept in (multiply_plan._PLANS, sample_plan._PLANS, workspace._KEPT):
         kept.clear()

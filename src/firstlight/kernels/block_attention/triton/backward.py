@@ -54,6 +54,15 @@ def backward(upstream: Upstream, made: Forward, mask: BlockMask, *, scale: float
     return dq, dk, dv
 
 
+def row_sums(upstream: Upstream, made: Forward, mask: BlockMask, *, scale: float) -> tuple[Tensor, Tensor]:
+    """(log_sums, deltas) [B, H, Sq] of every query row, for another backend's passes; upstream.out as q's type."""
+    q, k, v, out, lse = made
+    operands = (q, k, v, upstream.out)
+    problem = problem_of(mask, operands, strides_of(operands), scale=scale)
+    sizes = sizes_of(q, k, mask, scale)
+    return _rows_before((rows_contiguous(out), rows_contiguous(upstream.out)), (lse, upstream.lse), problem, sizes)
+
+
 def _rows_before(
     values: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor | None], problem: Problem, sizes: Sizes
 ) -> tuple[Tensor, Tensor]:

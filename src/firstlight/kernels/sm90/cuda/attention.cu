@@ -36,7 +36,7 @@ struct alignas(64) AttentionArgs {
   float* lse;
   int* queue;
   u64 out_batch, out_head, out_row;  // strides of out in elements
-  int items, q_blocks, heads, group, q_len, k_len;
+  int items, blocks, heads, group, q_len, k_len;
   int list_batch, list_head;         // what a batch and a head add to the number of a list's head; 0: one list for all
   int never;                         // 0
   float scale_log2;
@@ -50,29 +50,12 @@ struct Mark {  // which keys of a tile are seen: row of bits, -1 for all; keys i
   int bits, keys;
 };
 
-struct Work {  // begin == end: no more. Column and row of bits of the first entry
-  int batch, head, query, begin, end, column, bits, unused;
-};
-
 struct Shared {  // behind tiles, queries and staging
   u64 full[ENGINES][SLOTS], empty[ENGINES][SLOTS], seated[ENGINES][SEATS], left[ENGINES][SEATS];
-  u64 known[ENGINES], taken[ENGINES];
   Mark marks[ENGINES][SLOTS];
   Item items[ENGINES][SEATS];
-  Work works[ENGINES];
+  Counter counters[ENGINES];
 };
-
-struct Place {  // where a role is in a ring: slot and parity of its barrier
-  int slot;
-  u32 parity;
-};
-
-template <int size> __device__ __forceinline__ void advance(Place& place) {
-  if (++place.slot == size) {
-    place.slot = 0;
-    place.parity ^= 1;
-  }
-}
 
 __device__ __forceinline__ void start_barriers(Shared* shared) {
   if (threadIdx.x == 0) {
@@ -85,56 +68,11 @@ __device__ __forceinline__ void start_barriers(Shared* shared) {
         barrier_init(shared_address(&shared->seated[engine][i]), 1);
         barrier_init(shared_address(&shared->left[engine][i]), WARPS);
       }
-      barrier_init(shared_address(&shared->known[engine]), 1);
-      barrier_init(shared_address(&shared->taken[engine]), 1);
+      start_counter(shared->counters[engine]);
     }
     barriers_ready();
   }
   __syncthreads();
-}
-
-// ---- the queue
-
-__device__ __forceinline__ int list_row(const AttentionArgs& args, int batch, int head) {
-  return (batch * args.list_batch + head * args.list_head) * args.q_blocks;
-}
-
-// The next item that has keys: heads one after the other, so that their keys stay in L2, the longest list of a head first.
-__device__ __forceinline__ Work next_work(const AttentionArgs& args) {
-  Work work = {0, 0, 0, 0, 0, 0, 0, 0};
-  for (;;) {
-    int i = atomicAdd(args.queue, 1);
-    if (i >= args.items) return {0, 0, 0, 0, 0, 0, 0, 0};
-    int over_all = i / args.q_blocks;
-    work.batch = over_all / args.heads;
-    work.head = over_all - work.batch * args.heads;
-    int first = list_row(args, work.batch, work.head);
-    work.query = args.order[first + i - over_all * args.q_blocks];
-    work.begin = args.starts[first + work.query];
-    work.end = args.starts[first + work.query + 1];
-    if (work.begin == work.end) continue;
-    work.column = args.columns[work.begin];
-    work.bits = args.masks[work.begin];
-    return work;
-  }
-}
-
-// One thread for each engine. An item is taken when the one before goes to the loader, no earlier: others may be idle.
-__device__ __forceinline__ void run_queue(const AttentionArgs& args, Shared* shared, int engine) {
-  u32 parity = 1;
-  for (bool more = true; more; parity ^= 1) {
-    barrier_wait(shared_address(&shared->taken[engine]), parity);
-    Work work = next_work(args);
-    shared->works[engine] = work;
-    barrier_arrive(shared_address(&shared->known[engine]));
-    more = work.begin < work.end;
-  }
-  // the last thread to finish makes the queue ready for the next launch
-  __threadfence();
-  if (atomicAdd(args.queue + 1, 1) == (int)gridDim.x * ENGINES - 1) {
-    args.queue[0] = 0;
-    args.queue[1] = 0;
-  }
 }
 
 // ---- loading
@@ -146,14 +84,6 @@ struct Loader {
   Place ring, seat;
   u32 known;  // parity
 };
-
-__device__ __forceinline__ Work take_work(Loader& at) {
-  barrier_wait(shared_address(&at.shared->known[at.engine]), at.known);
-  at.known ^= 1;
-  Work work = at.shared->works[at.engine];
-  barrier_arrive(shared_address(&at.shared->taken[at.engine]));
-  return work;
-}
 
 __device__ __forceinline__ void load_tile(
     Loader& at, const TensorMap* map, Mark mark, int column, int head, int batch) {
@@ -170,13 +100,13 @@ __device__ __forceinline__ void seat_queries(Loader& at, const TensorMap* map, c
   u32 seated = shared_address(&at.shared->seated[at.engine][at.seat.slot]);
   stress(2);
   barrier_wait(shared_address(&at.shared->left[at.engine][at.seat.slot]), at.seat.parity);
-  at.shared->items[at.engine][at.seat.slot] = {work.query * ROWS, work.head, work.batch, work.end - work.begin};
-  if (work.begin == work.end) {
+  at.shared->items[at.engine][at.seat.slot] = {work.row * ROWS, work.head, work.batch, work.end - work.begin};
+  if (!work.more) {
     barrier_arrive(seated);
     return;
   }
   barrier_expect(seated, QUERY_BYTES);
-  load_rows(at.queries + at.seat.slot * QUERY_BYTES, map, seated, work.query * ROWS, work.head, work.batch);
+  load_rows(at.queries + at.seat.slot * QUERY_BYTES, map, seated, work.row * ROWS, work.head, work.batch);
   advance<SEATS>(at.seat);
 }
 
@@ -184,9 +114,9 @@ __device__ __forceinline__ void seat_queries(Loader& at, const TensorMap* map, c
 __device__ __forceinline__ void load_all(const AttentionArgs& args, Loader at) {
   int owed = -1, owed_head = 0, owed_batch = 0;  // the tile of V that is still to come
   for (;;) {
-    Work work = take_work(at);
+    Work work = take_work(at.shared->counters[at.engine], at.known);
     seat_queries(at, &args.q, work);
-    if (work.begin == work.end) break;
+    if (!work.more) break;
     int head = work.head / args.group, column = work.column, bits = work.bits;
 #pragma unroll 1
     for (int entry = work.begin; entry < work.end; entry++) {
@@ -208,7 +138,7 @@ __device__ __forceinline__ void load_all(const AttentionArgs& args, Loader at) {
 
 __device__ __forceinline__ void clear_empty(const AttentionArgs& args, int warp, int lane) {
   for (int base = (blockIdx.x * 8 + warp) * 32; base < args.items; base += gridDim.x * 8 * 32) {
-    int i = base + lane, over_all = i / args.q_blocks, query = i - over_all * args.q_blocks;
+    int i = base + lane, over_all = i / args.blocks, query = i - over_all * args.blocks;
     int batch = over_all / args.heads, head = over_all - batch * args.heads;
     bool empty = false;
     if (i < args.items) {
@@ -222,7 +152,7 @@ __device__ __forceinline__ void clear_empty(const AttentionArgs& args, int warp,
       float* lse = args.lse + ((long long)b * args.heads + h) * args.q_len + first;
       for (int j = lane; j < rows * (HEAD / 8); j += 32)
         out[(j / (HEAD / 8)) * (args.out_row / 8) + j % (HEAD / 8)] = make_uint4(0, 0, 0, 0);
-      for (int j = lane; j < rows; j += 32) lse[j] = -INFINITY_;
+      for (int j = lane; j < rows; j += 32) lse[j] = -INFINITE;
     }
   }
 }
@@ -406,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention(const __grid_
                    {0, 1}, {0, 1}, 0};
       load_all(args, at);
     } else if ((threadIdx.x & 31) == 0 && warp < 2 * ENGINES) {
-      run_queue(args, shared, warp - ENGINES);
+      run_queue<false>(args, shared->counters[warp - ENGINES], ENGINES);
     }
     return;
   }

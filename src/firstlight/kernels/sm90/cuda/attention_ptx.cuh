@@ -18,6 +18,13 @@ __device__ __forceinline__ void store_rows(const TensorMap* map, u32 from, int r
       ::"l"(map), "r"(from), "r"(row), "r"(head), "r"(batch), "r"(0) : "memory");
 }
 
+// One half of the columns, 64 of them.
+__device__ __forceinline__ void store_half(const TensorMap* map, u32 from, int row, int half, int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%6, %2, %3, %4, %5}], [%1];"
+      ::"l"(map), "r"(from), "r"(row), "r"(half), "r"(head), "r"(batch), "r"(0) : "memory");
+}
+
 // ---- two warpgroups in turns: each waits at a barrier of its own, which the other one passes
 
 __device__ __forceinline__ void take_turn(int number) { asm volatile("bar.sync %0, 256;" ::"r"(number) : "memory"); }

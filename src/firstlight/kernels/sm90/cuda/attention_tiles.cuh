@@ -2,7 +2,7 @@
 // elements of two rows, 8 apart: element i lies in row (i >> 1) & 1 and column (i >> 2) * 8 + (lane & 3) * 2 + (i & 1).
 #pragma once
 
-#include "attention_ptx.cuh"
+#include "attention_queue.cuh"
 
 constexpr int KEYS = BLOCK;              // keys of a tile
 constexpr int ENGINES = BLOCK == 64 ? 2 : 1;
@@ -20,14 +20,12 @@ constexpr int OUTPUTS = HEAD / 2;
 constexpr int WORDS = KEYS / 32;         // of a row of bits
 constexpr float KEPT = 8.0f;             // a maximum may lag behind by this power of two
 
-#define INFINITY_ __int_as_float(0x7f800000)
-
 // Of two rows: running maximum of the raw scores, and this thread's share of the sum of exponentials against it.
 struct Sums {
   float max0, max1, sum0, sum1;
 };
 
-__device__ __forceinline__ Sums no_sums() { return {-INFINITY_, -INFINITY_, 0.0f, 0.0f}; }
+__device__ __forceinline__ Sums no_sums() { return {-INFINITE, -INFINITE, 0.0f, 0.0f}; }
 
 // ---- which keys are seen
 
@@ -53,7 +51,7 @@ __device__ __forceinline__ void hide_others(float (&s)[SCORES], const Seen& seen
 #pragma unroll
   for (int i = 0; i < SCORES; i++) {
     u32 word = ((i >> 1) & 1) ? seen.high[i >> 4] : seen.low[i >> 4];
-    if (!((word >> (((i >> 2) & 3) * 8 + (i & 1))) & 1)) s[i] = -INFINITY_;
+    if (!((word >> (((i >> 2) & 3) * 8 + (i & 1))) & 1)) s[i] = -INFINITE;
   }
 }
 
@@ -68,7 +66,7 @@ __device__ __forceinline__ float largest_of_row(float x) {
   return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-__device__ __forceinline__ float finite_or_zero(float x) { return x == -INFINITY_ ? 0.0f : x; }
+__device__ __forceinline__ float finite_or_zero(float x) { return x == -INFINITE ? 0.0f : x; }
 
 // A maximum that grew by no more than 2^KEPT stays as it was, the exponentials are then below 2^KEPT: so the output is seldom
 // scaled anew, and the exponentials need not wait for the maximum.

@@ -12,6 +12,11 @@ static inline void store_rows(const TensorMap* map, u32 from, int row, int head,
   emulator_store_box(map, from, 5, at, HERE);
 }
 
+static inline void store_half(const TensorMap* map, u32 from, int row, int half, int head, int batch, CALLED_FROM) {
+  const int at[] = {0, row, half, head, batch};
+  emulator_store_box(map, from, 5, at, HERE);
+}
+
 static inline void take_turn(int number, CALLED_FROM) { emulator_meet(number, 256, 0, HERE); }
 static inline void pass_turn(int number, CALLED_FROM) { emulator_arrive(number, 256, HERE); }
 

@@ -1,0 +1,398 @@
+// Gradients of block-sparse attention on Hopper, blocks of 128. One kernel for two passes, as both have the same form:
+//
+//   S = F X^T   T = G Y^T   P = exp2(scale S - log_sums)   D = P (T - deltas)   first += D X   second += P Y
+//
+// By query blocks (KEYSIDE 0): F, G are queries and the gradient of the output, X, Y keys and values; first is dq.
+// By key blocks (KEYSIDE 1): F, G are keys and values, X, Y queries and the gradient; first is dk, second dv. S and P are
+// then turned, [keys, queries], and log_sums and deltas belong to columns and come with the tiles.
+//
+// A thread block is three warpgroups. Two consume, 64 rows of F and G each; in the third one thread loads and one takes
+// items from the queue. F and G of an item lie in one of two seats, X and Y come in stages of 64 rows through a ring. When
+// an item is done its results take the place of F and G and leave from there. No atomics but the queue's: sums run in the
+// order of the lists, so every run gives the same bits.
+//
+// Compiled with KEYSIDE, HEAD 128 or 64, BF16 0 or 1, STAGES.
+#include "attention_queue.cuh"
+
+constexpr int THREADS = 384;
+constexpr int LOADER_REGISTERS = 40;  // 40 + 2 * 232 = 3 * 168, what a launch with 384 threads gets
+constexpr int CONSUMER_REGISTERS = 232;
+constexpr int BLOCK = 128;
+constexpr int SEATS = 2;
+constexpr int WIDE = 64;                      // rows of X and Y in a stage
+constexpr int PARTS = BLOCK / WIDE;           // stages of a block
+constexpr int WORDS = BLOCK / 32;             // of a row of bits
+constexpr int HALVES = HEAD / 64;             // 64 columns of 2 bytes are the 128 bytes that a swizzle spans
+constexpr int HALF_TILE = WIDE * 128;         // bytes
+constexpr int TILE_BYTES = HALVES * HALF_TILE;
+constexpr int HALF_SEAT = BLOCK * 128;
+constexpr int SEAT_BYTES = HALVES * HALF_SEAT;  // of F; as much of G behind it
+constexpr int VECTOR_BYTES = WIDE * 4;
+constexpr int STAGE_BYTES = 2 * TILE_BYTES;
+constexpr int SEATS_AT = STAGES * STAGE_BYTES;
+constexpr int VECTORS_AT = SEATS_AT + SEATS * 2 * SEAT_BYTES;
+constexpr int BARRIERS_AT = VECTORS_AT + STAGES * 2 * VECTOR_BYTES;
+constexpr int WARPS = 8;
+constexpr int SCORES = WIDE / 2;              // registers of a thread
+constexpr int PACKED = WIDE / 4;
+constexpr int OUTPUTS = HEAD / 2;
+constexpr bool EARLY = !KEYSIDE || HEAD == 64;  // T is begun with S; with two wide sums besides registers do not last
+
+struct alignas(64) GradientArgs {
+  TensorMap f, g, x, y, first, second;
+  const int *starts, *columns, *masks, *order;
+  const u32* bits;
+  const float *log_sums, *deltas;  // [batch * heads, pitch], past the last row +inf and 0
+  int* queue;
+  int items, blocks, heads, group, pitch, k_len;
+  int list_batch, list_head;       // what a batch and a head add to the number of a list's head; 0: one list for all
+  int never;                       // 0
+  float scale, scale_log2;
+};
+
+struct Item {  // stages < 0: no more
+  int row, head, batch, stages;
+};
+
+struct Mark {  // of a stage: row of bits, -1 for none; keys inside of the sequence; which part of its block
+  int bits, keys, part, unused;
+};
+
+struct Shared {
+  u64 full[STAGES], empty[STAGES], seated[SEATS], left[SEATS];
+  Mark marks[STAGES];
+  Item items[SEATS];
+  Counter counter;
+};
+
+__device__ __forceinline__ void start_barriers(Shared* shared) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(shared_address(&shared->full[i]), 1);
+      barrier_init(shared_address(&shared->empty[i]), WARPS);
+    }
+    for (int i = 0; i < SEATS; i++) {
+      barrier_init(shared_address(&shared->seated[i]), 1);
+      barrier_init(shared_address(&shared->left[i]), WARPS);
+    }
+    start_counter(shared->counter);
+    barriers_ready();
+  }
+  __syncthreads();
+}
+
+// ---- loading, by one thread
+
+struct Loader {
+  Shared* shared;
+  u32 memory;
+  Place ring, seat;
+};
+
+__device__ __forceinline__ void seat_item(const GradientArgs& args, Loader& at, const Work& work) {
+  u32 seated = shared_address(&at.shared->seated[at.seat.slot]);
+  stress(2);
+  barrier_wait(shared_address(&at.shared->left[at.seat.slot]), at.seat.parity);
+  int stages = work.more ? (work.end - work.begin) * PARTS : -1;
+  at.shared->items[at.seat.slot] = {work.row * BLOCK, work.head, work.batch, stages};
+  if (!work.more) {
+    barrier_arrive(seated);
+    return;
+  }
+  barrier_expect(seated, 2 * SEAT_BYTES);
+  u32 to = at.memory + SEATS_AT + at.seat.slot * (2 * SEAT_BYTES);
+  load_rows(to, &args.f, seated, work.row * BLOCK, work.head, work.batch);
+  load_rows(to + SEAT_BYTES, &args.g, seated, work.row * BLOCK, work.head, work.batch);
+  advance<SEATS>(at.seat);
+}
+
+__device__ __forceinline__ void load_stage(
+    const GradientArgs& args, Loader& at, const Work& work, int row, int bits, int part) {
+  int slot = at.ring.slot, head = KEYSIDE ? work.head : work.head / args.group;
+  u32 full = shared_address(&at.shared->full[slot]), to = at.memory + slot * STAGE_BYTES;
+  stress(1);
+  barrier_wait(shared_address(&at.shared->empty[slot]), at.ring.parity);
+  at.shared->marks[slot] = {bits, args.k_len - row, part, 0};
+  barrier_expect(full, STAGE_BYTES + (KEYSIDE ? 2 * VECTOR_BYTES : 0));
+  load_rows(to, &args.x, full, row, head, work.batch);
+  load_rows(to + TILE_BYTES, &args.y, full, row, head, work.batch);
+  if (KEYSIDE) {
+    long long from = ((long long)work.batch * args.heads + head) * args.pitch + row;
+    u32 vectors = at.memory + VECTORS_AT + slot * (2 * VECTOR_BYTES);
+    load_bytes(vectors, args.log_sums + from, VECTOR_BYTES, full);
+    load_bytes(vectors + VECTOR_BYTES, args.deltas + from, VECTOR_BYTES, full);
+  }
+  advance<STAGES>(at.ring);
+}
+
+__device__ __forceinline__ void load_all(const GradientArgs& args, Loader at) {
+  u32 known = 0;
+  for (;;) {
+    Work work = take_work(at.shared->counter, known);
+    seat_item(args, at, work);
+    if (!work.more) break;
+    int column = work.column, bits = work.bits;
+#pragma unroll 1
+    for (int entry = work.begin; entry < work.end; entry++) {
+      int then = entry + 1 < work.end ? entry + 1 : entry;
+      int next_column = args.columns[then], next_bits = args.masks[then];  // asked for before the waits
+#pragma unroll 1
+      for (int part = 0; part < PARTS; part++) load_stage(args, at, work, column * BLOCK + part * WIDE, bits, part);
+      column = next_column;
+      bits = next_bits;
+    }
+  }
+}
+
+// ---- consuming. A thread holds elements of two rows, 8 apart: element i lies in row (i >> 1) & 1 and column
+// (i >> 2) * 8 + (lane & 3) * 2 + (i & 1).
+
+// s = a b^T: 64 rows of a seat with a tile of the ring.
+__device__ __forceinline__ void multiply_turned(float (&s)[SCORES], u32 rows, u32 tile) {
+  u64 a = operand<128>(rows, 16), b = operand<128>(tile, 16);
+  scores_first(s, a, b);
+#pragma unroll
+  for (int k = 1; k < HEAD / 16; k++)
+    scores_more(s, a + (k >> 2) * (HALF_SEAT >> 4) + (k & 3) * 2, b + (k >> 2) * (HALF_TILE >> 4) + (k & 3) * 2);
+  wgmma_commit();
+}
+
+// sum += p b.
+__device__ __forceinline__ void multiply_more(float (&sum)[OUTPUTS], const u32 (&p)[PACKED], u32 tile) {
+  u64 b = operand<128>(tile, HALF_TILE);
+#pragma unroll
+  for (int k = 0; k < WIDE / 16; k++)
+    values_more(sum, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], b + k * (16 * 128 >> 4));
+  wgmma_commit();
+}
+
+#if KEYSIDE
+// Of this thread's rows and columns the elements that are not seen get -inf: for a column the word of bits that both of
+// its rows lie in, loaded by the column.
+__device__ __forceinline__ void hide(float (&s)[SCORES], const GradientArgs& args, Mark mark, int row, int lane) {
+  if (mark.bits < 0) return;
+  const u32* bits = args.bits + ((long long)mark.bits * BLOCK + mark.part * WIDE) * WORDS + (row >> 5);
+#pragma unroll
+  for (int i = 0; i < SCORES; i += 4) {
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      u32 word = bits[((i >> 2) * 8 + (lane & 3) * 2 + j) * WORDS] >> (row & 31);
+      if (!(word & 1)) s[i + j] = -INFINITE;
+      if (!(word >> 8 & 1)) s[i + 2 + j] = -INFINITE;
+    }
+  }
+}
+#else
+// The same for rows of queries: two words for each of them. Keys past the end are hidden too.
+__device__ __forceinline__ void hide(float (&s)[SCORES], const GradientArgs& args, Mark mark, int row, int lane) {
+  if (mark.bits < 0 && mark.keys >= WIDE) return;
+  const u32* bits = args.bits + ((long long)mark.bits * BLOCK + row) * WORDS + mark.part * (WIDE / 32);
+  int shift = (lane & 3) * 2;
+#pragma unroll
+  for (int w = 0; w < WIDE / 32; w++) {
+    int inside = mark.keys - 32 * w;
+    u32 all = inside >= 32 ? ~0u : inside <= 0 ? 0u : (1u << inside) - 1;
+    u32 low = (mark.bits < 0 ? all : bits[w] & all) >> shift;
+    u32 high = (mark.bits < 0 ? all : bits[8 * WORDS + w] & all) >> shift;
+#pragma unroll
+    for (int i = 16 * w; i < 16 * w + 16; i++)
+      if (!(((i >> 1) & 1 ? high : low) >> (((i >> 2) & 3) * 8 + (i & 1)) & 1)) s[i] = -INFINITE;
+  }
+}
+#endif
+
+// log_sums or deltas: of this thread's two rows, or of its columns.
+struct Vector {
+  float row0, row1;
+  const float2* columns;
+
+  __device__ __forceinline__ float2 at(int i) const {  // for elements i, i + 1 and, 8 rows further down, i + 2, i + 3
+    return columns[(i >> 2) * 4];
+  }
+};
+
+// p of s. By key blocks in 16 bits, for the product with Y; what is left of it in registers then is half as much, and two
+// sums and two products need all there are. By query blocks s becomes p.
+__device__ __forceinline__ void exponentials(float (&s)[SCORES], u32 (&p)[PACKED], const Vector& logs, float scale_log2) {
+#pragma unroll
+  for (int i = 0; i < SCORES; i += 4) {
+    float2 low = KEYSIDE ? logs.at(i) : make_float2(logs.row0, logs.row0), high = low;
+    if (!KEYSIDE) high = make_float2(logs.row1, logs.row1);
+    s[i] = power_of_two(fmaf(s[i], scale_log2, -low.x));
+    s[i + 1] = power_of_two(fmaf(s[i + 1], scale_log2, -low.y));
+    s[i + 2] = power_of_two(fmaf(s[i + 2], scale_log2, -high.x));
+    s[i + 3] = power_of_two(fmaf(s[i + 3], scale_log2, -high.y));
+    if (KEYSIDE) {
+      p[i / 2] = packed(s[i], s[i + 1]);
+      p[i / 2 + 1] = packed(s[i + 2], s[i + 3]);
+    }
+  }
+}
+
+// ptxas moves the exponentials behind the wait for t, even over a branch, where they have nothing to overlap with any more.
+// A branch that is never taken and uses them holds them above.
+__device__ __forceinline__ void stay_computed(const float (&s)[SCORES], u32 anywhere, int never) {
+  u32 bits[SCORES];
+#pragma unroll
+  for (int i = 0; i < SCORES; i++) bits[i] = __float_as_uint(s[i]);
+  still_needed(bits, anywhere, never);
+}
+
+__device__ __forceinline__ float2 both(u32 two) { return make_float2(number((u16)two), number((u16)(two >> 16))); }
+
+__device__ __forceinline__ void differences(
+    const float (&s)[SCORES], const u32 (&p)[PACKED], const float (&t)[SCORES], u32 (&d)[PACKED], const Vector& deltas) {
+#pragma unroll
+  for (int i = 0; i < SCORES; i += 4) {
+    float2 low = KEYSIDE ? deltas.at(i) : make_float2(deltas.row0, deltas.row0), high = low;
+    if (!KEYSIDE) high = make_float2(deltas.row1, deltas.row1);
+    float2 p0 = KEYSIDE ? both(p[i / 2]) : make_float2(s[i], s[i + 1]);
+    float2 p1 = KEYSIDE ? both(p[i / 2 + 1]) : make_float2(s[i + 2], s[i + 3]);
+    d[i / 2] = packed(p0.x * (t[i] - low.x), p0.y * (t[i + 1] - low.y));
+    d[i / 2 + 1] = packed(p1.x * (t[i + 2] - high.x), p1.y * (t[i + 3] - high.y));
+  }
+}
+
+__device__ __forceinline__ void cleared(float (&sum)[OUTPUTS]) {
+#pragma unroll
+  for (int i = 0; i < OUTPUTS; i++) sum[i] = 0.0f;
+}
+
+// A warp's 16 rows of a result to where its rows of F or G lay, `rows` being the warpgroup's first, and from there to memory.
+__device__ __forceinline__ void put_rows(const float (&sum)[OUTPUTS], float scale, u32 rows, int warp, int lane) {
+  int r = warp * 16 + (lane & 15);
+#pragma unroll
+  for (int j = 0; j < HEAD / 16; j++) {
+    const float* f = &sum[j * 8];
+    const u32 four[4] = {packed(f[0] * scale, f[1] * scale), packed(f[2] * scale, f[3] * scale),
+                         packed(f[4] * scale, f[5] * scale), packed(f[6] * scale, f[7] * scale)};
+    store_matrices(rows + (j >> 2) * HALF_SEAT + r * 128 + ((((j & 3) * 2 + (lane >> 4)) ^ (r & 7)) << 4), four);
+  }
+}
+
+__device__ __forceinline__ void store_warp(const TensorMap* map, u32 rows, int warp, const Item& item, int row) {
+#pragma unroll
+  for (int h = 0; h < HALVES; h++)
+    store_half(map, rows + h * HALF_SEAT + warp * 16 * 128, row + warp * 16, h, item.head, item.batch);
+}
+
+struct Consumer {
+  Shared* shared;
+  u32 memory;
+  int half, warp, lane;
+  Place ring, seat;
+  int held;  // a stage that products may still read, or -1
+  int owed;  // a seat whose results may still be on their way, or -1
+
+  __device__ __forceinline__ void release() {
+    if (held >= 0 && lane == 0) barrier_arrive(shared_address(&shared->empty[held]));
+    held = -1;
+  }
+  __device__ __forceinline__ void leave_seat() {
+    if (owed >= 0 && lane == 0) {
+      stores_read<0>();
+      barrier_arrive(shared_address(&shared->left[owed]));
+    }
+    owed = -1;
+  }
+};
+
+// The sums of one item.
+__device__ __forceinline__ void walk(
+    const GradientArgs& args, Consumer& at, const Item& item, u32 seat, float (&first)[OUTPUTS], float (&second)[OUTPUTS]) {
+  const int row = at.half * 64 + at.warp * 16 + (at.lane >> 2);  // in the block
+  const u32 rows = seat + at.half * 64 * 128;
+  Vector logs = {0.0f, 0.0f, nullptr}, deltas = logs;
+  if (!KEYSIDE) {
+    long long from = ((long long)item.batch * args.heads + item.head) * args.pitch + item.row + row;
+    logs.row0 = args.log_sums[from], logs.row1 = args.log_sums[from + 8];
+    deltas.row0 = args.deltas[from], deltas.row1 = args.deltas[from + 8];
+  }
+  float s[SCORES], t[SCORES];
+  u32 p[PACKED], d[PACKED];
+#pragma unroll
+  for (int i = 0; i < PACKED; i++) p[i] = 0;
+#pragma unroll 1
+  for (int k = 0; k < item.stages; k++) {
+    const int slot = at.ring.slot;
+    const u32 x = at.memory + slot * STAGE_BYTES, y = x + TILE_BYTES;
+    stress(3 + at.half);
+    barrier_wait(shared_address(&at.shared->full[slot]), at.ring.parity);
+    Mark mark = at.shared->marks[slot];
+    mark.bits = __shfl_sync(~0u, mark.bits, 0);  // so that the compiler knows them for the same in all threads of a warp
+    mark.keys = __shfl_sync(~0u, mark.keys, 0);
+    advance<STAGES>(at.ring);
+    wgmma_fence();
+    multiply_turned(s, rows, x);
+    if (EARLY) multiply_turned(t, rows + SEAT_BYTES, y);
+    wgmma_wait<EARLY>();  // the scores are there, and with them all that was begun before
+    if (KEYSIDE) still_needed(p, at.memory, args.never);
+    at.release();
+    if (k == 0) at.leave_seat();
+    if (KEYSIDE) {
+      const float2* vectors = (const float2*)((const unsigned char*)at.shared - BARRIERS_AT + VECTORS_AT + slot * (2 * VECTOR_BYTES));
+      logs.columns = vectors + (at.lane & 3);
+      deltas.columns = vectors + WIDE / 2 + (at.lane & 3);
+    }
+    hide(s, args, mark, row, at.lane);
+    exponentials(s, p, logs, args.scale_log2);
+    if (EARLY) stay_computed(s, at.memory, args.never);
+    if (KEYSIDE) {
+      wgmma_fence();
+      if (!EARLY) multiply_turned(t, rows + SEAT_BYTES, y);
+      multiply_more(second, p, y);
+    }
+    wgmma_wait<KEYSIDE>();  // now t
+    differences(s, p, t, d, deltas);
+    wgmma_fence();
+    multiply_more(first, d, x);
+    at.held = slot;
+  }
+  wgmma_wait<0>();
+  at.release();
+  at.leave_seat();
+}
+
+__device__ __forceinline__ void consume(const GradientArgs& args, Shared* shared, u32 memory, int half) {
+  const int t = threadIdx.x & 127;
+  Consumer at = {shared, memory, half, __shfl_sync(~0u, t >> 5, 0), t & 31, {0, 0}, {0, 0}, -1, -1};
+  float first[OUTPUTS], second[OUTPUTS];
+  for (;;) {
+    barrier_wait(shared_address(&shared->seated[at.seat.slot]), at.seat.parity);
+    Item item = shared->items[at.seat.slot];
+    item.stages = __shfl_sync(~0u, item.stages, 0);
+    if (item.stages < 0) break;
+    const u32 seat = memory + SEATS_AT + at.seat.slot * (2 * SEAT_BYTES), rows = seat + half * 64 * 128;
+    cleared(first);
+    cleared(second);
+    walk(args, at, item, seat, first, second);
+    meet(1 + half);  // the other warps of this warpgroup read F and G no more
+    put_rows(first, args.scale, rows, at.warp, at.lane);
+    if (KEYSIDE) put_rows(second, 1.0f, rows + SEAT_BYTES, at.warp, at.lane);
+    publish_shared();
+    __syncwarp();
+    if (at.lane == 0) {
+      store_warp(&args.first, rows, at.warp, item, item.row + half * 64);
+      if (KEYSIDE) store_warp(&args.second, rows + SEAT_BYTES, at.warp, item, item.row + half * 64);
+      commit_stores();
+    }
+    at.owed = at.seat.slot;
+    advance<SEATS>(at.seat);
+  }
+  if (at.lane == 0) stores_done();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gradient(const __grid_constant__ GradientArgs args) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared* shared = (Shared*)(memory + BARRIERS_AT);
+  start_barriers(shared);
+  const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = __shfl_sync(~0u, (threadIdx.x >> 5) & 3, 0);
+  if (group == 2) {
+    give_registers<LOADER_REGISTERS>();
+    if (warp == 0 && (threadIdx.x & 31) == 0) load_all(args, {shared, shared_address(memory), {0, 1}, {0, 1}});
+    if (warp == 1 && (threadIdx.x & 31) == 0) run_queue<true>(args, shared->counter, 1);
+    return;
+  }
+  take_registers<CONSUMER_REGISTERS>();
+  consume(args, shared, shared_address(memory), group);
+}
