@@ -24,7 +24,8 @@ def row(name: str, density: float, **more: Any) -> dict[str, Any]:
         "reason": "", "error_over_bound": 0.3, "flops": int(FULL_TFLOP * 1e12 * density), "ms": ms,
         "tflops": round(FULL_TFLOP * density / ms * 1e3, 1), "flex_ms": flex, "times_flex": round(flex / ms, 3),
         "flex_tflops": 100.0, "limit": "HBM" if limit == BYTES_MS else "tensor", "limit_ms": round(limit, 3),
-        "of_limit": round(limit / ms, 4),
+        "of_limit": round(limit / ms, 4), "cool_ms": round(0.9 * ms, 3), "cool_tflops": 700.0,
+        "burst": {"ms": ms, "tflops": 600.0, "sm_mhz": None, "samples_ms": [ms] * 30},
     }  # fmt: skip
     return {**made, **more}
 

@@ -16,6 +16,7 @@ from tools.kernels_table import backed
 
 ROOT = Path(__file__).parents[1]
 SM90 = ROOT / "results" / "kernels-sm90-h200.json"
+CHOICES = ROOT / "results" / "kernels-sm90-auto-h200.json"
 NSIGHTS = tuple(ROOT / "results" / name for name in ("kernels-nsight-h200.json", "kernels-sm90-nsight-h200.json"))
 NSIGHT = next((path for path in NSIGHTS if path.exists()), NSIGHTS[-1])  # the first one has more, and attention
 CALLS = {"columns": "matmul", "tokens": "linear"}
@@ -43,21 +44,21 @@ def table_part(path: Path = SM90) -> str:
     return "\n\n".join([*parts, _foot(path)]) + "\n"
 
 
-def held_out_part(path: Path = SM90) -> str:
+def held_out_part(path: Path = SM90, choices: Path = CHOICES) -> str:
     """Shapes and patterns that nothing was tuned on, each with its limit; crossovers, and what `auto` made of them."""
     if not path.exists():
         return ""
     found = _read(path)
-    parts = []
-    for name, make in (
-        ("held_out", _held_out),
-        ("patterns", _patterns),
-        ("crossings", _crossovers),
-        ("auto", _auto),
-    ):
-        if found["parts"].get(name):
-            parts.append(make(found["parts"][name]))
-    return "\n\n".join([*parts, _foot(path)]) + "\n"
+    makers: tuple[tuple[str, Callable[[Any], str]], ...] = (
+        ("held_out", _held_out), ("patterns", _patterns), ("crossings", _crossovers), ("auto", _auto),
+    )  # fmt: skip
+    parts = [make(found["parts"][name]) for name, make in makers if found["parts"].get(name)]
+    parts.append(_foot(path))
+    if "auto" not in found["parts"] and choices.exists():  # a run of its own
+        chosen = json.loads(choices.read_text())
+        parts += [_crossovers(chosen["parts"]["crossings"]), _auto(chosen["parts"]["auto"])]
+        parts.append(f"These two of commit {chosen['commit']}: every time in `results/{choices.name}`.")
+    return "\n\n".join(parts) + "\n"
 
 
 def nsight_part(path: Path = NSIGHT) -> str:

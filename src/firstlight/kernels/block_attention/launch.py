@@ -26,7 +26,7 @@ def call_for(q: Tensor, seen: Seen, scale: float, backend: str) -> Call:
     """The call with its backends chosen."""
     question = choose.question_of(q, seen, scale)
     taken = choose.answer(backend, question).backend
-    return Call(seen, scale, taken, choose.backward_of(taken, question))
+    return Call(seen, scale, taken, choose.backward_of(taken, question, asked=backend))
 
 
 def attend_now(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
