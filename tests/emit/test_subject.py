@@ -119,6 +119,13 @@ def test_where_no_torch_of_an_index_runs_no_want_is_named() -> None:
     assert "--want" not in str(refused.value)
 
 
+@pytest.mark.parametrize("want", ["torch", "torchvision", "vllm", "torch>=2.9"])
+def test_no_file_brings_a_jetson_a_torch_that_its_driver_cannot_run(want: str) -> None:
+    with pytest.raises(BadInput, match="--for") as refused:
+        for_machine("orin-torch-pypi", want)
+    assert "--option" not in str(refused.value)
+
+
 def test_a_package_that_is_compiled_is_refused_where_it_was_asked_for() -> None:
     with pytest.raises(BadInput, match="flash-attn"):
         for_words("H100, driver 580", "torch==2.9.0+cu130", "flash-attn")

@@ -210,6 +210,23 @@ def test_no_wheel_is_offered_that_the_c_library_is_too_old_for() -> None:
     assert not [each for each in offered if each.startswith(("torch==2.7", "torch==2.1", "torch==2.8", "torch==2.9"))]
 
 
+@pytest.mark.parametrize("wants", [("torch",), ("torchvision",), ("torch", "torchvision", "python==3.10")])
+def test_a_jetson_gets_its_own_torch_and_no_other_on_top(wants: tuple[str, ...]) -> None:
+    first = _ranked(facts_of("orin-torch-pypi"), *wants).options[0]
+    assert first == replace(_ranked(facts_of("orin-torch-pypi")).options[0], satisfies=(*wants, "the goal infer"))
+    assert first.id == "repair:install-jetson-wheel"
+    assert "jetson-ai-lab" in first.brings[0]
+    assert first.index == ""
+
+
+def test_what_is_not_known_to_go_with_a_jetsons_torch_is_left_out_and_said() -> None:
+    first = _ranked(facts_of("orin-torch-pypi"), "torch>=2.9", "vllm", "python==3.10").options[0]
+    assert first.id == "repair:install-jetson-wheel"
+    assert not any("cu132" in piece or "vllm" in piece for piece in (first.title, *first.brings))
+    assert first.satisfies == ("python==3.10", "the goal infer")
+    assert [each.partition(":")[0] for each in first.leaves_out] == ["torch>=2.9", "vllm"]
+
+
 def test_a_driver_is_upgraded_only_where_it_can_be() -> None:
     facts = facts_of("h100-driver-570")
     assert "container" in _why_not(_ranked(facts, CU130), Kind.DRIVER)

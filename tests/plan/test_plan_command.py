@@ -181,3 +181,14 @@ def test_another_build_of_the_wanted_release_is_not_taken_for_it(capsys: pytest.
     code, out, _ = _plan(capsys, "--want", "torch==2.9.0", "--facts", _at("h100-driver-570"))
     assert code == 0
     assert "torch==2.9.0 with CUDA 12.8 from PyPI" in out
+
+
+def test_a_torch_wanted_on_a_jetson_comes_from_one_index_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "torch", "--json")
+    assert code == 0
+    commands = [command for step in json.loads(out)["steps"] for command in step["commands"]]
+    [index] = [command[-1] for command in commands if "install" in command]
+    assert index == "https://pypi.jetson-ai-lab.io/jp6/cu126"
+    _, text, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "vllm")
+    assert "download.pytorch.org" not in text
+    assert "  not     vllm: " in text

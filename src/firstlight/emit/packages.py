@@ -108,8 +108,8 @@ def _keepable(question: Question, have: dict[str, str]) -> None:
     if "torch" not in have:
         raise BadInput(f"the plan brings no torch, and the machine has none. {_say(question)}")
     if platform(question.facts) is Platform.JETSON:
-        where = "comes from NVIDIA's own index, which is not known here"
-        raise BadInput(f"torch {have['torch']} on a Jetson {where}. {_say(question)}")
+        where = "comes from an index for its JetPack, which no file that is written here can name"
+        raise BadInput(f"The torch of a Jetson {where}. {_say(question)}")
     _shippable(have["torch"], question)
 
 

@@ -136,7 +136,8 @@ def _carried(ranked: Ranked, asked: Asked, wants: tuple[str, ...]) -> Option:
     carried = [option for option in ranked.options if option.kind in _CARRIED]
     holding = [option for option in carried if set(wants) <= set(option.satisfies)]
     if not holding:
-        others = [option for option in ranked.options if option.kind in (*_CARRIED, *_OTHER_MACHINES)]
+        kinds = {*_CARRIED, *_OTHER_MACHINES} - {Kind.REPAIR}  # one that leaves a want out brings a torch of no index
+        others = [option for option in ranked.options if option.kind in kinds]
         why = " ".join(f"{option.title}: {option.why_not.rstrip('.')}." for option in ranked.rejected[:2])
         near = "".join(f"--option {option.id} ({option.title}), or " for option in others[:3])
         raise BadInput(

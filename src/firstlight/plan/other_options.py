@@ -14,6 +14,8 @@ from firstlight.plan.option import Cost, Kind, Option, Proof, Reversible, Risk
 from firstlight.plan.repairs import REPAIRS, Repair
 from firstlight.plan.rights import may_become_root
 from firstlight.plan.situation import Situation, repairs_of
+from firstlight.plan.told_commands import told_command
+from firstlight.plan.want import PYTHON, Want
 from firstlight.plan.with_set import with_set
 from firstlight.versions import CudaVersion
 
@@ -61,7 +63,28 @@ def repairs(situation: Situation) -> Iterator[Option]:
         option = replace(option, title=f"on the host, not in this container: {option.title}", risk=Risk.HIGH)
     elif first.needs_root and not may_become_root(situation.facts):
         option = replace(option, title=f"{option.title} (by someone who has root here)")
-    yield with_set(situation, option)
+    yield _with_its_torch(situation, option) if first.brings_torch else with_set(situation, option)
+
+
+def _with_its_torch(situation: Situation, option: Option) -> Option:
+    """A repair that installs torch: the wanted set, solved around another torch, would only take its place."""
+    named = {"torch", *(word for line in option.brings for word in told_command(line).argv)}
+    left = tuple(
+        f"{want.text}: {_why_not_known(want, named)}"
+        for want in situation.request.wants
+        if want.project != PYTHON and (want.project not in named or want.specifier or want.local)
+    )
+    satisfied = tuple(each for each in option.satisfies if not any(out.startswith(f"{each}:") for out in left))
+    return replace(option, satisfies=satisfied, leaves_out=(*option.leaves_out, *left))
+
+
+def _why_not_known(want: Want, named: set[str]) -> str:
+    if want.project in named:
+        return f"the version of the {want.project} made for this machine is not on record"
+    return (
+        "which release of it goes with the torch made for this machine is not on record. Look for it where that torch "
+        "comes from; one from PyPI may put another torch in its place"
+    )
 
 
 def as_told(situation: Situation) -> Iterator[Option]:

@@ -19,6 +19,7 @@ class Repair:
     waits: str = ""  # what takes a time that is not known
     fetches: str = ""  # why the size of what is fetched is not known
     follows: bool = False  # done besides, no way out by itself
+    brings_torch: bool = False  # a torch that no index of the tables has: nothing that is solved goes with it
     reversible: Reversible = Reversible.YES
     risk: Risk = Risk.LOW
 
@@ -54,7 +55,7 @@ REPAIRS = {
     "reinstall-companion": Repair("install the releases of the packages that fit this torch", fetches=_SIZE),
     "reinstall-pinned-wheel": Repair("install the version that torch pins", fetches=_SIZE),
     "install-library-wheels": Repair("install the missing libraries from wheels and make them loadable", fetches=_SIZE),
-    "install-jetson-wheel": Repair("install a torch wheel made for this Jetson", fetches=_SIZE),
+    "install-jetson-wheel": Repair("install a torch wheel made for this Jetson", fetches=_SIZE, brings_torch=True),
     "install-build-tools": Repair("install a C++ compiler and ninja", needs_root=True, fetches=_SIZE, risk=Risk.MEDIUM),
     "use-older-compiler": Repair("use an older host compiler", fetches=_SIZE),
     "update-libstdcxx": Repair("update libstdc++ in the environment", fetches=_SIZE),
