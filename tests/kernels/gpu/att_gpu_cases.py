@@ -342,8 +342,13 @@ def parts_put_together(where: Where) -> None:
 
 def gradients(where: Where) -> None:
     """22: dq, dk and dv against float64, of out and of lse; those of empty rows and unseen keys exactly 0."""
+    for heads in ((4, 2), (4, 4)):
+        _gradients(where, heads)
+
+
+def _gradients(where: Where, heads: tuple[int, int]) -> None:
     q_len, k_len = 2 * where.block + 40, 3 * where.block
-    leaves = leaves_of(where.qkv(q_len, k_len))
+    leaves = leaves_of(where.qkv(q_len, k_len, heads=heads))
     kept = draw(2, 4, 3, 3, share=0.6)
     kept[0, 1, 1] = False
     kept[..., 2] = False

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels import BlockMask, attention
+from firstlight.kernels.block_attention.choose import SM90_GRADIENTS
 from firstlight.kernels.block_attention.lists import lists_of, turned_lists_of
 from firstlight.kernels.choose import why_not_sm90
 from tests.kernels.block_attention.att_cases import attended
@@ -322,6 +323,55 @@ def test_random_delays_in_every_role_change_nothing(where: Where, monkeypatch: p
         out, lse = where.run(q, k, v, mask)
         assert torch.equal(out, wanted[0])
         assert torch.equal(lse, wanted[1])
+
+
+@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
+def test_gradients_by_the_hopper_kernel(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    from firstlight.kernels.sm90 import gradient as hopper
+
+    loaded, load = [], hopper._kernel
+
+    def noted(build: hopper.GradientBuild, device: int) -> hopper.Kernel:
+        loaded.append(build)
+        return load(build, device)
+
+    monkeypatch.setattr(hopper, "_kernel", noted)
+    monkeypatch.setenv(SM90_GRADIENTS, "1")
+    gradients(where)
+    assert {build.by_key for build in loaded} == {False, True}
+    test_a_training_step_can_be_captured(where)
+
+
+@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
+def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    """28 for gradient.cu: a list for each of four heads, rows of 0 to 12 blocks; a hundred runs as they are first."""
+    from firstlight.kernels.sm90 import gradient as hopper
+    from firstlight.kernels.sm90.attention_variants import GradientBuild
+    from firstlight.kernels.sm90.cache import built
+    from firstlight.kernels.sm90.compile import Variant
+    from firstlight.kernels.sm90.driver import Kernel, load
+
+    monkeypatch.setenv(SM90_GRADIENTS, "1")
+    length = 12 * where.block
+    q, k, v = (given.requires_grad_() for given in where.qkv(length, length, heads=(4, 4)))
+    kept = (torch.arange(12)[None, :] < torch.arange(12)[:, None])[None, None].expand(1, 4, 12, 12).contiguous()
+    kept[:, 1] = kept[:, 1].flip(0)
+    mask = where.blocks(kept, length, length)
+    out = attention(q, k, v, mask, backend="sm90")
+    upstream = torch.randn_like(out)
+    wanted = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
+    for _ in range(100):
+        found = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+    def slow(build: GradientBuild, device: int) -> Kernel:
+        variant = Variant(build.variant.source, (*build.variant.defines, ("FIRSTLIGHT_STRESS", 1)))
+        return load(built(variant, debug=True).cubin, "gradient", device=device, shared_bytes=build.shared_bytes)
+
+    monkeypatch.setattr(hopper, "_kernel", slow)
+    for _ in range(5):
+        found = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
 def test_hopper_refuses_what_it_cannot_do_and_says_what_to_do() -> None:

@@ -42,16 +42,18 @@ def exact(given: tuple[Tensor, Tensor, Tensor], seen: Tensor, scale: float) -> t
 
 
 def differentiated(
-    mask: BlockMask, *, heads: int = 2, head_dim: int = 128, dtype: torch.dtype = torch.float16, with_lse: bool = False
-) -> list[tuple[Tensor, Tensor]]:
-    """(made, wanted) of dq, dk and dv on random numbers, wanted in float64."""
+    mask: BlockMask, *, heads: int = 2, group: int = 1, head_dim: int = 128, dtype: torch.dtype = torch.float16,
+    with_lse: bool = False,
+) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
+    """(made, wanted) of dq, dk and dv on random numbers, wanted in float64; heads: of queries."""
     q = randn(1, heads, mask.q_len, head_dim, seed=1, dtype=dtype)
-    k, v = (randn(1, heads, mask.k_len, head_dim, seed=seed, dtype=dtype) for seed in (2, 3))
+    k, v = (randn(1, heads // group, mask.k_len, head_dim, seed=seed, dtype=dtype) for seed in (2, 3))
     grad = randn(*q.shape, seed=4, dtype=dtype)
     seen = mask.to_bool().expand(1, heads, mask.q_len, mask.k_len)
     doubles = [each.double().requires_grad_() for each in (q, k, v)]
     scale = head_dim**-0.5
-    out, lse = exact((doubles[0], doubles[1], doubles[2]), seen, scale)
+    all_k, all_v = (each.repeat_interleave(group, 1) for each in doubles[1:])
+    out, lse = exact((doubles[0], all_k, all_v), seen, scale)
     grad_lse = torch.where(lse.isinf(), 0.0, randn(*q.shape[:3], seed=5, dtype=torch.float32)) if with_lse else None
     wanted = [grad.double()] if grad_lse is None else [grad.double(), grad_lse.double()]
     outputs = [out] if grad_lse is None else [out, lse.masked_fill(lse.isinf(), 0.0)]
@@ -99,6 +101,16 @@ def test_another_list_for_every_head_some_of_them_empty(gpu: EmulatingDriver) ->
     assert all(bool((made[0, 1] == 0).all()) for made, _ in pairs)
     again = differentiated(mask, heads=3, head_dim=64)
     assert all(torch.equal(one, other) for (one, _), (other, _) in zip(pairs, again, strict=True)), f"seed {gpu.seed}"
+
+
+@pytest.mark.parametrize(("head_dim", "group"), [(128, 2), (64, 4)])
+def test_heads_that_share_keys_each_with_its_list(gpu: EmulatingDriver, head_dim: int, group: int) -> None:
+    chosen = torch.rand(1, 4, 3, 3, generator=torch.Generator().manual_seed(group)) < 0.5
+    chosen[0, 1] = False
+    mask = BlockMask.from_bool(chosen, block_level=True, q_len=300, k_len=384, block=128)
+    assert off(differentiated(mask, heads=4, group=group, head_dim=head_dim), TOLERANCE[torch.float16]) == []
+    causal = BlockMask.causal(300, 300, block=128)  # one list for all
+    assert off(differentiated(causal, heads=4, group=group, head_dim=head_dim), TOLERANCE[torch.float16]) == []
 
 
 _RELEASE = "    at.release();\n    if (k == 0) at.leave_seat();\n"

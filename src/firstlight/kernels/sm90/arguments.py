@@ -14,7 +14,7 @@ _MULTIPLY = struct.Struct("<14Q12i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
 _ATTENTION = struct.Struct("<11Q9if")
-_GRADIENT = struct.Struct("<8Q9i2f")
+_GRADIENT = struct.Struct("<8Q10i2f")
 
 
 class MultiplyFields(NamedTuple):
@@ -124,6 +124,7 @@ class GradientFields(NamedTuple):
     k_len: int
     list_batch: int
     list_head: int
+    list_shared: int
     never: int
     scale: float
     scale_log2: float

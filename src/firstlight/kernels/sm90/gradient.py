@@ -1,7 +1,7 @@
 """Gradients of block-sparse attention on Hopper: gradient.cu with its arguments, twice.
 
-Blocks of 128, a head of keys for each head of queries; anything else is Triton's, and so are the sums of every query
-row that both passes need. No atomics but the queue's: the same bits at every call.
+Blocks of 128; others are Triton's, and so are the sums of every query row that both passes need. No atomics but the
+queue's: the same bits at every call. Taken with FIRSTLIGHT_SM90_GRADIENTS=1 until it was proved on a GPU.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ def why_not(made: Forward, mask: BlockMask, scale: float) -> str:
         return f"blocks of {mask.block}"
     if q.shape[3] not in HEAD_DIMS or q.dtype not in (torch.float16, torch.bfloat16):
         return f"{q.dtype} with a head dimension of {q.shape[3]}"
-    if q.shape[1] != k.shape[1]:
-        return "heads that share keys"
     if not 0.0 < scale < math.inf:
         return f"a scale of {scale}"
     blocks = q.shape[0] * q.shape[1] * max(-(-q.shape[2] // mask.block), -(-k.shape[2] // mask.block))
@@ -116,7 +114,8 @@ class _Start:
 
     def _launch(self, tensors: tuple[Tensor, ...], lists: Lists, *, length: int, by_key: bool) -> None:
         q, k, mask = self._q, self._k, self._mask
-        device, batch, heads = q.get_device(), q.shape[0], q.shape[1]
+        device, group = q.get_device(), q.shape[1] // k.shape[1]
+        batch, heads = q.shape[0], (k if by_key else q).shape[1]
         build = GradientBuild(by_key, q.shape[3], q.dtype is torch.bfloat16)
         blocks = -(-length // GRADIENT_BLOCK)
         items = batch * heads * blocks
@@ -127,11 +126,13 @@ class _Start:
             rows_map(y, GRADIENT_TILE), rows_map(first, WARP_ROWS, halves=1), rows_map(second, WARP_ROWS, halves=1),
         )  # fmt: skip
         mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
+        step = 1 if mask_heads > 1 else 0
         fields = GradientFields(
             lists.starts.data_ptr(), lists.columns.data_ptr(), lists.masks.data_ptr(), lists.order.data_ptr(),
             0 if mask.bits is None else mask.bits.data_ptr(), self._sums.logs.data_ptr(), self._sums.deltas.data_ptr(),
-            control.queue, items, blocks, heads, heads // k.shape[1], self._sums.logs.shape[2], k.shape[2],
-            mask_heads if mask_batch > 1 else 0, 1 if mask_heads > 1 else 0, 0, self._scale, self._scale * LOG2_E,
+            control.queue, items, blocks, heads, group, self._sums.logs.shape[2], k.shape[2],
+            mask_heads if mask_batch > 1 else 0, step * group if by_key else step, step, 0,
+            self._scale, self._scale * LOG2_E,
         )  # fmt: skip
         grid = (min(items, multiprocessors(device)), 1, 1)
         launch = Launch(_kernel(build, device), gradient_bytes(maps, fields), grid=grid, threads=THREADS)

@@ -44,8 +44,9 @@ struct alignas(64) GradientArgs {
   const u32* bits;
   const float *log_sums, *deltas;  // [batch * heads, pitch], past the last row +inf and 0
   int* queue;
-  int items, blocks, heads, group, pitch, k_len;
+  int items, blocks, heads, group, pitch, k_len;  // heads: of F and G; group: heads of queries for one of keys
   int list_batch, list_head;       // what a batch and a head add to the number of a list's head; 0: one list for all
+  int list_shared;                 // what the next query head of a group adds
   int never;                       // 0
   float scale, scale_log2;
 };
@@ -89,11 +90,11 @@ struct Loader {
   Place ring, seat;
 };
 
-__device__ __forceinline__ void seat_item(const GradientArgs& args, Loader& at, const Work& work) {
+__device__ __forceinline__ void seat_item(const GradientArgs& args, Loader& at, const Work& work, int entries) {
   u32 seated = shared_address(&at.shared->seated[at.seat.slot]);
   stress(2);
   barrier_wait(shared_address(&at.shared->left[at.seat.slot]), at.seat.parity);
-  int stages = work.more ? (work.end - work.begin) * PARTS : -1;
+  int stages = work.more ? entries * PARTS : -1;
   at.shared->items[at.seat.slot] = {work.row * BLOCK, work.head, work.batch, stages};
   if (!work.more) {
     barrier_arrive(seated);
@@ -107,17 +108,17 @@ __device__ __forceinline__ void seat_item(const GradientArgs& args, Loader& at, 
 }
 
 __device__ __forceinline__ void load_stage(
-    const GradientArgs& args, Loader& at, const Work& work, int row, int bits, int part) {
-  int slot = at.ring.slot, head = KEYSIDE ? work.head : work.head / args.group;
+    const GradientArgs& args, Loader& at, int head, int batch, int row, int bits, int part) {
+  int slot = at.ring.slot;
   u32 full = shared_address(&at.shared->full[slot]), to = at.memory + slot * STAGE_BYTES;
   stress(1);
   barrier_wait(shared_address(&at.shared->empty[slot]), at.ring.parity);
   at.shared->marks[slot] = {bits, args.k_len - row, part, 0};
   barrier_expect(full, STAGE_BYTES + (KEYSIDE ? 2 * VECTOR_BYTES : 0));
-  load_rows(to, &args.x, full, row, head, work.batch);
-  load_rows(to + TILE_BYTES, &args.y, full, row, head, work.batch);
+  load_rows(to, &args.x, full, row, head, batch);
+  load_rows(to + TILE_BYTES, &args.y, full, row, head, batch);
   if (KEYSIDE) {
-    long long from = ((long long)work.batch * args.heads + head) * args.pitch + row;
+    long long from = ((long long)batch * args.heads * args.group + head) * args.pitch + row;
     u32 vectors = at.memory + VECTORS_AT + slot * (2 * VECTOR_BYTES);
     load_bytes(vectors, args.log_sums + from, VECTOR_BYTES, full);
     load_bytes(vectors + VECTOR_BYTES, args.deltas + from, VECTOR_BYTES, full);
@@ -125,22 +126,37 @@ __device__ __forceinline__ void load_stage(
   advance<STAGES>(at.ring);
 }
 
+// Entries `begin` to `end` of a list, for the head of X and Y that it belongs to.
+__device__ __forceinline__ void load_list(const GradientArgs& args, Loader& at, int head, int batch, int begin, int end) {
+  if (begin == end) return;
+  int column = args.columns[begin], bits = args.masks[begin];
+#pragma unroll 1
+  for (int entry = begin; entry < end; entry++) {
+    int then = entry + 1 < end ? entry + 1 : entry;
+    int next_column = args.columns[then], next_bits = args.masks[then];  // asked for before the waits
+#pragma unroll 1
+    for (int part = 0; part < PARTS; part++)
+      load_stage(args, at, head, batch, column * BLOCK + part * WIDE, bits, part);
+    column = next_column;
+    bits = next_bits;
+  }
+}
+
+// By key blocks an item goes through the lists of all query heads that share its keys, one after the other.
 __device__ __forceinline__ void load_all(const GradientArgs& args, Loader at) {
+  const int lists = KEYSIDE ? args.group : 1, apart = args.list_shared * args.blocks;
   u32 known = 0;
   for (;;) {
     Work work = take_work(at.shared->counter, known);
-    seat_item(args, at, work);
+    const int* starts = args.starts + list_row(args, work.batch, work.head) + work.row;
+    int entries = work.end - work.begin;
+    for (int i = 1; work.more && i < lists; i++) entries += starts[i * apart + 1] - starts[i * apart];
+    seat_item(args, at, work, entries);
     if (!work.more) break;
-    int column = work.column, bits = work.bits;
-#pragma unroll 1
-    for (int entry = work.begin; entry < work.end; entry++) {
-      int then = entry + 1 < work.end ? entry + 1 : entry;
-      int next_column = args.columns[then], next_bits = args.masks[then];  // asked for before the waits
-#pragma unroll 1
-      for (int part = 0; part < PARTS; part++) load_stage(args, at, work, column * BLOCK + part * WIDE, bits, part);
-      column = next_column;
-      bits = next_bits;
-    }
+    int head = KEYSIDE ? work.head * args.group : work.head / args.group;
+    load_list(args, at, head, work.batch, work.begin, work.end);
+    for (int i = 1; i < lists; i++)
+      load_list(args, at, head + i, work.batch, starts[i * apart], starts[i * apart + 1]);
   }
 }
 
