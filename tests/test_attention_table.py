@@ -147,3 +147,19 @@ def test_a_line_that_was_not_measured_is_left_out(tmp_path: Path) -> None:
 def test_ticks_are_round_numbers() -> None:
     assert ticks(1.3, 34.0) == [2, 3, 5, 10, 20, 30]
     assert ticks(0.029, 1.0) == pytest.approx([0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1])
+
+
+def test_a_backward_pass_by_the_hopper_kernel_is_a_row_of_its_own(tmp_path: Path) -> None:
+    found = made_up()
+    later = {"ms": 40.0, "tflops": 410.0, "sm_mhz": None, "power_w": None, "samples_ms": [40.0]}
+    found["parts"]["backward"][0] |= {
+        "computed_by": "triton", "hopper_ms": 38.0, "hopper_tflops": 433.0, "cool_hopper_ms": 35.0,
+        "cool_hopper_tflops": 470.0, "hopper_sustained": later, "flex_ms": 45.6, "times_flex": 0.97,
+    }  # fmt: skip
+    path = written(tmp_path, found)
+    lines = [line for line in table_part(path).splitlines() if line.startswith("| backward")]
+    assert lines[0].startswith("| backward, density 0.5 (by `triton`) |")
+    assert lines[1].startswith(
+        "| backward, density 0.5 (by `sm90`) | 38.00 ms | 433 | 35.00 ms, 470 | 40.00 ms, 410 | - |"
+    )
+    assert "45.60 ms (1.20x ours)" in lines[1]

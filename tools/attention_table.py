@@ -43,10 +43,21 @@ def table_part(path: Path = ATTENTION) -> str:
     if not path.exists():
         return NOT_YET
     found = _read(path)
-    parts = [_head(found), _table([*found["parts"]["table"], *found["parts"].get("backward", ())])]
+    backward = [each for row in found["parts"].get("backward", ()) for each in (row, *_by_hopper(row))]
+    parts = [_head(found), _table([*found["parts"]["table"], *backward])]
     if _sweep(found):
         parts.append("![Time of attention against density](../images/attention-density.svg)")
     return "\n\n".join([*parts, _foot(path)]) + "\n"
+
+
+def _by_hopper(row: Row) -> tuple[Row, ...]:
+    """The same backward pass by the Hopper kernel, as a row of its own; none where it was not measured."""
+    if not row.get("hopper_ms"):
+        return ()
+    own = {key.removeprefix("hopper_"): value for key, value in row.items() if key.startswith("hopper_")}
+    cool = {"cool_ms": row["cool_hopper_ms"], "cool_tflops": row["cool_hopper_tflops"]}
+    others = {f"times_{name}": row[f"{name}_ms"] / own["ms"] for name in ("flex", "cudnn") if row.get(f"{name}_ms")}
+    return ({**row, **own, **cool, **others, "computed_by": "sm90"},)
 
 
 def more_part(path: Path = ATTENTION) -> str:
@@ -115,9 +126,9 @@ def _head(found: dict[str, Any]) -> str:
     return (
         f'**Measured on H200 only** ({where}, {found["date"]}), `backend="{found["backend"]}"`: B16 H96 S4096 D128, '
         "fp16, forward, random data, unless a row says otherwise; another random list for every head. TFLOP/s count "
-        "what the mask leaves. Burst: 15 calls in a row after a pause, L2 flushed before each, twice. Cool: a few calls "
-        "after each of some pauses, before the power limit takes hold. Sustained: a second back to back, with the clock "
-        "and power of that second. cuDNN and FlexAttention (compiled) took turns with ours in the same "
+        "what the mask leaves. Burst: 15 calls in a row after a pause, L2 flushed before each, twice. Cool: a few "
+        "calls after each of some pauses, before the power limit takes hold. Sustained: a second back to back, with "
+        "the clock and power of that second. cuDNN and FlexAttention (compiled) took turns with ours in the same "
         f"process; their times are of bursts.{peak}"
     )
 
@@ -149,9 +160,7 @@ def _table(rows: Sequence[Row]) -> str:
 def _sustained(found: dict[str, Any] | None) -> str:
     if not found or "ms" not in found:
         return "-"
-    read = ", ".join(
-        [f"{found['sm_mhz']:.0f} MHz"] * bool(found["sm_mhz"]) + [f"{found['power_w']:.0f} W"] * bool(found["power_w"])
-    )
+    read = ", ".join(f"{found[name]:.0f} {unit}" for name, unit in (("sm_mhz", "MHz"), ("power_w", "W")) if found[name])
     return f"{found['ms']:.2f} ms, {found['tflops']:.0f}" + (f" ({read})" if read else "")
 
 
