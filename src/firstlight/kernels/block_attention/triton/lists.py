@@ -140,7 +140,7 @@ def _filled(kinds: Tensor, which: Tensor | None, most: int, how: FillHow) -> tup
     runner_for(count_spec(how), device)(grid, (tensors, sizes, None))
     torch.cumsum(starts, 0, dtype=torch.int32, out=starts)
     runner_for(fill_spec(how), device)(grid, (tensors, sizes, None))
-    return starts.clamp_(max=most), columns, masks
+    return starts if most >= kinds.numel() else starts.clamp_(max=most), columns, masks
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:
