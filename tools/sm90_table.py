@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sm90_work import BARS
+
 from tools.kernels_table import backed
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +39,7 @@ def table_part(path: Path = SM90) -> str:
     if not path.exists():
         return ""
     found = _read(path)
-    parts = [_head(found), _table(found, found["parts"]["table"])]
+    parts = [_head(found), _table(found, found["parts"]["table"]), _missed(found["parts"]["table"])]
     for name, make in (("gradients", _gradients), ("low", _low), ("overheads", _overheads)):
         if found["parts"].get(name):
             parts.append(make(found["parts"][name]))
@@ -150,6 +152,19 @@ def _table(found: dict[str, Any], rows: Sequence[Row]) -> str:
             )
         )
     return "\n".join(lines)
+
+
+def _missed(rows: Sequence[Row]) -> str:
+    """The rows below what was wanted, each with its limit."""
+    lines = [
+        f"{row['block']} at {row['density']:g} {CALLS[row['layout']]} {row['dtype']} {row['of_cublas']:.3f} of "
+        f"{BARS[row['block'], row['density']][0]:g} ({row['of_limit']:.0%} of the {row['limit']} limit)"
+        for row in rows
+        if (row["block"], row["density"]) in BARS and row["of_cublas"] < BARS[row["block"], row["density"]][0]
+    ]
+    if not lines:
+        return "Every row reaches the share of cuBLAS that was wanted of it."
+    return f"Below the share of cuBLAS that was wanted are {len(lines)} of {len(rows)} rows: {'; '.join(lines)}."
 
 
 def _gradients(rows: Sequence[Row]) -> str:
