@@ -205,6 +205,21 @@ def every_run_gives_the_same_bits() -> str:
     return ", ".join(name for name, tensor in second.items() if not torch.equal(tensor, first[name]))
 
 
+def one_mask_serves_calls_of_other_layouts_and_scales_in_turn() -> str:
+    """What is kept for one of them is not taken for another."""
+    call, mask = drawn(Case((70, 64), ((scattered,),), heads=(2, 2), batch=2, grad_lse=True))
+    shifted = torch.cat([call.grad.flatten()[:1], call.grad.flatten()])[1:].view(call.grad.shape)
+    turns = (
+        call, spread(call), call._replace(grad_lse=None), call._replace(scale=-0.5), call._replace(grad=shifted),
+        columns_first(call), call,
+    )  # fmt: skip
+    found = []
+    for number, turn in enumerate(turns):
+        right = exact(turn, ROUNDING[torch.float16])
+        found += [(number, compared(name, tensor, right)) for name, tensor in run(turn, mask).items()]
+    return "; ".join(f"turn {number}: {wrong}" for number, wrong in found if wrong)
+
+
 def whole_blocks_written_as_partial_give_the_same_bits() -> str:
     call, mask = drawn(Case((128, 128), ((one_block,),)))
     first, second = run(call, mask), run(call, packed(call.seen, 64, nothing_full=True))
@@ -233,6 +248,7 @@ def rows_without_a_sum_contribute_nothing() -> str:
 OTHERS = (
     unused_keys_are_not_read,
     every_run_gives_the_same_bits,
+    one_mask_serves_calls_of_other_layouts_and_scales_in_turn,
     whole_blocks_written_as_partial_give_the_same_bits,
     rows_without_a_sum_contribute_nothing,
 )

@@ -328,10 +328,12 @@ def test_random_delays_in_every_role_change_nothing(where: Where, monkeypatch: p
 @pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
 def test_gradients_by_the_hopper_kernel(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     from firstlight.kernels.sm90 import gradient as hopper
+    from firstlight.kernels.sm90.attention_variants import GradientBuild
+    from firstlight.kernels.sm90.driver import Kernel
 
     loaded, load = [], hopper._kernel
 
-    def noted(build: hopper.GradientBuild, device: int) -> hopper.Kernel:
+    def noted(build: GradientBuild, device: int) -> Kernel:
         loaded.append(build)
         return load(build, device)
 

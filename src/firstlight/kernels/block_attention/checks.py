@@ -32,12 +32,15 @@ def ready(tensor: Tensor, name: str) -> Tensor:
 
     Kernels read the last dimension in whole and step through the others in multiples of 16 bytes.
     """
-    if (tensor.is_contiguous() or _is_readable(tensor)) and tensor.data_ptr() % ALIGNMENT_BYTES == 0:
+    if is_readable(tensor) and tensor.data_ptr() % ALIGNMENT_BYTES == 0:
         return tensor
     return _copied(tensor, name)
 
 
-def _is_readable(tensor: Tensor) -> bool:
+def is_readable(tensor: Tensor) -> bool:
+    """Whether kernels can read the tensor as it lies, if it starts at a multiple of 16 bytes."""
+    if tensor.is_contiguous():
+        return True
     size, strides = tensor.element_size(), tensor.stride()
     if strides[-1] != 1:
         return False
@@ -49,7 +52,7 @@ def _is_readable(tensor: Tensor) -> bool:
 def ready_gradient(tensor: Tensor) -> Tensor:
     """As ready, without a warning: autograd lays out what it hands back, and no caller could change that."""
     aligned = tensor.data_ptr() % ALIGNMENT_BYTES == 0
-    if aligned and (tensor.is_contiguous() or _is_readable(tensor)):
+    if aligned and is_readable(tensor):
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
 

@@ -28,6 +28,7 @@ SPARSE_SHARE = 0.3  # a sparse kernel is taken up to this share of the blocks on
 # On a processor the reference goes through the lists one by one: against torch's kernel on one core it wins up to
 # 0.3 with one list for all heads, up to 0.1 to 0.25 with one for each (1024 and 2048 long, float32, head dim 64).
 CPU_SHARE = 0.15
+SM90_GRADIENTS = "FIRSTLIGHT_SM90_GRADIENTS"  # 1: gradients of backend="sm90" by its own kernel
 MASK_BYTES = 1 << 31  # of a mask as torch takes it, with a place for every query and key: no larger one is made unasked
 TRITON_HEAD_DIMS = (16, 256)
 _MODULES = {
@@ -36,6 +37,9 @@ _MODULES = {
     "dense": "firstlight.kernels.block_attention.dense",
     "reference": "firstlight.kernels.block_attention.reference",
 }
+
+
+generation = 0  # counts forget_choices: what was kept of an older one is not taken
 
 
 class Question(NamedTuple):
@@ -75,6 +79,8 @@ def answer(name: str, question: Question) -> Choice:
 
 def forget_choices() -> None:
     """Makes the next calls choose anew, e.g. after new measurements were written."""
+    global generation
+    generation += 1
     _auto.cache_clear()
     rows_for.cache_clear()
 
@@ -82,13 +88,18 @@ def forget_choices() -> None:
 def backward_of(backend: str, question: Question, *, asked: str = "auto") -> str:
     """Which backend computes the gradients of an output that `backend` computed: not every one can.
 
-    sm90's own where it was asked for by name: right, but its time was not measured yet, and triton's was.
+    sm90's own only where the environment says so: it has not run on a GPU yet, and wrong gradients are seen by nobody.
     """
     if backend in ("triton", "reference"):
         return backend
     if question.device < 0 or why_not_triton(question):
         return "reference"
-    return "sm90" if asked == "sm90" else "triton"
+    return "sm90" if asked == "sm90" and os.environ.get(SM90_GRADIENTS) == "1" else "triton"
+
+
+def setting_of(backend: str) -> object:
+    """What backward_of reads of the environment where a caller asks for this backend, e.g. '1'; False: nothing."""
+    return os.environ.get(SM90_GRADIENTS) if backend == "sm90" and torch.is_grad_enabled() else False
 
 
 @functools.lru_cache(maxsize=8)

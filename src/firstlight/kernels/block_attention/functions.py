@@ -2,7 +2,8 @@
 
 Three ways in, one result. In eager mode the backend is called directly; with gradients through an autograd function;
 under torch.compile and fake tensors through the operators of ops.py. Under torch.autocast q, k and v are cast to the
-autocast dtype first, as torch does for its own attention.
+autocast dtype first, as torch does for its own attention. An eager call like an earlier one takes what was found
+then (again.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from firstlight.kernels.block_attention import dense
+from firstlight.kernels.block_attention.again import again, remember
 from firstlight.kernels.block_attention.checks import (
     alignment_of,
     refuse_dropout,
@@ -31,7 +33,7 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.ops import operated
 from firstlight.kernels.block_attention.seen import seen_by
 from firstlight.kernels.choose import Choice
-from firstlight.kernels.prepared import ORDINARY
+from firstlight.kernels.prepared import ORDINARY, is_ordinary
 
 
 @overload
@@ -62,20 +64,25 @@ def attention(
     -inf. Keys and values must be finite where they are hidden too: torch's kernels, which auto may take, read them.
     """
     refuse_dropout(dropout_p)
-    alignment = alignment_of(causal)
-    require_inputs(q, k, v)
-    if mask is not None:
-        require_mask(mask, q, k)
-    factor = scale_for(scale, q)
-    if _under_autocast(q):
-        q, k, v = _cast(q), _cast(k), _cast(v)
-    if _is_traced((q, k, v)):
-        out, lse = operated(q, k, v, mask, alignment, scale=factor, backend=backend)
-        return (out, lse) if return_lse else out
-    call = call_for(q, seen_by(q, k, mask, alignment), factor, backend)
-    transformed = _functorch.peek_interpreter_stack() is not None
+    asked = (alignment_of(causal), scale, backend)
+    ordinary = not is_compiling() and is_ordinary(q, k, v, None)
+    call = again(q, k, v, mask, asked) if ordinary else None
+    if call is None:
+        require_inputs(q, k, v)
+        if mask is not None:
+            require_mask(mask, q, k)
+        factor = scale_for(scale, q)
+        if _under_autocast(q):
+            q, k, v = _cast(q), _cast(k), _cast(v)
+        if _is_traced((q, k, v)):
+            out, lse = operated(q, k, v, mask, asked[0], scale=factor, backend=backend)
+            return (out, lse) if return_lse else out
+        call = call_for(q, seen_by(q, k, mask, asked[0]), factor, backend)
+        if ordinary:
+            remember(q, k, v, mask, asked, call)
+    transformed = not ordinary and _functorch.peek_interpreter_stack() is not None
     if call.forward == "dense" and not return_lse and not transformed:
-        return dense.attended(q, k, v, call.seen, factor)  # torch records its own gradients
+        return dense.attended(q, k, v, call.seen, call.scale)  # torch records its own gradients
     wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     out, lse = recorded(q, k, v, call) if wanted or transformed else attend_now(q, k, v, call)
     return (out, lse) if return_lse else out

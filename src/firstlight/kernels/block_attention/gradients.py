@@ -11,26 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _functorch
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention import reference
-from firstlight.kernels.block_attention.launch import Call, attend_now, gradients_now, lse_dtype
+from firstlight.kernels.block_attention.again import Call, lse_dtype
+from firstlight.kernels.block_attention.launch import attend_now, gradients_now
 
 KEPT = 5  # tensors that a pass keeps for the next one; behind them those of the mask
 
 
-class Attend(torch.autograd.Function):
+class _Attention(torch.autograd.Function):
     """attend_now with gradients of q, k and v, from those of out and lse."""
-
-    @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
-        return attend_now(q, k, v, call)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        q, k, v, ctx.call = inputs
-        ctx.save_for_backward(q, k, v, *output, *ctx.call.seen.watched)  # torch complains of a mask changed since
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -39,12 +32,54 @@ class Attend(torch.autograd.Function):
             return None, None, None, None
         kept = ctx.saved_tensors[:KEPT]
         grad_out = torch.zeros_like(kept[3]) if grad_out is None else grad_out
-        found = AttendBackward.apply(grad_out, grad_lse, *kept, ctx.call)  # type: ignore[no-untyped-call]
-        return (*(one if asked else None for one, asked in zip(found, ctx.needs_input_grad, strict=False)), None)
+        if _is_watched():
+            dq, dk, dv = AttendBackward.apply(grad_out, grad_lse, *kept, ctx.call)  # type: ignore[no-untyped-call]
+        else:
+            dq, dk, dv = gradients_now(grad_out, grad_lse, kept, ctx.call)
+        for_q, for_k, for_v, _ = ctx.needs_input_grad
+        return dq if for_q else None, dk if for_k else None, dv if for_v else None, None
+
+
+class Attend(_Attention):
+    """In eager mode: torch looks up the signature at every call of a function that has a setup_context, in 30 us."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
+        made = attend_now(q, k, v, call)
+        _keep(ctx, (q, k, v, call), made)
+        return made
+
+
+class AttendTransformed(_Attention):
+    """Under torch.func, which wants a setup_context."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
+        return attend_now(q, k, v, call)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _keep(ctx, inputs, output)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
         return refuse_vmap()
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, ctx.call = inputs
+    ctx.save_for_backward(q, k, v, *output, *ctx.call.seen.watched)  # torch complains of a mask changed since
+    ctx.set_materialize_grads(False)
+
+
+def _is_watched() -> bool:
+    """Whether something has to see that gradients are computed now: a derivative of them may be asked for."""
+    return (
+        torch.is_grad_enabled()
+        or is_compiling()
+        or forward_ad._current_level >= 0
+        or _functorch.peek_interpreter_stack() is not None
+    )
 
 
 class AttendBackward(torch.autograd.Function):
@@ -119,5 +154,6 @@ def refuse_vmap() -> None:
 
 def recorded(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     """attend_now, its gradients recorded."""
-    made: tuple[Tensor, Tensor] = Attend.apply(q, k, v, call)  # type: ignore[no-untyped-call]
+    kind = Attend if _functorch.peek_interpreter_stack() is None else AttendTransformed
+    made: tuple[Tensor, Tensor] = kind.apply(q, k, v, call)  # type: ignore[no-untyped-call]
     return made

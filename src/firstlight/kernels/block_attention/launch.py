@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention import choose, dense
+from firstlight.kernels.block_attention.again import Call, is_elsewhere, lse_dtype, out_like
 from firstlight.kernels.block_attention.checks import ready, ready_gradient
 from firstlight.kernels.block_attention.passes import Forward, Upstream
 from firstlight.kernels.block_attention.seen import Seen
 
-
-class Call(NamedTuple):
-    """What is asked of attention besides its tensors, and who computes it."""
-
-    seen: Seen
-    scale: float
-    forward: str  # backend, e.g. dense
-    backward: str  # sm90, triton or reference
+_HERE = nullcontext()
 
 
 def call_for(q: Tensor, seen: Seen, scale: float, backend: str) -> Call:
@@ -31,6 +25,9 @@ def call_for(q: Tensor, seen: Seen, scale: float, backend: str) -> Call:
 
 def attend_now(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     """out, laid out in memory as q is, and lse [batch, heads, queries]."""
+    known = call.known
+    if known is not None and known.readable and (made := known.attend(q, k, v, call.seen.mask)) is not None:
+        return made
     if not q.numel():
         return out_like(q), q.new_full(q.shape[:3], -torch.inf, dtype=lse_dtype(q))
     if call.forward == "dense":
@@ -69,17 +66,7 @@ def gradients_now(
     return found
 
 
-def out_like(q: Tensor) -> Tensor:
-    """Room for the output, laid out as q is where the head dimension is contiguous there, else contiguous."""
-    made = torch.empty_like(q)
-    return made if made.stride(3) == 1 else q.new_empty(q.shape)
-
-
-def lse_dtype(q: Tensor) -> torch.dtype:
-    """float32, and float64 for float64: what the sums are kept in."""
-    return torch.float64 if q.dtype == torch.float64 else torch.float32
-
-
-def _on(q: Tensor) -> torch.cuda.device:
+def _on(q: Tensor) -> AbstractContextManager[None] | torch.cuda.device:
     """A kernel is launched on the current device."""
-    return torch.cuda.device(q.get_device())  # a negative number, for the processor, changes nothing
+    device = q.get_device()
+    return torch.cuda.device(device) if is_elsewhere(device) else _HERE

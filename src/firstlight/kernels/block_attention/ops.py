@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.launch import Call, attend_now, call_for, gradients_now, lse_dtype, out_like
+from firstlight.kernels.block_attention.again import Call, lse_dtype, out_like
+from firstlight.kernels.block_attention.launch import attend_now, call_for, gradients_now
 from firstlight.kernels.block_attention.mask import BlockMask, mask_of
 from firstlight.kernels.block_attention.seen import seen_by
 

@@ -46,6 +46,15 @@ class Seen:
             self._mask = _plain_mask(self.shape, self.q_len, self.k_len, self.device)
         return self._mask
 
+    def sees(self, mask: BlockMask) -> bool:
+        """Whether this is the mask itself, neither a plain shape nor combined with another."""
+        return self._mask is mask
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is no mask, or none was needed yet."""
+        return self._mask is None
+
     @property
     def watched(self) -> tuple[Tensor, ...]:
         """The tensors of a mask that the caller may change before a backward pass; none of a plain shape."""

@@ -68,12 +68,16 @@ def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, o
         out.zero_()
         lse.fill_(-math.inf)
         return
-    q, k, v = (tensor if steps_everywhere(tensor) else tensor.contiguous() for tensor in (q, k, v))
-    if q.is_cuda and q.get_device() != torch.cuda.current_device():
+    q, k, v = _stepped(q), _stepped(k), _stepped(v)
+    if q.is_cuda and q.get_device() != torch._C._cuda_getDevice():  # torch.cuda's, without its look for a first use
         with torch.cuda.device(q.device):  # a kernel is launched on the current device
             _start(q, k, v, mask, scale=scale, out=out, lse=lse)
     else:
         _start(q, k, v, mask, scale=scale, out=out, lse=lse)
+
+
+def _stepped(tensor: Tensor) -> Tensor:
+    return tensor if steps_everywhere(tensor) else tensor.contiguous()
 
 
 class _Ready(NamedTuple):

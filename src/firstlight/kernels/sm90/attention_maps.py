@@ -29,7 +29,9 @@ def rows_map(tensor: Tensor, rows: int, *, halves: int = 0) -> bytes:
 
 def steps_everywhere(tensor: Tensor) -> bool:
     """Not expanded: a tensor map takes no stride of 0."""
-    return all(step or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return 0 not in tensor.stride() or all(
+        step or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+    )
 
 
 def mappable(tensor: Tensor) -> Tensor:

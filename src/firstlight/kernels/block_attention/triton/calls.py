@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +30,11 @@ class Ready(NamedTuple):
     tile: Tile
 
 
+P = TypeVar("P")
 _READY: dict[tuple[Pass, Problem], Ready] = {}
+_KEPT = "triton launches"
+_MOST_KEPT = 256
+_taken = 0  # counts take_tile: what was kept before is not taken
 
 
 def compiled_with(which: Pass, problem: Problem, tile: Tile | None = None) -> Ready:
@@ -49,7 +54,26 @@ def ready_for(which: Pass, problem: Problem) -> Ready:
 
 def take_tile(which: Pass, problem: Problem, tile: Tile | None) -> None:
     """Lets later calls of a problem take this tile, for trying others; None: the table's."""
+    global _taken
     _READY[which, problem] = compiled_with(which, problem, tile)
+    _taken += 1  # last: what is kept from then on has this tile
+
+
+def kept_with(mask: BlockMask, key: Hashable, make: Callable[[], P]) -> P:
+    """What is launched for calls with this key, made at the first and kept with the mask.
+
+    The key names all that it depends on besides the mask: the choice of a kernel takes longer than launching it.
+    """
+    if not mask.counts_changes:
+        return make()
+    kept: dict[Any, P] = mask.derived.setdefault(_KEPT, {})
+    whole = (_taken, key)
+    found = kept.get(whole)
+    if found is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        found = kept[whole] = make()
+    return found
 
 
 def require_runnable(q: Tensor) -> None:
@@ -64,7 +88,7 @@ def require_runnable(q: Tensor) -> None:
             f"backend 'triton': the head dimension is {q.shape[-1]}; 16 to 256 are accepted. "
             "Pad q, k and v with zeros and pass the scale, or pass backend='reference'."
         )
-    if q.device.type != "cuda" and launching() is not Launching.INTERPRETED:
+    if not q.is_cuda and launching() is not Launching.INTERPRETED:
         raise UnsupportedInput(
             f"backend 'triton': tensors are on {q.device}; a CUDA device is accepted. "
             "Move them there, or pass backend='reference' or 'dense'."
@@ -89,11 +113,16 @@ def problem_of(mask: BlockMask, operands: tuple[Tensor, ...], strides: tuple[int
         ragged_k=k.shape[2] % mask.block != 0,
         scale_first=scale <= 0.0,
         wide=max(strides[2::3]) * mask.block + q.shape[3] >= INT32_END,
-        tf32=q.dtype is torch.float32 and tf32_allowed(),
+        tf32=takes_tf32(q),
         has_grad_lse=False,
         aligned=are_aligned(strides, operands),
         device=q.device,
     )
+
+
+def takes_tf32(q: Tensor) -> bool:
+    """Whether the products of a call round their operands to tf32."""
+    return q.dtype is torch.float32 and tf32_allowed()
 
 
 def sizes_of(q: Tensor, k: Tensor, mask: BlockMask, scale: float) -> Sizes:
@@ -132,6 +161,14 @@ def like(tensor: Tensor) -> Tensor:
 def strides_of(tensors: tuple[Tensor, ...]) -> tuple[int, ...]:
     """Strides of batch, head and row of each tensor, one after the other."""
     return tuple([stride for tensor in tensors for stride in tensor.stride()[:3]])
+
+
+def start_aligned(tensors: tuple[Tensor, ...]) -> bool:
+    """Whether the tensors start at multiples of 16 bytes."""
+    bits = 0
+    for tensor in tensors:
+        bits |= tensor.data_ptr()
+    return not bits & 15
 
 
 def are_aligned(strides: tuple[int, ...], tensors: tuple[Tensor, ...]) -> bool:

@@ -18,6 +18,8 @@ from firstlight.kernels.triton_backend.launch import (
     launching,
 )
 
+_address = torch.Tensor.data_ptr
+
 
 def flattened(args: tuple[Any, ...]) -> list[Any]:
     """The arguments as the launcher takes them: addresses for tensors."""
@@ -25,7 +27,7 @@ def flattened(args: tuple[Any, ...]) -> list[Any]:
     for arg in args:
         kind = type(arg)  # not isinstance: torch.Tensor's takes a microsecond to say no
         if kind in POINTERS:
-            flat.append(tuple([tensor.data_ptr() for tensor in arg]))
+            flat.append(tuple(map(_address, arg)))
         else:
             flat.append(arg if kind in NUMBERS else arg.data_ptr())
     return flat
