@@ -87,8 +87,9 @@ ORDERS: tuple[Order, ...] = (
         STORED_BY_MATRIX,
         ("store_box_3d", "store_rows", *TENSOR_COPIES),
         ("meet", "stores_read", "publish_shared"),
-        "Read after write: fence.proxy.async by every thread, then a meeting of the warpgroup; then thread 0 starts "
-        "the copy. Write after read: thread 0 waits until its copies have read (wait_group.read), then a meeting.",
+        "Read after write: fence.proxy.async by every thread, then a meeting of the warpgroup, or of the warp where "
+        "each has its own staging; then one thread starts the copy. Write after read: that thread waits until its "
+        "copies have read (wait_group.read), then a meeting.",
     ),
     Order(
         "mark of a tile",
@@ -97,6 +98,14 @@ ORDERS: tuple[Order, ...] = (
         ("full", "empty"),
         "Read after write: the loading thread writes the mark, then arrives at full[slot] with the bytes. Write after "
         "read: each warp arrives at empty[slot] behind the wait for a product that it issued after its read.",
+    ),
+    Order(
+        "item on its way from the queue",
+        ("run_queue",),
+        ("take_work",),
+        ("known", "taken"),
+        "Read after write: the thread of the queue writes the item, then arrives at known. Write after read: the "
+        "loading thread arrives at taken behind its read, and the queue waits for that before it takes the next.",
     ),
     Order(
         "item of a query block",

@@ -81,20 +81,12 @@ def test_a_kill_at_any_point_of_undo_is_finished_by_the_next_undo(tmp_path: Path
 
 def test_two_hundred_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
     chance = random.Random(20261115)
-    killed = 0
+    killed, took_s = 0, min(_seconds(_fresh(tmp_path, number)) for number in range(1000, 1003))
     for number in range(200):
         folder = _fresh(tmp_path, number)
         before = tree(folder / "home")
-        process = os.fork()
-        if process == 0:
-            status = 1
-            try:
-                apply_in(folder)
-                undo_in(folder)
-                status = 0
-            finally:
-                os._exit(status)
-        time.sleep(chance.random() * 0.03)
+        process = _begun(folder)
+        time.sleep(chance.random() * took_s)
         os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
         killed += os.WIFSIGNALED(status)
@@ -102,6 +94,27 @@ def test_two_hundred_kills_at_random_moments_lose_nothing(tmp_path: Path) -> Non
         undo_in(folder)
         assert tree(folder / "home") == before, f"kill {number}"
     assert killed > 100, "most of the kills must hit a process at work"
+
+
+def _begun(folder: Path) -> int:
+    """A process that applies and undoes."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            apply_in(folder)
+            undo_in(folder)
+            status = 0
+        finally:
+            os._exit(status)
+    return process
+
+
+def _seconds(folder: Path) -> float:
+    """How long that takes here when nobody kills it."""
+    began = time.perf_counter()
+    os.waitpid(_begun(folder), 0)
+    return time.perf_counter() - began
 
 
 def test_applied_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
