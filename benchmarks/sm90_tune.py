@@ -70,6 +70,8 @@ def trial(text: str) -> Trial:
             macros.append((name, int(number)))
     if dict(macros).get("LOADERS", 1) > 3:
         raise SystemExit(f"--try {text}: LOADERS is 1, 2 or 3: one warp of four takes items.")
+    if dict(macros).get("LATE_CHUNKS", 1) > 3:
+        raise SystemExit(f"--try {text}: LATE_CHUNKS is 1, 2 or 3: the first of four is stored at once.")
     return Trial(text or "as it is", tuple(macros), super_tile)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.kernels.sm90.emulator.build import SOURCES
+from tests.kernels.sm90.emulator.machine import emulated_gpu
 
 NUMBERS = "wrong numbers"
+SEEDS = 24
 
 
 class Change(NamedTuple):
@@ -35,3 +39,15 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
         assert text.count(old) == 1, f"{file} holds {text.count(old)} times: {old}"
         texts[file] = text.replace(old, new)
     return texts
+
+
+def assert_noticed(planted: Planted, folder: Path, seen: Callable[[Planted], str]) -> None:
+    """That the fault shows as it should under one of some seeds; seen: how a run goes wrong, or empty."""
+    texts, found = changed(planted.changes), ""
+    for seed in range(SEEDS):
+        with emulated_gpu(folder, multiprocessors=2) as gpu:
+            gpu.replaced, gpu.seed = texts, 100 * seed
+            found = seen(planted)
+        if found:
+            break
+    assert any(sign in found for sign in planted.shows), found or f"not noticed under {SEEDS} seeds"
