@@ -17,7 +17,7 @@ from triton.backends.nvidia import driver
 
 from firstlight.kernels.block_attention.triton import arguments
 from firstlight.kernels.block_attention.triton.launch import AttentionRunner
-from firstlight.kernels.block_attention.triton.lists import FillHow, fill_spec
+from firstlight.kernels.block_attention.triton.lists import ORDER, FillHow, fill_spec, order_spec
 from firstlight.kernels.block_attention.triton.plan import rows_spec, spec_of
 from firstlight.kernels.block_attention.triton.tiles import Pass, Tile
 from firstlight.kernels.triton_backend.launch import Constant, Spec, compiled_for, unwrapped
@@ -31,7 +31,8 @@ def launches() -> Iterator[Spec]:
     small = Tile(64, 64, 4, 2)
     yield from (spec_of(which, PLAIN, small) for which in Pass)
     yield rows_spec(PLAIN._replace(has_grad_lse=True))
-    yield fill_spec(FillHow(4, 256, turned=False, has_which=True))
+    yield fill_spec(FillHow(32, 64, turned=True, has_which=True))
+    yield order_spec(ORDER)
 
 
 def argument(types: Any, numbers: Iterator[int]) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention import lists as by_torch
-from firstlight.kernels.block_attention.triton.lists import MOST_RANKED, fill, fill_turned, order_of
+from firstlight.kernels.block_attention.triton.lists import MOST_RANKED, fill, fill_turned, sum_and_order
 from tests.kernels.triton_backend.interpreted_cases import let_loop_bounds_be_arrays
 
 Lists = tuple[list[int], list[int], list[int]]
@@ -32,9 +32,9 @@ def written_out(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
     return starts, columns, masks
 
 
-def read(lists: tuple[Tensor, Tensor, Tensor], most: int) -> Lists | None:
+def read(lists: tuple[Tensor, ...], most: int) -> Lists | None:
     """What kernels read of lists; None where a tensor has not the size or type it should have."""
-    starts, columns, masks = lists
+    starts, columns, masks = lists[:3]
     if {part.dtype for part in lists} != {torch.int32} or {len(columns), len(masks)} != {max(most, 1)}:
         return None
     return starts.tolist(), columns[: starts[-1]].tolist(), masks[: starts[-1]].tolist()
@@ -54,6 +54,7 @@ def cases() -> Iterator[tuple[str, Tensor, Tensor | None, int]]:
     yield "everything", torch.full((1, 2, 3, 4), 2, dtype=torch.uint8), None, 24
     yield "no keys", torch.zeros(1, 2, 3, 0, dtype=torch.uint8), None, 0
     yield "no heads", torch.zeros(1, 0, 3, 4, dtype=torch.uint8), None, 0
+    yield "more than are ranked", torch.randint(0, 3, (1, 1, MOST_RANKED + 1, 2), dtype=torch.uint8) * 2, None, 9000
     yield "less room than blocks", torch.full((1, 1, 3, 4), 2, dtype=torch.uint8), None, 7
     strided = torch.randint(0, 3, (2, 3, 4, 5), dtype=torch.uint8).permute(1, 0, 3, 2)
     yield "other layout", strided, strided.to(torch.int32) * 7, strided.numel()
@@ -75,7 +76,8 @@ def what_is_wrong(kinds: Tensor, which: Tensor | None, most: int) -> str:
     ]
     heads = kinds.shape[0] * kinds.shape[1]
     for lists, blocks in zip(found, kinds.shape[2:], strict=True):
-        wrong += wrong_order(lists[0], (heads, blocks))
+        if not torch.equal(lists.order, by_torch.order_of(lists.starts, (heads, blocks))):
+            wrong.append(f"order of {(heads, blocks)}")
     return ", ".join(wrong)
 
 
@@ -95,16 +97,20 @@ def orders() -> Iterator[tuple[str, Tensor]]:
     yield "more than are ranked", torch.randint(0, 50, (1, MOST_RANKED + 1))
 
 
-def wrong_order(starts: Tensor, shape: tuple[int, int]) -> list[str]:
-    found, right = order_of(starts, shape), by_torch.order_of(starts, shape)
-    same = found.dtype == right.dtype == torch.int32 and torch.equal(found, right)
-    return [] if same else [f"order of {shape}"]
-
-
 def what_is_wrong_with_order(lengths: Tensor) -> str:
+    shape = lengths.shape[0], lengths.shape[1]
     starts = torch.zeros(lengths.numel() + 1, dtype=torch.int32)
     starts[1:] = lengths.flatten().cumsum(0)
-    return ", ".join(wrong_order(starts, (lengths.shape[0], lengths.shape[1])))
+    totals = torch.randint(0, 1000, (lengths.numel() * 3,), dtype=torch.int32)
+    counts = torch.cat([lengths.flatten().to(torch.int32), totals])
+    found, right = sum_and_order(counts, shape), by_torch.order_of(starts, shape)
+    sums = totals.cumsum(0).to(torch.int32) - totals
+    wrong = [] if torch.equal(counts[lengths.numel() :], sums) else ["sums"]
+    if lengths.shape[1] > MOST_RANKED:
+        wrong += [] if found is None else ["ranked"]
+    elif found is None or found.dtype != torch.int32 or not torch.equal(found, right):
+        wrong.append(f"order of {shape}")
+    return ", ".join(wrong)
 
 
 def main() -> None:

@@ -15,8 +15,9 @@ import pytest
 import torch
 import triton
 
-from firstlight.kernels.block_attention.triton.lists import ORDER, FillHow, count_spec, fill_spec, order_spec
+from firstlight.kernels.block_attention.triton.lists import CHUNK, ORDER, FillHow, count_spec, fill_spec, order_spec
 from firstlight.kernels.block_attention.triton.plan import Problem, rows_spec, spec_of, tile_for
+from firstlight.kernels.block_attention.triton.select import FORMATS, LONGEST_ROW, how_for, select_spec
 from firstlight.kernels.block_attention.triton.tiles import Pass, Tile, candidates, choose_tile
 from firstlight.kernels.triton_backend.launch import Spec, compiled_for
 from firstlight.kernels.triton_backend.tiles import SHARED_BYTES, Family, family_of
@@ -90,10 +91,18 @@ def test_a_float32_pass_rounds_to_tf32_only_when_told_to(tf32: bool, tmp_path: P
 def test_the_kernels_around_the_passes_compile(tmp_path: Path) -> None:
     compiled(rows_spec(RAGGED._replace(has_grad_lse=True, wide=True)), (9, 0), tmp_path)
     compiled(order_spec(ORDER), (9, 0), tmp_path)
-    for turned in (False, True):
-        compiled(fill_spec(FillHow(32, 64, turned=turned, has_which=False)), (9, 0), tmp_path)
+    for how in (FillHow(32, 64, turned=True, has_which=True), FillHow(16, 32, turned=False, has_which=True)):
         for spec in (count_spec, fill_spec):
-            compiled(spec(FillHow(32, 64, turned=turned, has_which=True)), (9, 0), tmp_path)
+            compiled(spec(how), (9, 0), tmp_path)
+        compiled(fill_spec(how._replace(has_which=False)), (9, 0), tmp_path)
+    compiled(fill_spec(FillHow(1, CHUNK, turned=False, has_which=True)), (9, 0), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_choosing_by_scores_compiles_and_keeps_rows_in_registers(dtype: torch.dtype, tmp_path: Path) -> None:
+    for blocks in (1, 64, 1713, LONGEST_ROW):
+        how = how_for(torch.empty(1, 1, 1, blocks, dtype=dtype, device="meta"))
+        compiled(select_spec(how, FORMATS[dtype].whole), (9, 0), tmp_path)
 
 
 def test_only_a_scale_that_is_not_positive_multiplies_every_logit_twice(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_direct_launch_reaches_the_driver_with_every_argument_at_its_place(tmp
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     names = [line["kernel"] for line in lines[1::2]]
-    assert names == ["attention_forward", "attention_dq", "attention_dkdv", "rows_before", "fill_blocks"]
+    assert names == ["attention_forward", "attention_dq", "attention_dkdv", "rows_before", "fill_blocks", "order_lists"]
     for launched, said in zip(lines[::2], lines[1::2], strict=True):
         assert launched["params"] == said["wanted"], said["kernel"]
         assert (launched["grid"], launched["threads"], launched["stream"]) == (96, 128, 77)

@@ -1,4 +1,4 @@
-"""The kernels that make lists of a mask give those written out block by block, both ways, and the order of a sort."""
+"""The kernels that make lists of a mask, and choose its blocks by scores, give what plain Python and torch give."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-AT_LEAST = 46  # cases; fewer would mean that the script ended early
+LISTS, CHOICES = 47, 120  # at least as many cases; fewer would mean that a script ended early
+
+
+def cases_of(script: str) -> list[dict[str, str]]:
+    """What a script prints that Triton's interpreter runs, a case in each line."""
+    environ = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    environ |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    command = [sys.executable, str(HERE / script)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_lists_made_by_kernels_are_those_written_out() -> None:
-    environ = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
-    environ |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    case = [sys.executable, str(HERE / "att_triton_lists_cases.py")]
-    done = subprocess.run(case, env=environ, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    seen = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(seen) >= AT_LEAST
+    seen = cases_of("att_triton_lists_cases.py")
+    assert len(seen) >= LISTS
+    assert [case for case in seen if case["wrong"]] == []
+
+
+def test_blocks_chosen_by_the_kernel_are_those_of_a_stable_sort() -> None:
+    seen = cases_of("att_triton_select_cases.py")
+    assert len(seen) >= CHOICES
     assert [case for case in seen if case["wrong"]] == []

@@ -59,20 +59,17 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
 
 def _make(mask: BlockMask, *, turned: bool) -> Lists:
     kinds, which = mask.kinds, mask.which
-    shape = (kinds.shape[0] * kinds.shape[1], kinds.shape[3 if turned else 2])
     if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
-        fill_lists = by_triton.fill_turned if turned else by_triton.fill
-        starts, columns, masks = fill_lists(kinds, which, mask.most)
-        return Lists(starts, columns, masks, by_triton.order_of(starts, shape))
+        return (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)
     if turned:
         starts, columns, masks = fill(
             kinds.mT.contiguous(), None if which is None else which.mT.contiguous(), mask.most
         )
     else:
         starts, columns, masks = fill(kinds, which, mask.most)
-    return Lists(starts, columns, masks, order_of(starts, shape))
+    return Lists(starts, columns, masks, order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2])))
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.compiler import is_dynamo_compiling
 from torch.nn import functional
 
 from firstlight.errors import UnsupportedInput
@@ -27,6 +29,7 @@ from firstlight.kernels.block_attention.mask_checks import (
     require_tensor,
 )
 from firstlight.kernels.checks import require_dtype, require_same_device
+from firstlight.kernels.choose import why_not_triton
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -105,13 +108,30 @@ def top_k(scores: Tensor, k: int, *, q_len: int, k_len: int, block: int = 128) -
     require_dtype(scores, "scores", FLOATS)
     _require_blocks(scores, "scores", (q_len, k_len), block)
     with ordinary():
-        ranked = torch.where(scores.detach().isnan(), -torch.inf, scores.detach())
-        # a stable sort, not torch.topk: of equal scores topk takes any, and another one on another device
-        best, places = torch.sort(ranked, dim=3, descending=True, stable=True)
-        chosen = (best[..., :k] > -torch.inf).to(torch.uint8) * FULL
-        kinds = torch.zeros(scores.shape, dtype=torch.uint8, device=scores.device)
-        kinds.scatter_(3, places[..., :k], chosen)
-    return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=chosen.numel())
+        kinds = _best_blocks(scores.detach(), k)
+    most = scores.shape[:3].numel() * min(k, scores.shape[3])
+    return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=most)
+
+
+def _best_blocks(scores: Tensor, k: int) -> Tensor:
+    # torch.compile traces the sort: it cannot look into a launch
+    real = scores.is_cuda and not is_dynamo_compiling() and not isinstance(scores, FakeTensor)
+    if real and not why_not_triton(scores.device.index, scores.dtype):
+        from firstlight.kernels.block_attention.triton import select
+
+        if select.fits(scores):
+            return select.best_blocks(scores, k)
+    return best_by_sort(scores, k)
+
+
+def best_by_sort(scores: Tensor, k: int) -> Tensor:
+    """uint8 kinds in plain torch: FULL for the k best blocks of each row, e.g. [[2, 0]] for [[1.0, nan]]."""
+    ranked = torch.where(scores.isnan(), -torch.inf, scores)
+    # a stable sort, not torch.topk: of equal scores topk takes any, and another one on another device
+    best, places = torch.sort(ranked, dim=3, descending=True, stable=True)
+    chosen = (best[..., :k] > -torch.inf).to(torch.uint8) * FULL
+    kinds = torch.zeros(scores.shape, dtype=torch.uint8, device=scores.device)
+    return kinds.scatter_(3, places[..., :k], chosen)
 
 
 def document(ids_q: Tensor, ids_k: Tensor | None = None, *, block: int = 128) -> BlockMask:

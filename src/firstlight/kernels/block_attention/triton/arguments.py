@@ -130,6 +130,7 @@ class FillTensors(NamedTuple):
 
     kinds: Any
     which: Any  # repeats starts, not read, where no block is partial
+    counts: Any  # blocks of each list, then of each program's lists together; see OrderTensors
     starts: Any
     columns: Any
     masks: Any
@@ -144,9 +145,25 @@ class FillSizes(NamedTuple):
     most: Any
 
 
+class OrderTensors(NamedTuple):
+    """Counts of blocks: of each list, and of each program's lists, which become sums; the order made of the first."""
+
+    counts: Any
+    order: Any  # repeats counts, not written, where torch sorts
+
+
+class OrderSizes(NamedTuple):
+    """Lists of a head, lists of all heads, programs that counted, programs of a head that rank."""
+
+    blocks: Any
+    lists: Any
+    totals: Any
+    parts: Any
+
+
 # all fields of the first are tensors, all of the second are numbers
-POINTERS = frozenset({ListPointers, ForwardTensors, BackwardTensors, RowTensors, FillTensors})
-NUMBERS = frozenset({ForwardStrides, BackwardStrides, RowStrides, Sizes, FillSizes, int, float, type(None)})
+POINTERS = frozenset({ListPointers, ForwardTensors, BackwardTensors, RowTensors, FillTensors, OrderTensors})
+NUMBERS = frozenset({ForwardStrides, BackwardStrides, RowStrides, Sizes, FillSizes, OrderSizes, int, float, type(None)})
 SIZE_TYPES = Sizes(*("i32",) * 8, "fp32")
 LIST_TYPES = ListPointers(*("*i32",) * 5)
 

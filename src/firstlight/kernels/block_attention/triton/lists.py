@@ -1,4 +1,8 @@
-"""The lists of a mask on a GPU: small kernels around torch's running sum, and nothing for the host to wait for."""
+"""The lists of a mask on a GPU in three launches, and nothing for the host to wait for.
+
+The first counts the blocks of each list. The second sums the counts up, in its first program, and ranks the lists by
+them, in the others. The third writes the lists.
+"""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 # Triton's language: a kernel's arguments have types that Python's cannot say.
 
@@ -12,11 +16,13 @@ import triton.language as tl
 from torch import Tensor
 
 from firstlight.kernels.block_attention import lists as by_torch
-from firstlight.kernels.block_attention.triton.arguments import FillSizes, FillTensors
+from firstlight.kernels.block_attention.lists import Lists
+from firstlight.kernels.block_attention.triton.arguments import FillSizes, FillTensors, OrderSizes, OrderTensors
 from firstlight.kernels.block_attention.triton.launch import runner_for
 from firstlight.kernels.triton_backend.launch import Constant, Spec
 
-WARPS = 4
+WARPS = 4  # one where blocks of a list lie next to each other: the places of its blocks are then found in a warp
+CHUNK = 512  # blocks looked at in one step, of one list or of several short ones
 MOST_RANKED = 4096  # blocks of a head; comparing each with each grows with their square, sorting does not
 
 
@@ -30,13 +36,14 @@ class FillHow(NamedTuple):
 
 
 class OrderHow(NamedTuple):
-    """What the ordering kernel is compiled for: blocks of a program, blocks they are compared with in one step."""
+    """What the second kernel is compiled for: lists ranked by a program, those compared with, counts summed at once."""
 
     rows: int
     chunk: int
+    sums: int
 
 
-ORDER = OrderHow(8, 512)
+ORDER = OrderHow(8, 512, 4096)
 
 
 @triton.jit
@@ -54,34 +61,85 @@ def blocks_at(sizes, how: tl.constexpr):
 
 @triton.jit
 def count_blocks(tensors, sizes, how: tl.constexpr):
-    """starts[1 + list] = how many blocks of it are not NONE; torch sums them up."""
+    """How many blocks of each list are not NONE, and behind them those of all lists of each program."""
     number, there, first, blocks, step = blocks_at(sizes, how)
     lists: tl.constexpr = how.lists
-    counts = tl.zeros((lists,), tl.int32)
-    for begin in range(0, blocks, how.chunk):
-        block = begin + tl.arange(0, how.chunk)
+    chunk: tl.constexpr = how.chunk
+    used = tl.zeros((lists, chunk), tl.int32)  # added up across threads once, not in every step
+    for begin in range(0, blocks, chunk):
+        block = begin + tl.arange(0, chunk)
         inside = there[:, None] & (block < blocks)[None, :]
         at = first[:, None] + block[None, :].to(tl.int64) * step
-        kinds = tl.load(tensors.kinds + at, mask=inside, other=0)
-        counts += tl.sum((kinds != 0).to(tl.int32), 1)
-    tl.store(tensors.starts + 1 + number, counts, mask=there)
+        used += (tl.load(tensors.kinds + at, mask=inside, other=0) != 0).to(tl.int32)
+    counts = tl.sum(used, 1)
+    tl.store(tensors.counts + number, counts, mask=there)
+    tl.store(tensors.counts + lists_in(sizes, how) + tl.program_id(0), tl.sum(counts, 0))
+
+
+@triton.jit
+def lists_in(sizes, how: tl.constexpr):
+    """Lists of all heads."""
+    return (sizes.k_blocks if how.turned else sizes.q_blocks) * sizes.heads
+
+
+@triton.jit
+def sum_up(totals, number, chunk: tl.constexpr):
+    """Replaces each of the totals by the sum of those before it; one program does it."""
+    before = 0
+    for begin in range(0, number, chunk):
+        place = begin + tl.arange(0, chunk)
+        here = tl.load(totals + place, mask=place < number, other=0)
+        tl.store(totals + place, before + tl.cumsum(here, 0) - here, mask=place < number)
+        before += tl.sum(here, 0)
+
+
+@triton.jit
+def rank_lists(tensors, sizes, part, how: tl.constexpr):
+    """Each list at its rank in its head: how many are longer, and how many earlier ones as long."""
+    rows: tl.constexpr = how.rows
+    chunk: tl.constexpr = how.chunk
+    of_head = part // sizes.parts * sizes.blocks
+    block = part % sizes.parts * rows + tl.arange(0, rows)
+    there = block < sizes.blocks
+    length = tl.load(tensors.counts + of_head + block, mask=there, other=0)[:, None]
+    before = tl.zeros((rows, chunk), tl.int32)
+    for begin in range(0, sizes.blocks, chunk):
+        other = begin + tl.arange(0, chunk)  # past the last block: empty and later, so before none
+        theirs = tl.load(tensors.counts + of_head + other, mask=other < sizes.blocks, other=0)[None, :]
+        earlier = other[None, :] < block[:, None]
+        before += ((theirs > length) | ((theirs == length) & earlier)).to(tl.int32)
+    tl.store(tensors.order + of_head + tl.sum(before, 1), block, mask=there)
+
+
+@triton.jit
+def order_lists(tensors, sizes, how: tl.constexpr):
+    """The sums of the programs' counts, and the order of the lists of each head: neither waits for the other."""
+    if tl.program_id(0) == 0:
+        sum_up(tensors.counts + sizes.lists, sizes.totals, how.sums)
+    else:
+        rank_lists(tensors, sizes, tl.program_id(0) - 1, how)
 
 
 @triton.jit
 def fill_blocks(tensors, sizes, how: tl.constexpr):
-    """The blocks of each list, ascending, and their rows of bits, -1 for those that are not partial."""
+    """Where each list starts, its blocks, ascending, and their rows of bits, -1 for those that are not partial."""
     number, there, first, blocks, step = blocks_at(sizes, how)
     lists: tl.constexpr = how.lists
     chunk: tl.constexpr = how.chunk
-    taken = tl.load(tensors.starts + number, mask=there, other=0)
-    for begin in range(0, blocks, how.chunk):
-        block = begin + tl.arange(0, how.chunk)
+    counts = tl.load(tensors.counts + number, mask=there, other=0)
+    ends = tl.load(tensors.counts + lists_in(sizes, how) + tl.program_id(0)) + tl.cumsum(counts, 0)
+    taken = ends - counts
+    # a bound that is too low must not write elsewhere, nor say that it was written
+    tl.store(tensors.starts + number, tl.minimum(taken, sizes.most), mask=there)
+    tl.store(tensors.starts + number + 1, tl.minimum(ends, sizes.most), mask=number == lists_in(sizes, how) - 1)
+    for begin in range(0, blocks, chunk):
+        block = begin + tl.arange(0, chunk)
         inside = there[:, None] & (block < blocks)[None, :]
         at = first[:, None] + block[None, :].to(tl.int64) * step
         kinds = tl.load(tensors.kinds + at, mask=inside, other=0)
         used = (kinds != 0).to(tl.int32)
         to = taken[:, None] + tl.cumsum(used, 1) - used
-        fits = (used != 0) & (to < sizes.most)  # a bound that is too low must not write elsewhere
+        fits = (used != 0) & (to < sizes.most)
         tl.store(tensors.columns + to, tl.broadcast_to(block[None, :], (lists, chunk)), mask=fits)
         if how.has_which:
             rows = tl.load(tensors.which + at, mask=kinds == 1, other=-1)
@@ -91,83 +149,67 @@ def fill_blocks(tensors, sizes, how: tl.constexpr):
         taken += tl.sum(used, 1)
 
 
-@triton.jit
-def lengths_at(starts, number, there):
-    """How long lists are; 0 for those that are not there."""
-    return tl.load(starts + number + 1, mask=there, other=0) - tl.load(starts + number, mask=there, other=0)
+def fill(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
+    """The lists by query block; see firstlight.kernels.block_attention.lists.Lists."""
+    width = min(CHUNK, max(32, triton.next_power_of_2(kinds.shape[3])))
+    return _filled(kinds, which, most, FillHow(CHUNK // width, width, turned=False, has_which=which is not None))
 
 
-@triton.jit
-def order_blocks(starts, order, blocks, how: tl.constexpr):
-    """Each block at its rank in its head: how many lists are longer, and how many earlier ones as long."""
-    rows: tl.constexpr = how.rows
-    chunk: tl.constexpr = how.chunk
-    parts = (blocks + rows - 1) // rows
-    of_head = tl.program_id(0) // parts * blocks
-    block = tl.program_id(0) % parts * rows + tl.arange(0, rows)
-    there = block < blocks
-    length = lengths_at(starts, of_head + block, there)[:, None]
-    before = tl.zeros((rows, chunk), tl.int32)
-    for begin in range(0, blocks, chunk):
-        other = begin + tl.arange(0, chunk)  # past the last block: empty and later, so before none
-        theirs = lengths_at(starts, of_head + other, other < blocks)[None, :]
-        earlier = other[None, :] < block[:, None]
-        before += ((theirs > length) | ((theirs == length) & earlier)).to(tl.int32)
-    tl.store(order + of_head + tl.sum(before, 1), block, mask=there)
-
-
-def fill(kinds: Tensor, which: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(starts, columns, masks) of the lists by query block; see firstlight.kernels.block_attention.lists.Lists."""
-    return _filled(kinds, which, most, FillHow(4, 256, turned=False, has_which=which is not None))
-
-
-def fill_turned(kinds: Tensor, which: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor]:
+def fill_turned(kinds: Tensor, which: Tensor | None, most: int) -> Lists:
     """The same by key block, from the same tensors: nothing is transposed in memory."""
     return _filled(kinds, which, most, FillHow(32, 64, turned=True, has_which=which is not None))
 
 
-def _filled(kinds: Tensor, which: Tensor | None, most: int, how: FillHow) -> tuple[Tensor, Tensor, Tensor]:
+def _filled(kinds: Tensor, which: Tensor | None, most: int, how: FillHow) -> Lists:
     kinds = kinds.contiguous()
     batch, heads, q_blocks, k_blocks = kinds.shape
-    rows, device, room = batch * heads * (k_blocks if how.turned else q_blocks), kinds.device, max(most, 1)
-    starts = torch.zeros(rows + 1, dtype=torch.int32, device=device)
-    columns = torch.empty(room, dtype=torch.int32, device=device)  # most of it may never be used
-    masks = torch.empty(room, dtype=torch.int32, device=device)
+    shape, device = (batch * heads, k_blocks if how.turned else q_blocks), kinds.device
+    rows, grid = shape[0] * shape[1], -(-(shape[0] * shape[1]) // how.lists)
+    columns = torch.empty(max(most, 1), dtype=torch.int32, device=device)  # most of it may never be used
+    masks = torch.empty_like(columns)
     if kinds.numel() == 0:
-        return starts, columns, masks
-    tensors = FillTensors(kinds, starts if which is None else which.contiguous(), starts, columns, masks)
-    sizes, grid = FillSizes(q_blocks, k_blocks, batch * heads, most), -(-rows // how.lists)
+        starts = torch.zeros(rows + 1, dtype=torch.int32, device=device)
+        return Lists(starts, columns, masks, by_torch.order_of(starts, shape))
+    starts = torch.empty(rows + 1, dtype=torch.int32, device=device)
+    counts = torch.empty(rows + grid, dtype=torch.int32, device=device)
+    tensors = FillTensors(kinds, starts if which is None else which.contiguous(), counts, starts, columns, masks)
+    sizes = FillSizes(q_blocks, k_blocks, batch * heads, most)
     runner_for(count_spec(how), device)(grid, (tensors, sizes, None))
-    torch.cumsum(starts, 0, dtype=torch.int32, out=starts)
+    order = sum_and_order(counts, shape)
     runner_for(fill_spec(how), device)(grid, (tensors, sizes, None))
-    return starts if most >= kinds.numel() else starts.clamp_(max=most), columns, masks
+    return Lists(starts, columns, masks, by_torch.order_of(starts, shape) if order is None else order)
 
 
-def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:
-    """The order of `shape`, (heads, blocks of a head): what order_of of lists.py gives, by one kernel."""
+def sum_and_order(counts: Tensor, shape: tuple[int, int]) -> Tensor | None:
+    """The order of lists of `shape`, (heads, lists of a head), that have these counts; None: too many to be ranked.
+
+    What follows the lists' counts becomes the sum of all before it, e.g. 0, 3, 5 for 3, 2, 4.
+    """
     heads, blocks = shape
-    if blocks > MOST_RANKED:
-        return by_torch.order_of(starts, shape)
-    order = torch.empty(shape, dtype=torch.int32, device=starts.device)
-    if order.numel() != 0:
-        grid = heads * -(-blocks // ORDER.rows)
-        runner_for(order_spec(ORDER), starts.device)(grid, (starts, order, blocks, None))
+    lists, parts = heads * blocks, -(-blocks // ORDER.rows)
+    ranked = blocks <= MOST_RANKED
+    order = torch.empty(shape, dtype=torch.int32, device=counts.device) if ranked else None
+    tensors = OrderTensors(counts, counts if order is None else order)
+    sizes = OrderSizes(blocks, lists, counts.shape[0] - lists, parts)
+    grid = 1 + (heads * parts if ranked else 0)
+    runner_for(order_spec(ORDER), counts.device)(grid, (tensors, sizes, None))
     return order
 
 
-_TYPES = (FillTensors("*u8", *("*i32",) * 4), FillSizes(*("i32",) * 4))
+_TYPES = (FillTensors("*u8", *("*i32",) * 5), FillSizes(*("i32",) * 4))
+_ORDER_TYPES = (OrderTensors("*i32", "*i32"), OrderSizes(*("i32",) * 4))
 
 
 def count_spec(how: FillHow) -> Spec:
     """The counting kernel as it is compiled."""
-    return Spec(count_blocks, (*_TYPES, Constant(how)), (), warps=WARPS, stages=1)
+    return Spec(count_blocks, (*_TYPES, Constant(how)), (), warps=WARPS if how.turned else 1, stages=1)
 
 
 def fill_spec(how: FillHow) -> Spec:
     """The filling kernel as it is compiled."""
-    return Spec(fill_blocks, (*_TYPES, Constant(how)), (), warps=WARPS, stages=1)
+    return Spec(fill_blocks, (*_TYPES, Constant(how)), (), warps=WARPS if how.turned else 1, stages=1)
 
 
 def order_spec(how: OrderHow) -> Spec:
-    """The ordering kernel as it is compiled."""
-    return Spec(order_blocks, ("*i32", "*i32", "i32", Constant(how)), (), warps=WARPS, stages=1)
+    """The kernel that sums and orders as it is compiled."""
+    return Spec(order_lists, (*_ORDER_TYPES, Constant(how)), (), warps=WARPS, stages=1)
