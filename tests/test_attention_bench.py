@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from benchmarks.attention import auto as choosing
+from benchmarks.attention import calls as calling
+from benchmarks.attention import parts as measuring
 from benchmarks.attention.calls import forward_error, gradient_error, heads_to_check
 from benchmarks.attention.compile import tasks_of
 from benchmarks.attention.limits import Traffic, limit_of, traffic_of
@@ -23,6 +28,7 @@ from benchmarks.attention.work import (
     Problem,
     Scene,
     Sizes,
+    State,
     Wishes,
     auto_problems,
     held_out_problems,
@@ -32,7 +38,9 @@ from benchmarks.attention.work import (
     rows_seen,
     table_problems,
 )
+from benchmarks.kernels_products import Budget, Entry, Kit
 
+from firstlight.bench.case import Place
 from firstlight.kernels.block_attention import rows as kept_rows
 from firstlight.kernels.block_attention.functions import attention
 
@@ -164,6 +172,34 @@ def test_bars_are_judged_by_the_row_they_name() -> None:
     assert judged(BARS[1], rows).endswith("NOT met")
     assert "not measured" in judged(BARS[2], rows)
     assert "rows that are not ok: none" in verdicts({})
+
+
+@pytest.mark.parametrize(
+    ("backend", "roles"),
+    [("sm90", ["ours", "triton", "flex", "cudnn"]), ("triton", ["ours", "flex", "cudnn"])],
+)
+def test_tritons_gradients_are_timed_beside_the_hopper_kernels(
+    monkeypatch: pytest.MonkeyPatch, backend: str, roles: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def attend(*given: object, backend: str) -> None:
+        asked.append(backend)
+
+    def timed(state: object, problem: Problem, inputs: Inputs, entries: dict[str, Entry]) -> dict[str, object]:
+        assert list(entries) == roles
+        for role in roles[:-2]:
+            with contextlib.suppress(AttributeError):  # nothing comes back that a gradient could be asked of
+                entries[role].calls[0]()
+        return {"name": "backward, density 0.5"}
+
+    monkeypatch.setattr(calling, "attention", attend)
+    monkeypatch.setattr(measuring, "_timed_row", timed)
+    processor: Any = SimpleNamespace(has_launches=False)
+    kit = Kit(Place("cpu", 0, 0, (0, 0)), processor, processor, processor, backend)
+    [row] = measuring.backwards(State(kit, TINY, Budget(10.0), {}, Wishes(flex=True, sustain_s=0.0)))
+    assert row["computed_by"] == backend
+    assert asked == [backend, "triton"][: len(roles) - 2]
 
 
 def test_what_is_compiled_first_covers_every_kernel_of_the_table() -> None:

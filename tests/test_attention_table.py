@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.attention_results import DENSITIES, made_up, written
+from tests.attention_results import DENSITIES, made_up, record, written
 from tools.attention_picture import ticks
 from tools.attention_table import NOT_YET, PICTURE, more_part, picture_part, readme_part, table_part
 from tools.make_readme import ATTENTION, filled_attention
@@ -149,17 +149,42 @@ def test_ticks_are_round_numbers() -> None:
     assert ticks(0.029, 1.0) == pytest.approx([0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1])
 
 
-def test_a_backward_pass_by_the_hopper_kernel_is_a_row_of_its_own(tmp_path: Path) -> None:
+def by_both(samples: int = 30) -> dict[str, Any]:
+    """A made-up file in which Triton's gradients were timed beside the Hopper kernel's."""
     found = made_up()
-    later = {"ms": 40.0, "tflops": 410.0, "sm_mhz": None, "power_w": None, "samples_ms": [40.0]}
-    found["parts"]["backward"][0] |= {
-        "computed_by": "triton", "hopper_ms": 38.0, "hopper_tflops": 433.0, "cool_hopper_ms": 35.0,
-        "cool_hopper_tflops": 470.0, "hopper_sustained": later, "flex_ms": 45.6, "times_flex": 0.97,
+    [row] = found["parts"]["backward"]
+    later = {"ms": 50.0, "tflops": 320.0, "sm_mhz": None, "power_w": None, "samples_ms": [50.0]}
+    row |= {
+        "computed_by": "sm90", "triton_ms": 47.5, "triton_tflops": 345.0, "cool_triton_ms": 45.0, "times_triton": 4.0,
+        "cool_triton_tflops": 370.0, "triton_sustained": later, "flex_ms": 57.0, "times_flex": 4.8,
+        "triton_burst": {"ms": 47.5, "samples_ms": [47.5] * samples},
     }  # fmt: skip
-    path = written(tmp_path, found)
-    lines = [line for line in table_part(path).splitlines() if line.startswith("| backward")]
-    assert lines[0].startswith("| backward, density 0.5 (by `triton`) |")
+    found["records"].append(record(f"{row['id']}/backward triton"))
+    return found
+
+
+def test_a_backward_pass_by_triton_beside_ours_is_a_row_of_its_own(tmp_path: Path) -> None:
+    lines = [line for line in table_part(written(tmp_path, by_both())).splitlines() if line.startswith("| backward")]
+    assert lines[0].startswith("| backward, density 0.5 (by `sm90`) |")
+    assert "57.00 ms (4.80x ours)" in lines[0]
     assert lines[1].startswith(
-        "| backward, density 0.5 (by `sm90`) | 38.00 ms | 433 | 35.00 ms, 470 | 40.00 ms, 410 | - |"
+        "| backward, density 0.5 (by `triton`) | 47.50 ms | 345 | 45.00 ms, 370 | 50.00 ms, 320 | - |"
     )
-    assert "45.60 ms (1.20x ours)" in lines[1]
+    assert "57.00 ms (1.20x ours)" in lines[1]
+
+
+def test_the_figure_of_triton_needs_its_samples_and_its_record_too(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="is the median of 3 samples"):
+        table_part(written(tmp_path, by_both(samples=3)))
+    found = by_both()
+    found["records"].pop()
+    with pytest.raises(SystemExit):
+        table_part(written(tmp_path, found))
+
+
+def test_a_file_from_before_the_hopper_kernel_computed_gradients_is_read_as_it_is(tmp_path: Path) -> None:
+    found = made_up()
+    found["parts"]["backward"][0]["computed_by"] = "triton"
+    lines = [line for line in table_part(written(tmp_path, found)).splitlines() if line.startswith("| backward")]
+    assert len(lines) == 1
+    assert lines[0].startswith("| backward, density 0.5 (by `triton`) |")

@@ -43,21 +43,21 @@ def table_part(path: Path = ATTENTION) -> str:
     if not path.exists():
         return NOT_YET
     found = _read(path)
-    backward = [each for row in found["parts"].get("backward", ()) for each in (row, *_by_hopper(row))]
+    backward = [each for row in found["parts"].get("backward", ()) for each in (row, *_by_triton(row))]
     parts = [_head(found), _table([*found["parts"]["table"], *backward])]
     if _sweep(found):
         parts.append("![Time of attention against density](../images/attention-density.svg)")
     return "\n\n".join([*parts, _foot(path)]) + "\n"
 
 
-def _by_hopper(row: Row) -> tuple[Row, ...]:
-    """The same backward pass by the Hopper kernel, as a row of its own; none where it was not measured."""
-    if not row.get("hopper_ms"):
+def _by_triton(row: Row) -> tuple[Row, ...]:
+    """The same backward pass by Triton's kernels, as a row of its own; none where they were not timed beside ours."""
+    if not row.get("triton_ms"):
         return ()
-    own = {key.removeprefix("hopper_"): value for key, value in row.items() if key.startswith("hopper_")}
-    cool = {"cool_ms": row["cool_hopper_ms"], "cool_tflops": row["cool_hopper_tflops"]}
+    own = {key.removeprefix("triton_"): value for key, value in row.items() if key.startswith("triton_")}
+    cool = {"cool_ms": row["cool_triton_ms"], "cool_tflops": row["cool_triton_tflops"]}
     others = {f"times_{name}": row[f"{name}_ms"] / own["ms"] for name in ("flex", "cudnn") if row.get(f"{name}_ms")}
-    return ({**row, **own, **cool, **others, "computed_by": "sm90"},)
+    return ({**row, "sustained": None, **own, **cool, **others, "computed_by": "triton"},)
 
 
 def more_part(path: Path = ATTENTION) -> str:
@@ -102,11 +102,11 @@ def _read(path: Path) -> dict[str, Any]:
         if row["verdict"] != "ok":
             sys.exit(f"{name}: {row['name']} is {row['verdict']}: {row['reason']}")
         backward = "backward " if row["name"].startswith("backward") else ""
-        ours = records.get(f"{row['id']}/{backward}ours")
-        backed(ours, f"{name}: {row['name']}")
-        count = len(row["burst"]["samples_ms"])
-        if count < LEAST_SAMPLES:
-            sys.exit(f"{name}: {row['name']} is the median of {count} samples; {LEAST_SAMPLES} are wanted")
+        for role in ("ours", *(("triton",) if row.get("triton_ms") else ())):
+            backed(records.get(f"{row['id']}/{backward}{role}"), f"{name}: {row['name']}")
+            count = len(row["burst" if role == "ours" else f"{role}_burst"]["samples_ms"])
+            if count < LEAST_SAMPLES:
+                sys.exit(f"{name}: {row['name']} is the median of {count} samples; {LEAST_SAMPLES} are wanted")
     return found
 
 

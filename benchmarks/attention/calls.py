@@ -7,7 +7,6 @@ The memory of the outputs held NaN before the call, and all of the output has to
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -24,7 +23,6 @@ from firstlight.bench.case import Case, Place, Prepared
 from firstlight.bench.cases.data import holding, poison, spread
 from firstlight.bench.counts import Work
 from firstlight.kernels.block_attention.bits import FULL
-from firstlight.kernels.block_attention.choose import SM90_GRADIENTS
 from firstlight.kernels.block_attention.functions import attention
 from firstlight.kernels.block_attention.mask import BlockMask
 
@@ -84,10 +82,10 @@ def flex(kit: Kit, problem: Problem, inputs: Inputs) -> Entry:
 
 
 def backward(kit: Kit, problem: Problem, inputs: Inputs, *, role: str) -> Entry:
-    """The backward pass alone, of a forward pass made once; role: ours (triton), hopper, flex or cudnn (full)."""
+    """The backward pass alone, of a forward pass made once; role: ours, triton, flex or cudnn (full)."""
     attend: Attend = {
         "ours": lambda q, k, v: attention(q, k, v, inputs.mask, backend=kit.backend),
-        "hopper": lambda q, k, v: _by_hopper(q, k, v, inputs.mask),
+        "triton": lambda q, k, v: attention(q, k, v, inputs.mask, backend="triton"),
         "flex": lambda q, k, v: flex_attend(problem, inputs.mask)(q, k, v),
         "cudnn": _dense,
     }[role]
@@ -113,18 +111,6 @@ def _forward(inputs: Inputs, attend: Attend) -> tuple[Tensor, tuple[Tensor, ...]
         out = attend(*leaves)
     random = torch.Generator(device=out.device).manual_seed(7)
     return out, leaves, torch.randn(out.shape, dtype=out.dtype, device=out.device, generator=random)
-
-
-def _by_hopper(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask) -> Any:
-    """Attention whose gradients are those of the Hopper kernel: decided in the forward pass."""
-    before = os.environ.get(SM90_GRADIENTS)
-    os.environ[SM90_GRADIENTS] = "1"
-    try:
-        return attention(q, k, v, mask, backend="sm90")
-    finally:
-        os.environ.pop(SM90_GRADIENTS)
-        if before is not None:
-            os.environ[SM90_GRADIENTS] = before
 
 
 def _dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

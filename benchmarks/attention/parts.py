@@ -131,19 +131,17 @@ def _against_our_rate(rows: list[Row]) -> None:
 
 
 def backwards(state: State) -> list[Row]:
-    """The backward pass alone at density 0.5: Triton's, the Hopper kernel's, FlexAttention's and cuDNN's dense one."""
+    """The backward pass alone at density 0.5: ours, Triton's beside sm90's, FlexAttention's and cuDNN's dense one."""
     kit, problem = state.kit, backward_problem(state.scene)
     inputs = inputs_of(problem, kit.place.device)
     entries = {"ours": backward(kit, problem, inputs, role="ours")}
     if kit.backend == "sm90":
-        entries["hopper"] = backward(kit, problem, inputs, role="hopper")
+        entries["triton"] = backward(kit, problem, inputs, role="triton")
     if state.wishes.flex:
         entries["flex"] = backward(kit, problem, inputs, role="flex")
     entries["cudnn"] = replace(backward(kit, problem, inputs, role="cudnn"), passes=1)
     row = _timed_row(state, problem, inputs, entries)
-    row["computed_by"] = "triton"
-    if "hopper" in entries:
-        row["hopper_times_flex"] = ratio(row.get("flex_ms"), row.get("hopper_ms"))
+    row["computed_by"] = kit.backend
     say(row)
     free(state)
     return [row]

@@ -7,7 +7,7 @@
 rates      cuBLAS on random data and a copy: what limits are computed from; always first
 table      dense causal, full lists, densities down to 1.6 of 32 blocks a row, 64x64 top-64, types and shapes; cuDNN and
            FlexAttention (compiled) in turns with ours; cool, burst, then a second back to back with clock and power
-backward   the backward pass at density 0.5, beside FlexAttention's and cuDNN's dense one
+backward   the backward pass at density 0.5, beside Triton's where ours is sm90's, FlexAttention's and cuDNN's dense one
 sweep      time against density, for the picture
 lists      time to build the lists on the device, as a share of the run
 held_out   random, banded, document and top-k masks on shapes that were never tuned for

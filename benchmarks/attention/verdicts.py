@@ -37,8 +37,6 @@ BARS = (
     Bar("ragged S=4001", "of_fp16_d128", 0.9, 0.97),
     Bar("backward, density 0.5", "times_flex", 1.15, 1.15),
     Bar("backward, density 0.5", "tflops", 300, 420),
-    Bar("backward, density 0.5", "hopper_times_flex", 1.15, 1.15),
-    Bar("backward, density 0.5", "hopper_tflops", 300, 420),
 )
 LISTS_SHARE = 0.05
 AUTO_SLOWER = 1.03

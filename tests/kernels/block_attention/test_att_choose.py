@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -107,6 +110,85 @@ def test_head_dims_that_the_portable_kernels_do_not_take() -> None:
 )
 def test_who_computes_the_gradients_on_the_processor(forward: str, backward: str) -> None:
     assert backward_of(forward, LISTED._replace(device=-1)) == backward
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
+    """A GPU whose rows name sm90, with triton and nothing in sm90's way; the questions that were asked of sm90."""
+    asked: list[Question] = []
+
+    def why_not(question: Question) -> str:
+        asked.append(question)
+        return "" if question.head_dim in (64, 128) else f"the head dimension is {question.head_dim}"
+
+    monkeypatch.setattr(choose, "_why_not_sm90", why_not)
+    monkeypatch.setattr(choose, "why_no_triton_here", lambda device, dtype: "")
+    monkeypatch.setattr(choose, "_rows_of", lambda question: (ROW,))
+    choose.forget_choices()
+    yield asked
+    choose.forget_choices()
+
+
+@pytest.mark.parametrize(
+    ("asked", "forward", "backward"),
+    [
+        ("auto", "sm90", "sm90"),
+        ("sm90", "sm90", "sm90"),
+        ("auto", "triton", "triton"),
+        ("triton", "triton", "triton"),
+        ("auto", "dense", "sm90"),
+        ("dense", "dense", "triton"),
+        ("reference", "reference", "reference"),
+    ],
+)
+def test_who_computes_the_gradients_on_a_gpu_where_sm90_was_measured(
+    hopper: list[Question], asked: str, forward: str, backward: str
+) -> None:
+    assert backward_of(forward, LISTED, asked=asked) == backward
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"block": 64}, {"positive": False}, {"head_dim": 96}],
+    ids=["blocks of 64", "a scale of 0 or less", "a head dimension that sm90 does not take"],
+)
+def test_gradients_behind_torch_that_sm90_has_no_kernel_for_are_tritons(
+    hopper: list[Question], changed: dict[str, Any]
+) -> None:
+    assert backward_of("dense", LISTED._replace(**changed)) == "triton"
+
+
+def test_gradients_behind_torch_are_tritons_where_sm90_was_not_measured(
+    hopper: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rows_here in ((), (dataclasses.replace(ROW, us=ROW.us[:2]),)):
+        choose.forget_choices()
+        monkeypatch.setattr(choose, "_rows_of", lambda question, found=rows_here: found)
+        assert backward_of("dense", LISTED) == "triton"
+    assert hopper == []  # it is not even looked for
+    assert backward_of("sm90", LISTED, asked="sm90") == "sm90"
+
+
+def test_without_triton_sm90s_gradients_are_the_references(
+    hopper: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "why_no_triton_here", lambda device, dtype: "triton is not installed")
+    assert {backward_of(name, LISTED) for name in ("sm90", "dense")} == {"reference"}
+
+
+def test_who_computes_gradients_behind_torch_is_found_once_until_choices_are_forgotten(hopper: list[Question]) -> None:
+    for _ in range(3):
+        backward_of("dense", LISTED)
+    assert len(hopper) == 1
+    choose.forget_choices()
+    backward_of("dense", LISTED)
+    assert len(hopper) == 2
+
+
+def test_the_block_of_sm90s_gradients_is_the_one_that_its_kernel_is_built_for() -> None:
+    from firstlight.kernels.sm90.attention_variants import GRADIENT_BLOCK
+
+    assert choose.SM90_GRADIENT_BLOCK == GRADIENT_BLOCK
 
 
 @pytest.mark.parametrize(

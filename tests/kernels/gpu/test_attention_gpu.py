@@ -18,11 +18,21 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels import BlockMask, attention
-from firstlight.kernels.block_attention.choose import SM90_GRADIENTS
 from firstlight.kernels.block_attention.lists import lists_of, turned_lists_of
 from firstlight.kernels.choose import why_not_sm90
 from tests.kernels.block_attention.att_cases import attended
-from tests.kernels.gpu.att_gpu_cases import CASES, SOME, Three, Where, close, draw, gradients, leaves_of, the_same_bits
+from tests.kernels.gpu.att_gpu_cases import (
+    CASES,
+    GRADIENT,
+    SOME,
+    Three,
+    Where,
+    close,
+    draw,
+    gradients,
+    leaves_of,
+    the_same_bits,
+)
 
 HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
 TRITON = [
@@ -325,23 +335,72 @@ def test_random_delays_in_every_role_change_nothing(where: Where, monkeypatch: p
         assert torch.equal(lse, wanted[1])
 
 
-@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
-def test_gradients_by_the_hopper_kernel(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+def noting_gradients(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The builds of the Hopper kernel for gradients that are asked for from now on."""
     from firstlight.kernels.sm90 import gradient as hopper
     from firstlight.kernels.sm90.attention_variants import GradientBuild
     from firstlight.kernels.sm90.driver import Kernel
 
-    loaded, load = [], hopper._kernel
+    loaded: list[object] = []
+    load = hopper._kernel
 
     def noted(build: GradientBuild, device: int) -> Kernel:
         loaded.append(build)
         return load(build, device)
 
     monkeypatch.setattr(hopper, "_kernel", noted)
-    monkeypatch.setenv(SM90_GRADIENTS, "1")
+    return loaded
+
+
+def both_passes(where: Where) -> set[object]:
+    from firstlight.kernels.sm90.attention_variants import GradientBuild
+
+    return {GradientBuild(by_key, where.dim, where.dtype is BRAIN) for by_key in (False, True)}
+
+
+@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
+def test_gradients_by_the_hopper_kernel(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = noting_gradients(monkeypatch)
     gradients(where)
-    assert {build.by_key for build in loaded} == {False, True}
+    assert set(loaded) == both_passes(where)
     test_a_training_step_can_be_captured(where)
+
+
+@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
+@pytest.mark.parametrize("forward", ["sm90", "dense"])
+def test_auto_takes_the_hopper_kernel_for_gradients(
+    where: Where, forward: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind its own output, and behind torch's, whose lse is used too, on a GPU on which sm90 was measured."""
+    from firstlight.kernels.block_attention import choose
+    from firstlight.kernels.block_attention.rows import rows_for
+    from firstlight.kernels.choose import Choice
+
+    if forward == "dense" and not choose._names_sm90(rows_for(torch.cuda.get_device_name(0))):
+        pytest.skip("sm90 was not measured on this GPU model")
+    answer = choose.answer
+    monkeypatch.setattr(
+        choose,
+        "answer",
+        lambda name, question: Choice(forward, "a test") if name == "auto" else answer(name, question),
+    )
+    length = 8 * where.block
+    q, k, v = (given.requires_grad_() for given in where.qkv(length, length, heads=(4, 4)))
+    kept = draw(1, 4, 8, 8, share=0.3)
+    kept[..., 0] = True  # a row without keys has a lse of -inf
+    mask = where.blocks(kept, length, length)
+    loaded = noting_gradients(monkeypatch)
+    made = attention(q, k, v, mask, return_lse=True)
+    upstream = [torch.randn_like(one) for one in made]
+    found = torch.autograd.grad(made, (q, k, v), upstream)
+    assert set(loaded) == both_passes(where)
+    before = len(loaded)
+    by_triton = attention(q, k, v, mask, return_lse=True, backend="triton")
+    wanted = torch.autograd.grad(by_triton, (q, k, v), upstream)
+    assert len(loaded) == before, "backend='triton' keeps Triton's"
+    for one, other in zip(found, wanted, strict=True):
+        apart = float((one.double() - other.double()).norm() / other.double().norm())
+        assert apart <= 2 * GRADIENT[where.dtype]
 
 
 @pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
@@ -353,7 +412,6 @@ def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatc
     from firstlight.kernels.sm90.compile import Variant
     from firstlight.kernels.sm90.driver import Kernel, load
 
-    monkeypatch.setenv(SM90_GRADIENTS, "1")
     length = 12 * where.block
     q, k, v = (given.requires_grad_() for given in where.qkv(length, length, heads=(4, 4)))
     kept = (torch.arange(12)[None, :] < torch.arange(12)[:, None])[None, None].expand(1, 4, 12, 12).contiguous()
@@ -366,7 +424,10 @@ def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatc
         found = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
+    slowed = set()
+
     def slow(build: GradientBuild, device: int) -> Kernel:
+        slowed.add(build)
         variant = Variant(build.variant.source, (*build.variant.defines, ("FIRSTLIGHT_STRESS", 1)))
         return load(built(variant, debug=True).cubin, "gradient", device=device, shared_bytes=build.shared_bytes)
 
@@ -374,6 +435,7 @@ def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatc
     for _ in range(5):
         found = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    assert slowed == both_passes(where)
 
 
 def test_hopper_refuses_what_it_cannot_do_and_says_what_to_do() -> None:

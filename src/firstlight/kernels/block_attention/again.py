@@ -148,5 +148,5 @@ def _calls_of(mask: BlockMask | None) -> dict[Any, Known]:
 def _key(q: Tensor, k: Tensor, v: Tensor, asked: Asked) -> Any:
     return (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device,
-        v.device, asked, choose.generation, choose.setting_of(asked[2]),
+        v.device, asked, choose.generation,
     )  # fmt: skip

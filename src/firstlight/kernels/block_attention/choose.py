@@ -1,9 +1,9 @@
 """Which backend computes attention, and why.
 
 A named backend is taken as named. `auto` takes what measurements of this GPU model say (rows.py) where there are any.
-Without them (so far there are none for attention) the rule is a careful one: torch's own kernels for the two shapes
-they know by name, a sparse kernel where most blocks need not be computed, and torch's with the mask as a tensor above
-that, unless such a tensor would be large. sm90 is taken only where it was measured to win, or by name.
+Without them the rule is a careful one: torch's own kernels for the two shapes they know by name, a sparse kernel where
+most blocks need not be computed, and torch's with the mask as a tensor above that, unless such a tensor would be large.
+sm90 is taken only where it was measured to win, or by name. Gradients: backward_of.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPARSE_SHARE = 0.3  # a sparse kernel is taken up to this share of the blocks on
 # On a processor the reference goes through the lists one by one: against torch's kernel on one core it wins up to
 # 0.3 with one list for all heads, up to 0.1 to 0.25 with one for each (1024 and 2048 long, float32, head dim 64).
 CPU_SHARE = 0.15
-SM90_GRADIENTS = "FIRSTLIGHT_SM90_GRADIENTS"  # 1: gradients of backend="sm90" by its own kernel
+SM90_GRADIENT_BLOCK = 128  # the block that sm90 has a kernel of its own for; for others its gradients are triton's
 MASK_BYTES = 1 << 31  # of a mask as torch takes it, with a place for every query and key: no larger one is made unasked
 TRITON_HEAD_DIMS = (16, 256)
 _MODULES = {
@@ -82,24 +82,31 @@ def forget_choices() -> None:
     global generation
     generation += 1
     _auto.cache_clear()
+    _behind_torch.cache_clear()
     rows_for.cache_clear()
 
 
 def backward_of(backend: str, question: Question, *, asked: str = "auto") -> str:
     """Which backend computes the gradients of an output that `backend` computed: not every one can.
 
-    sm90's own only where the environment says so: it has not run on a GPU yet, and wrong gradients are seen by nobody.
+    sm90's are its own, and where a caller leaves the choice to us also those behind torch's output, if this GPU is one
+    on which sm90 was measured. Without triton, which computes the sums of the rows for both, they are the reference's.
     """
     if backend in ("triton", "reference"):
         return backend
     if question.device < 0 or why_not_triton(question):
         return "reference"
-    return "sm90" if asked == "sm90" and os.environ.get(SM90_GRADIENTS) == "1" else "triton"
+    if backend == "sm90":
+        return "sm90"
+    return _behind_torch(question) if asked == "auto" else "triton"
 
 
-def setting_of(backend: str) -> object:
-    """What backward_of reads of the environment where a caller asks for this backend, e.g. '1'; False: nothing."""
-    return os.environ.get(SM90_GRADIENTS) if backend == "sm90" and torch.is_grad_enabled() else False
+@functools.lru_cache(maxsize=1024)
+def _behind_torch(question: Question) -> str:
+    """Who computes gradients of an output of torch's that was made with its lse, of which torch has none."""
+    if question.block != SM90_GRADIENT_BLOCK or not question.positive:
+        return "triton"
+    return "sm90" if _names_sm90(_rows_of(question)) and not _why_not_sm90(question) else "triton"
 
 
 @functools.lru_cache(maxsize=8)
@@ -113,12 +120,18 @@ def _auto(question: Question) -> Choice:
     if question.device < 0:
         return _on_processor(question)
     hurdles = {"triton": why_not_triton(question), "dense": ""}
-    rows = rows_for(torch.cuda.get_device_name(question.device))
-    if any(
-        backend == "sm90" for row in rows for backend, _ in row.us
-    ):  # without measurements it is not even looked for
+    rows = _rows_of(question)
+    if _names_sm90(rows):  # without measurements it is not even looked for
         hurdles["sm90"] = _why_not_sm90(question) if question.positive else "the scale is not above 0"
     return by_rows(rows, question, hurdles) or by_rule(question, hurdles["triton"])
+
+
+def _rows_of(question: Question) -> tuple[Row, ...]:
+    return rows_for(torch.cuda.get_device_name(question.device))
+
+
+def _names_sm90(rows: tuple[Row, ...]) -> bool:
+    return any(backend == "sm90" for row in rows for backend, _ in row.us)
 
 
 def by_rows(rows: tuple[Row, ...], question: Question, hurdles: dict[str, str]) -> Choice | None:

@@ -1,7 +1,7 @@
 """Gradients of block-sparse attention on Hopper: gradient.cu with its arguments, twice.
 
-Blocks of 128; others are Triton's, and so are the sums of every query row that both passes need. No atomics but the
-queue's: the same bits at every call. Taken with FIRSTLIGHT_SM90_GRADIENTS=1 until it was proved on a GPU.
+Blocks of 128; others, as all that why_not names, are Triton's, and so are the sums of every query row that both passes
+need. No atomics but the queue's: the same bits at every call.
 """
 
 from __future__ import annotations
