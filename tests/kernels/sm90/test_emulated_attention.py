@@ -99,6 +99,17 @@ PLANTED = (
         (NUMBERS, "nothing can go on", "one more arrival"),
     ),
     Planted(
+        "the sums of an item go on in the next one",
+        (Change("attention.cu", "      sums = last ? no_sums() : sums;\n", ""),),
+        (NUMBERS,),
+    ),
+    Planted(
+        "an output leaves for the rows of the next item",
+        (Change("attention.cu", "      before = last ? owner : before;\n      owner = next;\n",
+                "      owner = next;\n      before = last ? owner : before;\n"),),
+        (NUMBERS,),
+    ),
+    Planted(
         "a warpgroup passes the turn to itself",
         (Change("attention.cu", "pass_turn(TURN + 1 - half);", "pass_turn(TURN + half);"),),
         ("nothing can go on",),

@@ -79,6 +79,30 @@ def test_large_scores_do_not_overflow(tmp_path: Path) -> None:
     assert faults(given, mask) == []
 
 
+def below_zero(run: Run, block: int, head_dim: int, dtype: torch.dtype) -> list[str]:
+    """Faults with scores that are all negative, and nearer to 0 by some 2^60 from tile to tile."""
+    mask = BlockMask.full(block, 4 * block, block=block)
+    given = tensors(mask, Sizes(head_dim=head_dim), dtype, run)
+    nearer = torch.linspace(24.0, 0.0, mask.k_len).view(-1, 1)
+    given.q.copy_(given.q.abs())
+    given.k.copy_(-given.k.abs() * nearer)
+    computed(given, mask, run)
+    return faults(given, mask)
+
+
+@pytest.mark.parametrize(("block", "head_dim", "dtype"), [(128, 128, HALF), (128, 64, HALF), (64, 64, BRAIN)])
+def test_scores_below_zero_that_grow(block: int, head_dim: int, dtype: torch.dtype, tmp_path: Path) -> None:
+    assert below_zero(Run(tmp_path), block, head_dim, dtype) == []
+
+
+@pytest.mark.parametrize("head_dim", [128, 64])
+def test_a_maximum_by_the_bits_against_a_negative_limit_shows(head_dim: int, tmp_path: Path) -> None:
+    text, limits = (SOURCES / "attention_tiles.cuh").read_text(), " | top0 < -KEPT | top1 < -KEPT;"
+    assert text.count(limits) == 1
+    changed = {"attention_tiles.cuh": text.replace(limits, ";")}
+    assert below_zero(Run(tmp_path, replaced=changed), 128, head_dim, HALF)
+
+
 def test_the_bits_do_not_depend_on_who_computes_what(tmp_path: Path) -> None:
     mask = random_blocks(400, 500, block=64, density=0.6)
     given = tensors(mask, Sizes(head_dim=64), HALF, Run(tmp_path))

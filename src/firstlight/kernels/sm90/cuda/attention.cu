@@ -232,7 +232,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   Item item = item_at(shared, engine, seat);
   int left = item.count, held = -1;
   if (left == 0) return;
-  Owner owner = {item.row + offset, item.head, item.batch}, before = owner;
+  Owner owner = {item.row + offset, item.head, item.batch}, before = owner, next = owner;
   bool finishing = false, anew = false;
   TAKE_QUERIES();
   barrier_wait(shared_address(&shared->full[engine][0]), 0);
@@ -243,7 +243,7 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
   if (signals) barrier_arrive(shared_address(&shared->empty[engine][0]));
   advance<SLOTS>(ring);
   hide_by(s, args, mark, offset + thread_row, lane);
-  softmax(s, fresh, sums, scale, args.scale_log2, true);
+  softmax_anew(s, fresh, sums, scale, args.scale_log2);
   left--;
   cleared(o);
   taken_over(p, fresh);
@@ -251,7 +251,6 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
 #pragma unroll 1
   for (;;) {
     const bool last = left == 0;  // the present tile is its item's last: the next scores are another item's
-    Owner next = owner;
     if (last) {
       LEAVE_QUERIES();
       advance<SEATS>(seat);
@@ -293,14 +292,17 @@ __device__ __forceinline__ void consume(const AttentionArgs& args, Shared* share
     wgmma_wait<1>();  // the scores are there
     if (signals) barrier_arrive(shared_address(&shared->empty[engine][key]));
     finishing = last;
-    if (last) {
-      done = sums;
-      sums = no_sums();
-      before = owner;
-      owner = next;
-    }
     hide_by(s, args, mark, offset + thread_row, lane);
-    anew = softmax(s, fresh, sums, scale, args.scale_log2, last);
+    if (!last && softmax_kept(s, fresh, sums, args.scale_log2)) {
+      anew = false;
+    } else {  // the change from item to item, too: here, and without a branch, it costs most tiles no instruction
+      done = last ? sums : done;
+      sums = last ? no_sums() : sums;
+      before = last ? owner : before;
+      owner = next;
+      softmax_anew(s, fresh, sums, scale, args.scale_log2);
+      anew = true;
+    }
     stay_above(args.never);
   }
   if (TURNS && half == 0) take_turn(TURN);  // the last one that was passed on

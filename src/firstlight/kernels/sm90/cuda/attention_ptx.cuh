@@ -48,6 +48,17 @@ __device__ __forceinline__ float reciprocal(float x) {
   return y;
 }
 
+// The one of three numbers whose bits are the largest integer: numbers that are not negative are in that order and above all
+// negative ones. Integers are compared by three at once, numbers are not; nor may the bits leave the asm, as the compiler
+// then takes them in front of the wait for the product that makes them.
+__device__ __forceinline__ float larger_bits(float x, float y, float z) {
+  float largest;
+  asm("{\n.reg .s32 a, b, c;\nmov.b32 a, %1;\nmov.b32 b, %2;\nmov.b32 c, %3;\n"
+      "max.s32 a, a, b;\nmax.s32 a, a, c;\nmov.b32 %0, a;\n}"
+      : "=f"(largest) : "f"(x), "f"(y), "f"(z));
+  return largest;
+}
+
 // ---- products of a warpgroup: 64 rows x N, K = 16 at a time
 
 #define R4(kind, i) kind(d[i]), kind(d[i + 1]), kind(d[i + 2]), kind(d[i + 3])

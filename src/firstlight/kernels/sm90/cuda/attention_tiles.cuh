@@ -106,26 +106,42 @@ __device__ __forceinline__ void largest(const float (&s)[SCORES], float& x0, flo
   x1 = fmaxf(x1, y1);
 }
 
+// The same by the bits, three at once: the largest where that is not negative, else one of the negative numbers.
+__device__ __forceinline__ void largest_bits(const float (&s)[SCORES], float& x0, float& x1) {
+  x0 = larger_bits(s[0], s[1], s[1]), x1 = larger_bits(s[2], s[3], s[3]);
+  float y0 = larger_bits(s[4], s[5], s[5]), y1 = larger_bits(s[6], s[7], s[7]);
+#pragma unroll
+  for (int i = 8; i < SCORES; i += 8) {
+    x0 = larger_bits(x0, s[i], s[i + 1]);
+    x1 = larger_bits(x1, s[i + 2], s[i + 3]);
+    y0 = larger_bits(y0, s[i + 4], s[i + 5]);
+    y1 = larger_bits(y1, s[i + 6], s[i + 7]);
+  }
+  x0 = larger_bits(x0, y0, y0);
+  x1 = larger_bits(x1, y1, y1);
+}
+
 // Against the maxima as they are, which is nearly always right after an item's first tile: half of the exponentials hide the
-// search for the maximum. False: some row of the warp grew too much, nothing has changed.
+// search for the maximum. False: some row of the warp grew too much, and nothing but `p` has changed. The search goes by the
+// bits, which tell whether a limit is passed that is not negative: a row with another limit counts as grown, so does one that
+// has seen no key yet.
 __device__ __forceinline__ bool softmax_kept(const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, float scale_log2) {
-  float c0 = -finite_or_zero(sums.max0) * scale_log2, c1 = -finite_or_zero(sums.max1) * scale_log2;
+  float top0 = sums.max0 * scale_log2, top1 = sums.max1 * scale_log2;
   float a0 = 0.0f, a1 = 0.0f, x0, x1;
-  largest(s, x0, x1);
-  exponentials<0, SCORES / 2>(s, p, scale_log2, c0, c1, a0, a1);
-  bool grew = (x0 - sums.max0) * scale_log2 > KEPT || (x1 - sums.max1) * scale_log2 > KEPT;  // false for -inf - -inf
+  largest_bits(s, x0, x1);
+  exponentials<0, SCORES / 2>(s, p, scale_log2, -top0, -top1, a0, a1);
+  bool grew = fmaf(x0, scale_log2, -top0) > KEPT | fmaf(x1, scale_log2, -top1) > KEPT | top0 < -KEPT | top1 < -KEPT;
   if (__any_sync(~0u, grew)) return false;
-  exponentials<SCORES / 2, SCORES>(s, p, scale_log2, c0, c1, a0, a1);
+  exponentials<SCORES / 2, SCORES>(s, p, scale_log2, -top0, -top1, a0, a1);
   sums.sum0 += a0;
   sums.sum1 += a1;
   return true;
 }
 
-// Exponentials of a tile into `p`, sums and maxima taken on. Returns whether the output must be scaled anew, by `scale`.
-// A row that has seen no key yet has a maximum of -inf; 0 stands in for it, and all its exponentials are 0.
-__device__ __forceinline__ bool softmax(
-    const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2, bool first) {
-  if (!first && softmax_kept(s, p, sums, scale_log2)) return false;
+// Against new maxima, for which the output must be scaled by `scale`. A row that has seen no key yet has a maximum of -inf;
+// 0 stands in for it, and all its exponentials are 0.
+__device__ __forceinline__ void softmax_anew(
+    const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2) {
   float x0, x1, a0 = 0.0f, a1 = 0.0f;
   largest(s, x0, x1);
   x0 = fmaxf(largest_of_row(x0), sums.max0);
@@ -138,7 +154,6 @@ __device__ __forceinline__ bool softmax(
   exponentials<0, SCORES>(s, p, scale_log2, -top0 * scale_log2, -top1 * scale_log2, a0, a1);
   sums.sum0 = sums.sum0 * scale.row0 + a0;
   sums.sum1 = sums.sum1 * scale.row1 + a1;
-  return true;
 }
 
 __device__ __forceinline__ void scaled(float (&o)[OUTPUTS], const Scale& scale) {
