@@ -80,7 +80,7 @@ def prepared(given: Trial, index: Index, x: Tensor, layout: Layout) -> ProductAg
     problem = problem_of(index, x, layout)
     plan = make_plan(problem, index)
     if given.macros:
-        build = Build(problem.block, problem.bf16, problem.tokens, problem.turned)
+        build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
         base = multiply_variant(build, plan.tile)
         variant = Variant(base.source, (*base.defines, *given.macros), base.hgmma)
         cubin = built(variant).cubin

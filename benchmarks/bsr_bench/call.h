@@ -6,7 +6,7 @@
 
 struct Call {
   unsigned char maps[3][128];  // tensor maps of W, X and the result
-  const int *columns, *members, *portions, *starts, *first_slot, *slot_counts;
+  const int *columns, *members, *portions, *block_rows, *starts, *first_slot, *slot_counts;
   int *queue, *arrivals;
   void* parts;
   const unsigned short *values, *dense;

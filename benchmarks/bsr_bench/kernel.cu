@@ -36,6 +36,7 @@ cudaError_t start(const Call& call) {
   memcpy(&args.y, call.maps[2], 128);
   args.c = args.y;
   args.columns = call.columns, args.members = call.members, args.portions = (const int4*)call.portions;
+  args.block_rows = call.block_rows;
   args.starts = call.starts, args.first_slot = call.first_slot, args.slot_counts = call.slot_counts;
   args.queue = call.queue, args.parts = (float4*)call.parts, args.arrivals = call.arrivals;
   args.values = call.values, args.dense = call.dense, args.out = call.out;

@@ -38,6 +38,7 @@ inline Pattern random_pattern(int block_rows, int block_cols, double density, in
 struct Steps {
   int height, width;                         // block rows of a group, union columns of a step
   std::vector<int> starts, columns, members;  // as multiply.cu has them
+  std::vector<int> rows;                      // block rows of the groups: here in their order
   int64_t used = 0;                           // union columns without the filling
   int64_t halves = 0;                         // of these, times the halves of 64 rows that have a block there
 
@@ -68,6 +69,7 @@ inline Steps steps_of(const Pattern& pattern, int block) {
       made.members.insert(made.members.end(), made.height, -1);
     }
     made.starts.push_back((int)(made.columns.size() / made.width));
+    for (int row = first; row < first + made.height; row++) made.rows.push_back(row);
   }
   return made;
 }

@@ -81,7 +81,7 @@ inline void make_maps(Product& made) {
   }
   encode_map(call.maps[1], call.dense, o.bf16, x);
   U inner = o.linear ? m : n, outer = o.linear ? n : m;
-  encode_map(call.maps[2], call.out, o.bf16, {{inner, outer, 1}, {2 * inner, 2 * m * n}, {64, 64, 1}});
+  encode_map(call.maps[2], call.out, o.bf16, {{inner, outer, 1}, {2 * inner, 2 * m * n}, {o.linear ? edge : 64u, o.linear ? 64u : 16u, 1}});
 }
 
 inline void make_lists(Product& made, const Gpu& gpu) {
@@ -93,6 +93,7 @@ inline void make_lists(Product& made, const Gpu& gpu) {
   Portions portions = portions_of(steps, portion_limit(steps, o.block, call.tiles, tokens, gpu.multiprocessors));
   call.columns = on_device<int>(steps.columns), call.members = on_device<int>(steps.members);
   call.starts = on_device<int>(steps.starts), call.portions = on_device<int>(portions.items);
+  call.block_rows = on_device<int>(steps.rows);
   call.first_slot = on_device<int>(portions.first_slot), call.slot_counts = on_device<int>(portions.slot_counts);
   size_t sums = (size_t)portions.slots * call.tiles;
   call.parts = room<float>(sums * 128 * tokens);

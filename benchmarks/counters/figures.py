@@ -155,7 +155,9 @@ def with_counts(case: Row, launches: Sequence[dict[str, float | None]]) -> Row:
     sectors = main["l2_read_sectors"]
     shares = {
         "xbar2l1tex": over(main["l2_to_sm_bytes"], predicted),
-        "srcunit_tex_op_read": over(None if sectors is None else SECTOR * sectors, predicted),
+        "srcunit_tex_op_read": over(
+            None if sectors is None else SECTOR * sectors, case.get("predicted_l2_read_bytes", predicted)
+        ),
     }
     row = {
         **case,

@@ -59,7 +59,8 @@ class Prepared:
     id: str
     what: str
     kernels: tuple[str, ...]  # launches of one call, in order; the last one is the kernel itself
-    l2_bytes: int
+    shared_bytes: int  # into shared memory
+    l2_bytes: int  # read of L2 for it: less, where one read serves two thread blocks
     hbm_bytes: int
     call: Callable[[], object]
 
@@ -68,7 +69,8 @@ class Prepared:
         """What the result says of it before anything was counted."""
         return {
             "id": self.id, "what": self.what, "kernel": self.kernels[-1], "kernels": list(self.kernels),
-            "predicted_l2_to_shared_bytes": self.l2_bytes, "predicted_hbm_bytes": self.hbm_bytes,
+            "predicted_l2_to_shared_bytes": self.shared_bytes, "predicted_l2_read_bytes": self.l2_bytes,
+            "predicted_hbm_bytes": self.hbm_bytes,
         }  # fmt: skip
 
 
@@ -126,7 +128,7 @@ def prepared(what: str, device: str, *, most: int = 0) -> Iterator[Prepared]:
 
 def _products(device: str) -> Iterator[Prepared]:
     from benchmarks.kernels_products import Product, matrix_of, operand_of
-    from benchmarks.sm90_limits import THROUGH_REGISTERS, traffic_of
+    from benchmarks.sm90_limits import problem_of, traffic_of
 
     from firstlight.kernels import linear, matmul
     from firstlight.kernels.product import Layout
@@ -141,13 +143,14 @@ def _products(device: str) -> Iterator[Prepared]:
         product = Product(block, layout, "fp16", side, side, side, density)
         matrix, x = matrix_of(product, device), operand_of(product, device)
         traffic = traffic_of(product, matrix)
-        turned = product.is_linear and block <= THROUGH_REGISTERS
+        turned = problem_of(product, matrix).turns_x
 
         def call(w: Any = matrix, x: Any = x, function: Any = linear if product.is_linear else None) -> object:
             return matmul(w, x, backend=backend) if function is None else linear(x, w, backend=backend)
 
         kernels = ("turn", "multiply") if turned else ("multiply",)
-        yield Prepared(product.id, "multiply", kernels, traffic.tile_bytes, traffic.hbm_bytes, call)
+        moved = (traffic.tile_bytes, traffic.l2_bytes, traffic.hbm_bytes)
+        yield Prepared(product.id, "multiply", kernels, *moved, call)
 
 
 def _attentions(device: str) -> Iterator[Prepared]:
@@ -177,7 +180,7 @@ def _attentions(device: str) -> Iterator[Prepared]:
             return forward(given.q, given.k, given.v, given.mask, scale=scale, out=out, lse=lse)
 
         moved = attention_l2_bytes(problem, given.mask)
-        yield Prepared(problem.id, "attention", ("attention",), moved, traffic.hbm_bytes, call)
+        yield Prepared(problem.id, "attention", ("attention",), moved, moved, traffic.hbm_bytes, call)
 
 
 def attention_l2_bytes(problem: Any, mask: Any) -> int:

@@ -1,4 +1,4 @@
-"""Small products and attentions for compute-sanitizer, each held against float64 on the processor.
+"""Small products, attentions and gradients for compute-sanitizer, each held against float64 on the processor.
 
 Two thread blocks do all the work, however large the GPU is: each then walks several items, its rings go round more than
 once, and racecheck, which follows every access of every thread, comes to an end. Outputs hold NaN before a call.
@@ -12,44 +12,37 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import torch
+from benchmarks.sanitizer.attention_cases import (
+    AttentionCase,
+    GradientCase,
+    attentions,
+    gradients,
+    run_attention,
+    run_gradient,
+)
+from benchmarks.sanitizer.where import DRY, Where, normal
 from torch import Tensor
 from torch.nn import functional
 
 from firstlight.frozen import dataclass
-from firstlight.kernels import BlockSparseMatrix, reference, sm90
-from firstlight.kernels.block_attention import reference as plain_attention
-from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels import BlockSparseMatrix
 from firstlight.kernels.pattern import BLOCKS
 from firstlight.kernels.product import Activation, Epilogue, Layout
-from firstlight.kernels.sm90 import attention as hopper_attention
-from firstlight.kernels.sm90 import multiply_plan, sample_plan
-from firstlight.kernels.sm90.attention_variants import AttentionBuild
+from firstlight.kernels.sm90 import attention, gradient, multiply_plan, sample_plan
 from firstlight.kernels.sm90.cache import key_of, read_entry, write_entry
 from firstlight.kernels.sm90.compile import Compiled, Variant, compile_program, find_compiler, read_program
-from firstlight.kernels.sm90.variants import NARROW, TURN, WIDE, Build, multiply_variant, sample_variant
+from firstlight.kernels.sm90.multiply_plan import tile_of
+from firstlight.kernels.sm90.problem import Problem
+from firstlight.kernels.sm90.variants import TURN, Build, multiply_variant, sample_variant
 
-WHAT = ("multiply", "sample", "turn", "attention")
+WHAT = ("multiply", "sample", "turn", "attention", "gradient")
 THREAD_BLOCKS = 2
 ROUNDING = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}  # of the sum of magnitudes; sums are in float32
-NORM = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of an attention's output: error over its norm
 LONG = 1024  # tokens of a sampled product that is cut into portions
 TOKENS, COLUMNS = Layout.TOKENS, Layout.COLUMNS
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where cases run: cuda by the Hopper kernels, or cpu by the reference."""
-
-    device: str
-    products: ModuleType  # multiply and sample
-    attention: ModuleType  # forward
-
-
-GPU, DRY = Where("cuda", sm90, hopper_attention), Where("cpu", reference, plain_attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +77,20 @@ class ProductCase:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """What is compiled for it."""
-        tokens = self.layout is TOKENS
-        build = Build(self.block, self.bf16, tokens, self.turned)
-        kernel = multiply_variant(build, NARROW if self.n <= NARROW.tokens else WIDE)
-        return (kernel, TURN) if tokens and self.block < 64 else (kernel,)
+        problem = self.problem
+        build = Build(self.block, self.bf16, problem.tokens, self.turned, problem.short_rows)
+        kernel = multiply_variant(build, tile_of(problem))
+        return (kernel, TURN) if problem.turns_x else (kernel,)
+
+    @property
+    def problem(self) -> Problem:
+        """As the plan sees it."""
+        w = _matrix(self)
+        rows, cols = reversed(w.shape) if self.turned else w.shape
+        return Problem(
+            rows, cols, self.block, w.nnz_blocks, self.n, self.batch or 1, self.layout is TOKENS, self.turned,
+            self.bf16, device=0,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +114,7 @@ class SampleCase:
         return (kernel, TURN) if self.layout is TOKENS and not by_token else (kernel,)
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionCase:
-    """An attention, e.g. blocks of 64, head dimension 128, 300 queries and keys, causal, 4 heads on 2 of keys."""
-
-    block: int
-    head_dim: int
-    mask: str  # causal, full, window, lists, empty rows, cross
-    q_len: int
-    k_len: int
-    bf16: bool = False
-    what: str = "attention"
-
-    @property
-    def id(self) -> str:
-        mask = self.mask.replace(" ", "-")
-        words = f"attention/{self.block}/d{self.head_dim}/{mask}/{self.q_len}x{self.k_len}"
-        return words + ("/bf16" if self.bf16 else "")
-
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        return (AttentionBuild(self.block, self.head_dim, self.bf16).variant,)
-
-
-Case = ProductCase | SampleCase | AttentionCase
+Case = ProductCase | SampleCase | AttentionCase | GradientCase
 
 
 # -------------------------------------------------------------------------------------------------------------- which
@@ -143,7 +123,7 @@ Case = ProductCase | SampleCase | AttentionCase
 def cases(what: tuple[str, ...]) -> tuple[Case, ...]:
     """The cases of some kernels, taken in turn, each kernel's most different ones first: time may run out."""
     makers: dict[str, Callable[[], Iterator[Case]]] = {
-        "multiply": _products, "sample": _samples, "turn": _turns, "attention": _attentions,
+        "multiply": _products, "sample": _samples, "turn": _turns, "attention": attentions, "gradient": gradients,
     }  # fmt: skip
     columns = [list(makers[name]()) for name in WHAT if name in what]
     rows = itertools.zip_longest(*columns)
@@ -154,12 +134,14 @@ def _products() -> Iterator[Case]:
     blocks = tuple(reversed(BLOCKS)) if BLOCKS[0] < BLOCKS[-1] else BLOCKS
     plain = [ProductCase(block, TOKENS, 600) for block in blocks]
     yield from plain
+    yield from (ProductCase(block, layout, 512) for block in (128, 64) for layout in (TOKENS, COLUMNS))  # clusters
     yield from (ProductCase(block, COLUMNS, 40, "one row") for block in blocks)  # narrow tiles, cut into portions
     yield from (replace(case, turned=True) for case in plain)
     yield from (ProductCase(block, COLUMNS, 600, finish=True) for block in blocks)
     yield from (ProductCase(block, TOKENS, 40, "one row", turned=True) for block in blocks)
     yield from (ProductCase(block, COLUMNS, 72, batch=3) for block in blocks)
     yield from (ProductCase(block, TOKENS, 256, "uneven", finish=True) for block in blocks)  # wide tiles, in portions
+    yield from (ProductCase(block, COLUMNS, 512, "uneven", finish=True, turned=True) for block in (128, 64))
     yield from (ProductCase(block, layout, 72, infinite=True) for block in (16, 32) for layout in (TOKENS, COLUMNS))
     yield from (ProductCase(block, COLUMNS, 600, turned=True) for block in blocks)
     yield from (ProductCase(block, TOKENS, 40, finish=True, bf16=True) for block in blocks)
@@ -174,16 +156,7 @@ def _samples() -> Iterator[Case]:
 
 def _turns() -> Iterator[Case]:
     for cols, block in ((101, 32), (104, 16), (200, 32), (75, 16)):
-        yield ProductCase(block, TOKENS, 70, what="turn", cols=cols)
-
-
-def _attentions() -> Iterator[Case]:
-    builds = ((128, 128), (64, 128), (64, 64), (128, 64))
-    yield from (AttentionCase(block, head, "causal", 300, 300) for block, head in builds)
-    yield from (AttentionCase(block, head, "empty rows", 520, 520) for block, head in builds)
-    yield from (AttentionCase(block, head, "cross", 130, 600) for block, head in builds)
-    yield from (AttentionCase(block, head, "window", 400, 400, bf16=True) for block, head in builds)
-    yield from (AttentionCase(block, head, "full", 64, 77) for block, head in builds)
+        yield ProductCase(block, TOKENS, 70 if block == 16 else 330, what="turn", cols=cols)
 
 
 # ---------------------------------------------------------------------------------------------------------------- run
@@ -193,12 +166,9 @@ def run_case(case: Case, where: Where) -> str:
     """What is wrong with the result, in words; empty: nothing."""
     if isinstance(case, ProductCase):
         return _run_product(case, where)
-    return _run_sample(case, where) if isinstance(case, SampleCase) else _run_attention(case, where)
-
-
-def normal(*shape: int, dtype: torch.dtype, seed: int) -> Tensor:
-    """The same numbers on every machine."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    if isinstance(case, SampleCase):
+        return _run_sample(case, where)
+    return run_attention(case, where) if isinstance(case, AttentionCase) else run_gradient(case, where)
 
 
 def _matrix(case: ProductCase | SampleCase) -> BlockSparseMatrix:
@@ -289,55 +259,6 @@ def _off(found: Tensor, exact: Tensor, size: Tensor) -> str:
     return f"{int(bad.sum())} of {bad.numel()} elements off, first {bad.nonzero()[0].tolist()}" if bad.any() else ""
 
 
-def mask_of(case: AttentionCase) -> BlockMask:
-    """The mask of an attention, on the processor."""
-    lengths, block = (case.q_len, case.k_len), case.block
-    if case.mask == "causal":
-        return BlockMask.causal(*lengths, block=block)
-    if case.mask == "full":
-        return BlockMask.full(*lengths, block=block)
-    if case.mask == "window":
-        return BlockMask.window(*lengths, left=150, right=20, block=block)
-    heads = 1 if case.mask == "cross" else 4
-    rows, columns = (-(-length // block) for length in lengths)
-    kept = torch.rand(1, heads, rows, columns, generator=torch.Generator().manual_seed(rows)) < 0.5
-    kept[..., 0, :] = True
-    if case.mask == "empty rows":
-        kept[:, 1, 0], kept[:, :, rows // 2], kept[:, 3] = False, False, False
-    return BlockMask.from_bool(kept, block_level=True, q_len=case.q_len, k_len=case.k_len, block=block)
-
-
-def _run_attention(case: AttentionCase, where: Where) -> str:
-    dtype = torch.bfloat16 if case.bf16 else torch.float16
-    mask = mask_of(case)
-    q = normal(1, case.q_len, 4, case.head_dim, dtype=dtype, seed=1)
-    k, v = (normal(1, 2, case.k_len, case.head_dim, dtype=dtype, seed=seed) for seed in (2, 3))
-    given = [each.to(where.device) for each in (q, k, v)]
-    out = torch.full_like(given[0], math.nan).transpose(1, 2)
-    lse = torch.full((1, 4, case.q_len), math.nan, device=where.device)
-    scale = case.head_dim**-0.5
-    there = mask.to(where.device)
-    where.attention.forward(given[0].transpose(1, 2), given[1], given[2], there, scale=scale, out=out, lse=lse)
-    return _attention_fault(out.cpu(), lse.cpu(), (q.transpose(1, 2), k, v), mask)
-
-
-def _attention_fault(out: Tensor, lse: Tensor, given: tuple[Tensor, Tensor, Tensor], mask: BlockMask) -> str:
-    q, k, v = (given[0].double(), *(each.double().repeat_interleave(2, 1) for each in given[1:]))
-    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask.to_bool(), -math.inf)
-    exact, total = torch.nan_to_num(scores.softmax(-1)) @ v, scores.logsumexp(-1)
-    live = torch.isfinite(total)
-    if out.isnan().any() or lse.isnan().any():
-        return "NaN is left"
-    error = float((out.double() - exact).norm() / exact.norm().clamp_min(1e-30))
-    if not error <= NORM[out.dtype]:
-        return f"the output's error is {error:.2g} of its norm"
-    if not bool(((lse.double() - total)[live].abs() <= 2e-3).all()):
-        return "the logarithms of the sums are off"
-    if not bool((lse[~live] == -math.inf).all() and (out[~live] == 0).all()):
-        return "a row that sees no key is not 0 with -inf"
-    return ""
-
-
 # ------------------------------------------------------------------------------------------------------------ compile
 
 
@@ -368,7 +289,7 @@ def compile_with_lines(variant: Variant) -> tuple[str, float, str]:
 
 def use_lines_and_two_thread_blocks() -> None:
     """In this process: the plans take kernels with line numbers and a GPU of two multiprocessors."""
-    for module in (multiply_plan, sample_plan, hopper_attention):
+    for module in (multiply_plan, sample_plan, attention, gradient):
         for name, value in (("built", with_lines), ("multiprocessors", lambda _device: THREAD_BLOCKS)):
             assert hasattr(module, name), f"{module.__name__} has no {name}"
             setattr(module, name, value)

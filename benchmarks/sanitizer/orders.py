@@ -23,7 +23,7 @@ _DEFINITION = re.compile(r"^[^/]*(?:__device__|__global__)(.*)$")
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 LOADED_BY_MATRIX = ("load_matrices", "load_matrices_turned")
 STORED_BY_MATRIX = ("store_matrices", "store_matrices_turned")
-TENSOR_COPIES = ("load_box_3d", "load_box_4d", "load_rows")
+TENSOR_COPIES = ("load_box_3d", "load_box_4d", "load_box_3d_for", "load_rows")
 PRODUCTS = ("wgmma_shared", "wgmma_registers", "scores_first", "scores_more", "values_more")
 
 
@@ -42,11 +42,12 @@ ORDERS: tuple[Order, ...] = (
     Order(
         "item slot",
         ("publish_item",),
-        ("next_item",),
+        ("next_item", "first_row"),
         ("known", "forgotten"),
-        "Read after write: lane 0 writes the item, then arrives at known[slot]; every warp waits there first. "
-        "Write after read: __syncwarp after the read, then lane 0 of each of the 11 warps arrives at forgotten[slot], "
-        "and the queue waits for all of them before it writes the slot again.",
+        "Read after write: lanes write the item's rows, __syncwarp, lane 0 writes the item, then arrives at "
+        "known[slot]; every warp waits there first. Write after read: __syncwarp after the read, then lane 0 of each "
+        "of the 11 warps arrives at forgotten[slot], and the queue waits for all of them before it writes the slot "
+        "again.",
     ),
     Order(
         "present mask",
@@ -66,13 +67,14 @@ ORDERS: tuple[Order, ...] = (
         "the second one, and the next write comes behind the first meeting of the next sum.",
     ),
     Order(
-        "blocks by plain bulk copy",
+        "blocks and sums of rows by plain bulk copy",
         ("load_bytes",),
-        (*LOADED_BY_MATRIX, "load_bytes"),
+        (*LOADED_BY_MATRIX, "at", "load_bytes"),
         ("full", "empty"),
         "cp.async.bulk without a tensor map is taken for a write of the thread that issues it. Its bytes are complete "
-        "when full[slot] turns (complete_tx), behind which ldmatrix reads; the slot is filled again after all 8 warps "
-        "arrived at empty[slot]. racecheck does not follow complete_tx from one warp to another around a loop.",
+        "when full[slot] turns (complete_tx), behind which ldmatrix reads, and Vector::at the sums that belong to a "
+        "tile of queries; the slot is filled again after all 8 warps arrived at empty[slot], the latter behind a "
+        "product issued after the read. racecheck does not follow complete_tx from one warp to another around a loop.",
     ),
     Order(
         "tiles by tensor copies",
@@ -80,16 +82,45 @@ ORDERS: tuple[Order, ...] = (
         (*LOADED_BY_MATRIX, *PRODUCTS, *TENSOR_COPIES),
         ("full", "empty"),
         "The same for copies by a tensor map (full and empty; seated and left for queries, addend for the addend's "
-        "chunk): read behind the barrier that counts the bytes, filled again behind the one its readers arrive at.",
+        "chunk): read behind the barrier that counts the bytes, filled again behind the one its readers arrive at. In "
+        "a cluster the readers of both thread blocks arrive at both empty[slot], as each fills a part of both.",
+    ),
+    Order(
+        "number for the other thread block of a cluster",
+        ("tell",),
+        ("next_number",),
+        ("told", "taken"),
+        "Read after write: the number's 4 bytes complete told[slot] in the thread block that reads it, behind its "
+        "wait. Write after read: __syncwarp, then lane 0 arrives at taken[slot] in the thread block that writes, which "
+        "waits there before it tells the next number for that slot.",
     ),
     Order(
         "staging of results",
         STORED_BY_MATRIX,
-        ("store_box_3d", "store_rows", *TENSOR_COPIES),
-        ("meet", "stores_read", "publish_shared"),
+        ("store_box_3d", "store_rows", "store_half", *TENSOR_COPIES),
+        ("meet", "meet_two", "stores_read", "publish_shared", "seated", "left"),
         "Read after write: fence.proxy.async by every thread, then a meeting of the warpgroup, or of the warp where "
         "each has its own staging; then one thread starts the copy. Write after read: that thread waits until its "
-        "copies have read (wait_group.read), then a meeting.",
+        "copies have read (wait_group.read), then a meeting. The gradients' staging is the seat of F and G: written "
+        "behind seated[seat], filled with the next ones after each warp waited for its copies and arrived at "
+        "left[seat].",
+    ),
+    Order(
+        "results in the place of F and G",
+        STORED_BY_MATRIX,
+        PRODUCTS,
+        ("wgmma_wait", "meet"),
+        "Write after read: every warp waits for all of its products (wgmma_wait<0>), then its warpgroup meets, and "
+        "then results are written over the 64 rows of F and G that this warpgroup alone reads. The other way round, "
+        "products of the next item in that seat, the copies of its F and G lie between.",
+    ),
+    Order(
+        "results on their way out of a seat",
+        TENSOR_COPIES,
+        ("store_half",),
+        ("stores_read", "left"),
+        "Write after read: lane 0 of each of the 8 warps waits until its copies have read (wait_group.read), then "
+        "arrives at left[seat], for which the loading thread waits before it fills the seat again.",
     ),
     Order(
         "mark of a tile",
@@ -98,6 +129,14 @@ ORDERS: tuple[Order, ...] = (
         ("full", "empty"),
         "Read after write: the loading thread writes the mark, then arrives at full[slot] with the bytes. Write after "
         "read: each warp arrives at empty[slot] behind the wait for a product that it issued after its read.",
+    ),
+    Order(
+        "mark of a stage",
+        ("load_stage",),
+        ("walk",),
+        ("full", "empty"),
+        "The same for gradients: written before the arrival at full[slot], read behind the wait for it; lane 0 of a "
+        "warp arrives at empty[slot] behind the wait for products that the warp issued after its read.",
     ),
     Order(
         "item on its way from the queue",
@@ -117,11 +156,21 @@ ORDERS: tuple[Order, ...] = (
         "with blocks of 128 behind products that it issued after its read.",
     ),
     Order(
+        "item of a seat",
+        ("seat_item",),
+        ("consume",),
+        ("seated", "left"),
+        "The same for gradients: written before the arrival at seated[seat], read behind the wait for it. Write after "
+        "read: the warpgroup meets behind the read, and lane 0 of each of the 8 warps arrives at left[seat] in its "
+        "next item, for which the loading thread waits before it writes the seat's item again.",
+    ),
+    Order(
         "start of the barriers",
         ("barrier_init", "start_barriers"),
-        ("barrier_arrive", "barrier_expect", "barrier_wait"),
-        ("__syncthreads",),
-        "Thread 0 makes the barriers, fences them, and __syncthreads follows before anybody uses one.",
+        ("barrier_arrive", "barrier_arrive_in", "barrier_expect", "barrier_wait", "tell"),
+        ("__syncthreads", "meet_cluster"),
+        "Thread 0 makes the barriers, fences them, and __syncthreads follows before anybody uses one, or a meeting of "
+        "the cluster where another thread block may use it.",
     ),
 )
 

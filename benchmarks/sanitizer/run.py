@@ -1,7 +1,8 @@
 """The Hopper kernels under compute-sanitizer: results/kernels-sanitizer-<machine>.json.
 
     python -m benchmarks.sanitizer --out results/kernels-sanitizer-h200.json --commit HASH
-        [--tool memcheck,racecheck,synccheck,initcheck] [--what multiply,sample,turn,attention] [--budget-s 240]
+        [--tool memcheck,racecheck,synccheck,initcheck] [--what multiply,sample,turn,attention,gradient]
+        [--budget-s 240]
     python -m benchmarks.sanitizer --dry                    the cases on the processor, by the reference
     python -m benchmarks.sanitizer --judge FILE             names the races of a result again, without a GPU
 
@@ -38,7 +39,7 @@ from firstlight.profile.children import Ended, run_kept
 
 SCHEMA = "firstlight.kernels-sanitizer/1"
 TOOLS = {"memcheck": 1, "racecheck": 3, "synccheck": 1, "initcheck": 1}  # with their shares of the time
-KERNELS = ("multiply", "sample", "turn", "attention")
+KERNELS = ("multiply", "sample", "turn", "attention", "gradient")
 ERROR_STATUS, WRONG_STATUS = 86, 3
 BARRIERS = 64  # mbarriers of a thread block that the tools make room for; our kernels have up to 36
 ENDING_S = 20.0  # from the child's last case to the tool's summary
@@ -127,8 +128,9 @@ def child(what: tuple[str, ...], device: str, *, until: float, most: int = 0) ->
     """Runs the cases, a line before and after each; stops in time for the tool to write its summary."""
     import torch
     from benchmarks.sanitizer import cases as small
+    from benchmarks.sanitizer.where import DRY, GPU
 
-    where = small.DRY if device == "cpu" else small.GPU
+    where = DRY if device == "cpu" else GPU
     about = {"torch": torch.__version__, "gpu": "none"}
     if device != "cpu":
         small.use_lines_and_two_thread_blocks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -9,19 +10,21 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from benchmarks.sanitizer import run as sanitizing
+from benchmarks.sanitizer.attention_cases import AttentionCase, GradientCase, mask_of, nan_in_new_memory
 from benchmarks.sanitizer.cases import (
     THREAD_BLOCKS,
     WHAT,
-    AttentionCase,
+    Case,
     ProductCase,
     SampleCase,
-    Where,
     _matrix,
     cases,
     run_case,
@@ -31,17 +34,19 @@ from benchmarks.sanitizer.cases import (
 from benchmarks.sanitizer.orders import ORDERS, UNNAMED, function_at, functions_of, grouped, order_of
 from benchmarks.sanitizer.reports import Place, Race, read_output, read_place
 from benchmarks.sanitizer.run import Ask, command_of, find_sanitizer, main, tool_row
+from benchmarks.sanitizer.where import Where
 
 from firstlight.kernels import sm90
+from firstlight.kernels.block_attention import reference
+from firstlight.kernels.block_attention.bits import NONE, PARTIAL
 from firstlight.kernels.product import Layout
-from firstlight.kernels.sm90 import attention, multiply_plan, sample_plan
+from firstlight.kernels.sm90 import attention, gradient, multiply_plan, sample_plan
 from firstlight.kernels.sm90.compile import SOURCES, Variant
 from firstlight.kernels.sm90.gate import find_disassembler
 from firstlight.kernels.sm90.lists import WHOLE, portion_limit, steps_of
-from firstlight.kernels.sm90.multiply_plan import work_of
-from firstlight.kernels.sm90.problem import Problem
+from firstlight.kernels.sm90.multiply_plan import tile_of, work_of
 from firstlight.kernels.sm90.sample_plan import splits_of
-from firstlight.kernels.sm90.variants import NARROW, SAMPLED, WIDE
+from firstlight.kernels.sm90.variants import NARROW, SAMPLED
 from firstlight.profile.children import Ended
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.machine import STREAM, emulated_gpu
@@ -232,6 +237,35 @@ def test_two_writes_are_named_either_way_round() -> None:
         assert group.order == "staging of results"
 
 
+@pytest.mark.parametrize(
+    ("write", "other", "named"),
+    [
+        (("gradient.cu", "shared->items[at.seat.slot] ="), ("gradient.cu", "Item item = shared->"), "item of a seat"),
+        (("gradient.cu", "shared->marks[slot] ="), ("gradient.cu", "Mark mark = at.shared->"), "mark of a stage"),
+        (("ptx.cuh", "stmatrix.sync.aligned.m8n8.x4.shared"), ("attention_ptx.cuh", "scores_first(float (&d)[32], u64"),
+         "results in the place of F and G"),
+        (("ptx.cuh", "stmatrix.sync.aligned.m8n8.x4.shared"), ("attention_ptx.cuh", "void store_half("),
+         "staging of results"),
+        (("attention_ptx.cuh", "void load_rows("), ("attention_ptx.cuh", "void store_half("),
+         "results on their way out of a seat"),
+        (("ptx.cuh", "void load_bytes("), ("gradient.cu", "return columns[(i >> 2) * 4]"),
+         "blocks and sums of rows by plain bulk copy"),
+        (("attention_queue.cuh", "counter.work = work"), ("attention_queue.cuh", "Work work = counter.work"),
+         "item on its way from the queue"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)  # fmt: skip
+def test_races_of_the_gradients_are_named_by_what_orders_them(
+    write: tuple[str, str], other: tuple[str, str], named: str
+) -> None:
+    first, second = (
+        Place(access, "gradient", "0x1", file, line_of(file, text))
+        for access, (file, text) in (("Write", write), ("Read", other))
+    )
+    [group] = grouped([("gradient/d64/causal/300x300/keys2", Race("error", first, second, 1))])
+    assert group.order == named
+
+
 # ---------------------------------------------------------------------------------------------------------- the table
 
 
@@ -246,7 +280,7 @@ def test_every_function_and_barrier_of_the_table_is_in_the_sources() -> None:
     functions = {name for file in ALL_SOURCES for _, name in functions_of(file)}
     members = {
         word
-        for file in ("roles.cuh", "attention.cu", "attention_queue.cuh")
+        for file in ("roles.cuh", "attention.cu", "gradient.cu", "attention_queue.cuh")
         for struct in re.findall(r"struct (?:Shared|Counter) \{(.*?)\};", source(file), re.DOTALL)
         for word in re.findall(r"\w+", struct)
     }
@@ -277,13 +311,12 @@ SYNCED = {"turn"}  # one tile, __syncthreads between its writes and its reads: a
     [
         ProductCase(16, Layout.TOKENS, 600), ProductCase(64, Layout.COLUMNS, 40),
         SampleCase(128, Layout.TOKENS, 200), AttentionCase(64, 64, "causal", 300, 300),
-        AttentionCase(128, 128, "causal", 300, 300),
+        AttentionCase(128, 128, "causal", 300, 300), GradientCase(128, "causal", 300, 300),
+        GradientCase(64, "causal", 300, 300, bf16=True),
     ],
     ids=lambda case: case.id,
 )  # fmt: skip
-def test_every_instruction_that_touches_shared_memory_is_in_a_function_of_the_table(
-    case: ProductCase | SampleCase | AttentionCase, tmp_path: Path
-) -> None:
+def test_every_instruction_that_touches_shared_memory_is_in_a_function_of_the_table(case: Case, tmp_path: Path) -> None:
     """So a place that racecheck may name is one that somebody has thought about."""
     known = {name for order in ORDERS for name in (*order.writes, *order.others)} | NEVER | SYNCED
     found = {name for variant in case.variants for name in touching(variant, tmp_path)}
@@ -321,22 +354,66 @@ def test_the_cases_are_of_all_blocks_layouts_tiles_heads_and_kinds_of_rows() -> 
         assert {case.n <= NARROW.tokens for case in mine} == {False, True}
     attentions = [case for case in cases(("attention",)) if isinstance(case, AttentionCase)]
     assert {(case.block, case.head_dim) for case in attentions} == {(128, 128), (128, 64), (64, 128), (64, 64)}
+    gradients = [case for case in cases(("gradient",)) if isinstance(case, GradientCase)]
+    assert {(case.head_dim, case.bf16) for case in gradients} == set(itertools.product((128, 64), (False, True)))
+    assert {(case.head_dim, case.with_lse) for case in gradients} == set(itertools.product((128, 64), (False, True)))
+    assert {(case.head_dim, case.key_heads < 4) for case in gradients} == set(
+        itertools.product((128, 64), (False, True))
+    )
     assert len({case.id for case in cases(WHAT)}) == len(cases(WHAT))
+
+
+def test_the_gradients_have_rows_and_columns_without_blocks_partial_ones_and_more_stages_than_the_rings() -> None:
+    kinds = {case: mask_of(case).kinds for case in cases(("gradient",)) if isinstance(case, GradientCase)}
+    assert any(bool((each == PARTIAL).any()) for each in kinds.values())
+    assert any(bool((each == NONE).all(3).any()) and each.shape[1] > 1 for each in kinds.values())
+    assert any(bool((each == NONE).all(2).any()) and each.shape[1] > 1 for each in kinds.values())
+    assert any(case.q_len % 128 and case.k_len % 128 for case in kinds)
+    for head_dim, stages in ((128, 3), (64, 6)):
+        blocks = [int((each != NONE).sum()) for case, each in kinds.items() if case.head_dim == head_dim]
+        assert max(blocks) * 2 > 2 * stages * THREAD_BLOCKS
+
+
+def test_memory_that_a_kernel_leaves_out_holds_nan_and_only_there() -> None:
+    with nan_in_new_memory():
+        assert torch.empty(3, dtype=torch.float16).isnan().all()
+        assert torch.empty_like(torch.zeros(2, 2)).isnan().all()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda dq, dk, dv: dq[0, 0, 0, 0].fill_(torch.nan), "NaN is left in dq"),
+        (lambda dq, dk, dv: dk.mul_(1.01), "the error of dk is 0.01 of its norm"),
+        (lambda dq, dk, dv: dv[0, 1, 5].fill_(1e-7), "dv is not 0 where nothing is seen"),
+    ],
+    ids=["NaN", "off", "not 0"],
+)
+def test_a_wrong_gradient_is_told(spoil: Callable[..., object], said: str) -> None:
+    def backward(*given: Any, **named: Any) -> Any:
+        found = reference.backward(*given, **named)
+        spoil(*found)
+        return found
+
+    case = GradientCase(64, "empty columns", 200, 300)
+    assert run_case(case, Where("cpu", sm90, cast(Any, SimpleNamespace(backward=backward)))) == said
+
+
+def test_a_gradient_that_triton_would_compute_is_no_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.sanitizer.attention_cases.why_not", lambda *given: "blocks of 64")
+    fault = run_case(GradientCase(64, "full", 64, 77), Where("cpu", sm90, reference))
+    assert fault == "this is not the Hopper kernel's: blocks of 64"
 
 
 def test_the_cases_that_are_to_be_cut_into_portions_are() -> None:
     for case in cases(("multiply",)):
         if isinstance(case, ProductCase) and case.pattern in ("one row", "uneven") and not case.turned:
-            w = _matrix(case)
-            problem = Problem(
-                *w.shape, case.block, w.nnz_blocks, case.n, 1, case.layout is Layout.TOKENS,
-                turned=False, bf16=False, device=0,
-            )  # fmt: skip
-            tile = NARROW if case.n <= NARROW.tokens else WIDE
-            assert portion_limit(work_of(problem, w.index, tile, THREAD_BLOCKS)) != WHOLE, case.id
+            work = work_of(case.problem, _matrix(case).index, tile_of(case.problem), THREAD_BLOCKS)
+            assert portion_limit(work) != WHOLE, case.id
     long = [case for case in cases(("sample",)) if isinstance(case, SampleCase) and case.n == 1024]
     for case in long:
-        steps = steps_of(_matrix(case).index, width=SAMPLED.tokens // case.block)
+        steps = steps_of(_matrix(case).index, width=SAMPLED.tokens // case.block, grouped=False)
         assert splits_of(steps.bound, case.n // 64, THREAD_BLOCKS) > 1, case.id
     assert long
 
@@ -374,15 +451,16 @@ def test_cases_of_every_kind_run_the_kernels_themselves_in_the_emulator(
 
 
 def test_the_child_takes_kernels_with_line_numbers_and_two_thread_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules: tuple[Any, ...] = (multiply_plan, sample_plan, attention)
+    modules: tuple[Any, ...] = (multiply_plan, sample_plan, attention, gradient)
     for module in modules:
         for name in ("built", "multiprocessors"):
             monkeypatch.setattr(module, name, getattr(module, name))  # put back afterwards
     use_lines_and_two_thread_blocks()
-    assert [module.multiprocessors(0) for module in modules] == [THREAD_BLOCKS] * 3
-    command = modules[2].built(cases(("attention",))[0].variants[0]).command
-    assert "-lineinfo" in command
-    assert "FIRSTLIGHT_DEBUG" not in command
+    assert [module.multiprocessors(0) for module in modules] == [THREAD_BLOCKS] * 4
+    for module, name in ((attention, "attention"), (gradient, "gradient")):
+        command = module.built(cases((name,))[0].variants[0]).command
+        assert "-lineinfo" in command
+        assert "FIRSTLIGHT_DEBUG" not in command
 
 
 # -------------------------------------------------------------------------------------------------------- the command
@@ -392,7 +470,10 @@ def test_the_child_takes_kernels_with_line_numbers_and_two_thread_blocks(monkeyp
     ("arguments", "said"),
     [
         (["--tool", "memchek"], "--tool: memchek is not known; accepted: memcheck,racecheck,synccheck,initcheck"),
-        (["--what", "multiply,divide"], "--what: divide is not known; accepted: multiply,sample,turn,attention"),
+        (
+            ["--what", "multiply,divide"],
+            "--what: divide is not known; accepted: multiply,sample,turn,attention,gradient",
+        ),
         ([], "--out FILE and --commit HASH are needed"),
         (["--judge", "/nonexistent"], "--judge /nonexistent: no result of this script"),
     ],

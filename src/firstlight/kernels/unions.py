@@ -8,6 +8,7 @@ from torch import Tensor
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after
+from firstlight.kernels.pairs import grouped_order
 from firstlight.kernels.pattern import pattern_behind, rows_of_entries
 from firstlight.kernels.schedule import longest_first
 
@@ -16,8 +17,9 @@ from firstlight.kernels.schedule import longest_first
 class Unions:
     """Groups of `rows` block rows; step s covers `width` union columns, columns[s * width] on.
 
-    A group's list is filled up to whole steps with column = block_cols, which no dense operand has. `bound` is the most
-    steps there can be: how many there are is known on the device alone.
+    Where `grouped` is given, group g has the block rows grouped[g * rows] on, else rows in their order. A group's list
+    is filled up to whole steps with column = block_cols, which no dense operand has. `bound` is the most steps there
+    can be: how many there are is known on the device alone.
     """
 
     starts: Tensor  # int32 [groups + 1], in steps
@@ -25,6 +27,7 @@ class Unions:
     members: Tensor  # int32 [bound, width, rows]: stored block, -1 where the row has none
     order: Tensor  # int32 [groups], longest first
     bound: int
+    grouped: Tensor | None = None  # int32 [groups * rows]; rows that do not exist have numbers past the last
 
     @property
     def groups(self) -> int:
@@ -40,23 +43,25 @@ class _Kept:
 _UNIONS: TensorMemo[_Kept] = TensorMemo()
 
 
-def unions_of(index: Index, *, rows: int, width: int) -> Unions:
-    """The union lists of an index, computed at first use and kept as long as the index's tensors live unchanged."""
+def unions_of(index: Index, *, rows: int, width: int, grouped: bool = False) -> Unions:
+    """The union lists of an index, computed at first use and kept as long as the index's tensors live unchanged.
+
+    grouped: the rows of a group are those that have most columns in common, see pairs.py, where that is worth while.
+    """
     # a matrix and its transpose do not share these tensors, so which blocks are meant needs no place in the key
-    kept = _UNIONS.get(index.row_starts, index.columns, (rows, width))
+    tag = (rows, width, grouped)
+    kept = _UNIONS.get(index.row_starts, index.columns, tag)
     if kept is not None:
         if kept.ready is not None:
             kept.ready.wait()
         return kept.unions
     pattern = pattern_behind(index)
+    make = find_unions if pattern is not None and pattern.distinct else sorted_unions
     with torch.inference_mode(mode=False):
-        if pattern is not None and pattern.distinct:
-            made = find_unions(index, rows=rows, width=width)
-        else:
-            made = sorted_unions(index, rows=rows, width=width)
+        made = make(index, rows=rows, width=width, order=grouped_order(index, rows) if grouped else None)
     if keepable(index.row_starts, made.columns):
         kept = _Kept(made, ready_after(made.columns))
-        _UNIONS.put(index.row_starts, index.columns, kept, (rows, width))
+        _UNIONS.put(index.row_starts, index.columns, kept, tag)
     return made
 
 
@@ -67,7 +72,7 @@ def most_steps(index: Index, *, rows: int, width: int) -> int:
     return min(columns // width + groups, groups * -(-index.block_cols // width))
 
 
-def find_unions(index: Index, *, rows: int, width: int) -> Unions:
+def find_unions(index: Index, *, rows: int, width: int, order: Tensor | None = None) -> Unions:
     """The union lists, on the index's device, without a host wait: a table of all places, then a scan over it.
 
     For patterns that store no block twice: a place of the table holds one. The table has an int32 for every block of
@@ -76,7 +81,7 @@ def find_unions(index: Index, *, rows: int, width: int) -> Unions:
     device = index.columns.device
     groups, block_cols = -(-index.block_rows // rows), index.block_cols
     bound = most_steps(index, rows=rows, width=width)
-    row = rows_of_entries(index.row_starts, index.columns).to(torch.int64)
+    row = _places(index, order)
     number = torch.arange(index.entries, device=device) if index.blocks is None else index.blocks
     table = torch.full((groups, block_cols, rows), -1, dtype=torch.int32, device=device)
     place = (row // rows * block_cols + index.columns) * rows + row % rows
@@ -97,10 +102,11 @@ def find_unions(index: Index, *, rows: int, width: int) -> Unions:
         members=members[:-1].view(bound, width, rows),
         order=longest_first(starts),
         bound=bound,
+        grouped=None if order is None else order.to(torch.int32),
     )
 
 
-def sorted_unions(index: Index, *, rows: int, width: int) -> Unions:
+def sorted_unions(index: Index, *, rows: int, width: int, order: Tensor | None = None) -> Unions:
     """The union lists of a pattern that may store a block twice: a column comes as often as its fullest row has it.
 
     Sorts the entries by group, column and how often the row has had the column before; slower than the table.
@@ -108,14 +114,14 @@ def sorted_unions(index: Index, *, rows: int, width: int) -> Unions:
     device, entries = index.columns.device, index.entries
     groups, block_cols = -(-index.block_rows // rows), index.block_cols
     bound = entries // width + groups
-    row = rows_of_entries(index.row_starts, index.columns).to(torch.int64)
+    row = _places(index, order)
     number = torch.arange(entries, device=device) if index.blocks is None else index.blocks
-    place, order = torch.sort(row * block_cols + index.columns, stable=True)
+    place, by_place = torch.sort(row * block_cols + index.columns, stable=True)
     again = torch.arange(entries, device=device) - torch.searchsorted(place, place)
     row = torch.div(place, max(1, block_cols), rounding_mode="floor")
     group, column = torch.div(row, rows, rounding_mode="floor"), place - row * block_cols
     name, second = torch.sort((group * block_cols + column) * max(1, entries) + again)
-    row, group, column, number = row[second], group[second], column[second], number[order][second]
+    row, group, column, number = row[second], group[second], column[second], number[by_place][second]
     first = torch.ones(entries, dtype=torch.bool, device=device)
     torch.ne(name[1:], name[:-1], out=first[1:])
     used = torch.zeros(groups, dtype=torch.int64, device=device).scatter_add_(0, group, first.to(torch.int64))
@@ -127,4 +133,15 @@ def sorted_unions(index: Index, *, rows: int, width: int) -> Unions:
     columns.scatter_(0, target, column.to(torch.int32))
     members = torch.full((bound * width * rows,), -1, dtype=torch.int32, device=device)
     members.scatter_(0, target * rows + row % rows, number.to(torch.int32))
-    return Unions(starts.to(torch.int32), columns, members.view(bound, width, rows), longest_first(starts), bound)
+    return Unions(
+        starts.to(torch.int32), columns, members.view(bound, width, rows), longest_first(starts), bound,
+        None if order is None else order.to(torch.int32),
+    )  # fmt: skip
+
+
+def _places(index: Index, order: Tensor | None) -> Tensor:
+    """Int64 [entries]: the block row of each entry, or its place in the given order."""
+    row = rows_of_entries(index.row_starts, index.columns).to(torch.int64)
+    if order is None:
+        return row
+    return torch.empty_like(order).scatter_(0, order, torch.arange(order.shape[0], device=order.device))[row]

@@ -131,7 +131,9 @@ def stressed(w: BlockSparseMatrix, x: Tensor, layout: Layout) -> ProductAgain:
     """The product by a kernel with random delays and bounded waits."""
     problem = problem_of(w.index, x, layout)
     plan = make_plan(problem, w.index)
-    variant = multiply_variant(Build(problem.block, problem.bf16, problem.tokens, problem.turned), plan.tile)
+    variant = multiply_variant(
+        Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows), plan.tile
+    )
     slow = Variant(variant.source, (*variant.defines, ("FIRSTLIGHT_STRESS", 1)))
     kernel = load(
         built(slow, debug=True).cubin, "multiply", device=problem.device, shared_bytes=plan.tile.shared_bytes

@@ -148,7 +148,9 @@ class Driver:
         return 0
 
     def _multiply(self, args: Arguments, macros: dict[str, int]) -> None:
-        tiles, portions = args.tiles * args.batches, args.ints("portions", 4 * args.portions_count).view(-1, 4).tolist()
+        cluster = macros.get("CLUSTER", 1)
+        tiles = args.tiles * args.batches // cluster  # of all thread blocks of a cluster
+        portions = args.ints("portions", 4 * args.portions_count).view(-1, 4).tolist()
         assert not args.ints("queue", 2).any()
         for number in range(args.portions_count * tiles):  # as run_queue of multiply.cu
             window = number // (args.portions_count * args.super_tile)
@@ -157,7 +159,8 @@ class Driver:
             inside = number - window * args.portions_count * args.super_tile
             tile, portion = base + inside % width, portions[inside // width]
             if portion[0] >= 0:
-                self._item(args, macros, portion, tile)
+                for rank in range(cluster):
+                    self._item(args, macros, portion, tile * cluster + rank)
 
     def _item(self, args: Arguments, macros: dict[str, int], portion: list[int], tile: int) -> None:
         group, begin, end, slot = portion
@@ -185,7 +188,12 @@ class Driver:
             if found is None:
                 return
             total = found
-        finish(args, macros, total, (group, first, batch))
+        rows = [group]
+        if block < 128:
+            rows = args.ints("block_rows", (group + 1) * height)[group * height :].tolist()
+        for line in range(0, 128, 64 if block >= 64 else block):
+            row = rows[line // block] * block + line % block
+            finish(args, macros, total[line : line + min(64, block)], (row, first, batch))
 
     def _together(
         self, args: Arguments, places: tuple[int, int], part: tuple[int, int, int], total: Tensor
@@ -250,7 +258,7 @@ def dense_tile(args: Arguments, macros: dict[str, int], k: int, where: tuple[int
     parts = []
     for at in range(k, k + block, depth):
         if macros["X_BY_TOKEN"]:
-            parts.append(args.x.load(at, first, 0, 0).view(tokens, 64).T)
+            parts.append(args.x.load(at, first, 0, 0).view(tokens, depth).T)
         elif args.boxes == 1:
             parts.append(args.x.load(0, at, first // 64, batch).view(-1, depth, 64).transpose(0, 1).reshape(depth, -1))
         else:
@@ -261,25 +269,27 @@ def dense_tile(args: Arguments, macros: dict[str, int], k: int, where: tuple[int
 
 
 def finish(args: Arguments, macros: dict[str, int], total: Tensor, where: tuple[int, int, int]) -> None:
-    """The epilogue and the stores, in boxes of 64 x 64."""
-    group, first, batch = where
-    by_token = macros["OUT_BY_TOKEN"]
-    for row in range(group * 128, group * 128 + 128, 64):
-        for token in range(first, first + macros["TOKENS"], 64):
-            at = (row, token, batch) if by_token else (token, row, batch)
-            tile = total[row - group * 128 :][:64, token - first :][:, :64]
-            if not args.plain:
-                tile = args.alpha * tile
-                if args.addend:
-                    before = args.c.load(*at)[0].double()
-                    tile = tile + args.beta * (before.T if by_token else before)
-                if args.bias:
-                    bias = torch.zeros(64, dtype=torch.float64)
-                    count = max(0, min(64, args.rows - row))
-                    bias[:count] = memory(args.bias, args.rows, args.y.dtype)[row : row + count].double()
-                    tile = tile + bias[:, None]
-                tile = ACTIVATIONS[args.activation](tile)
-            args.y.store((tile.T if by_token else tile).contiguous(), *at)
+    """The epilogue of up to 64 rows of one block row and the stores, of 64 x 64 or of a warp's 16 rows."""
+    row, first, batch = where
+    by_token, count = macros["OUT_BY_TOKEN"], len(total)
+    if count > 16 and not by_token:
+        for line in range(0, count, 16):
+            finish(args, macros, total[line : line + 16], (row + line, first, batch))
+        return
+    for token in range(first, first + macros["TOKENS"], 64):
+        at = (row, token, batch) if by_token else (token, row, batch)
+        tile = total[:, token - first :][:, :64]
+        if not args.plain:
+            tile = args.alpha * tile
+            if args.addend:
+                before = args.c.load(*at)[0].double()
+                tile = tile + args.beta * (before.T if by_token else before)
+            if args.bias:
+                bias, inside = torch.zeros(count, dtype=torch.float64), max(0, min(count, args.rows - row))
+                bias[:inside] = memory(args.bias, args.rows, args.y.dtype)[row : row + inside].double()
+                tile = tile + bias[:, None]
+            tile = ACTIVATIONS[args.activation](tile)
+        args.y.store((tile.T if by_token else tile).contiguous(), *at)
 
 
 def sample_stage(args: Arguments, macros: dict[str, int], columns: list[int], at: tuple[int, int]) -> Tensor:

@@ -141,7 +141,7 @@ def test_its_lists_are_the_librarys(printer: Path, block: int, rows: int, cols: 
     crow, col = (torch.tensor(each, dtype=torch.int32) for each in found[:2])
     assert len(found[1]) == int(density * rows * cols + 0.5)
     index = Pattern(crow, col, (rows * block, cols * block), block).forward
-    steps = steps_of(index, width=step_width(block))
+    steps = steps_of(index, width=step_width(block), grouped=False)
     count = int(steps.starts[-1])
     assert found[2] == steps.starts.tolist()
     assert found[3] == steps.columns[: count * step_width(block)].tolist()

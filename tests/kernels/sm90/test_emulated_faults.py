@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.kernels.product import Layout
+from firstlight.kernels.product import Epilogue, Layout
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
 from tests.kernels.sm90.emulator.machine import emulated_gpu
-from tests.kernels.sm90.emulator.products import case_of, multiplied, random, wrong
+from tests.kernels.sm90.emulator.products import case_of, multiplied, randn, random, wrong
 from tests.kernels.sm90.emulator.run import EmulatedFault
 
 pytestmark = needs_compiler
 _RELEASE = "    at.release(at.held);\n    at.held = at.place.slot;\n"
-_STORE = "      publish_shared();\n      meet(1 + at.half);\n      if (t == 0) {\n#pragma unroll\n"
+_STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
 _FOUR = "#pragma unroll\n  for (int i = 0; i < 4"
-_EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS)"
+_EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS * CLUSTER)"
 PLANTED = (
     Planted(
         "a stage is released before the wait that its product is done at",
@@ -41,7 +41,7 @@ PLANTED = (
     ),
     Planted(
         "a chunk is stored before all warps have staged it",
-        (Change("multiply.cu", _STORE, _STORE.replace("      meet(1 + at.half);\n", "")),),
+        (Change("multiply.cu", _STORE, _STORE.replace("      meet_to_store(at);\n", "")),),
         (NUMBERS,),
     ),
     Planted(
@@ -51,13 +51,25 @@ PLANTED = (
     ),
     Planted(
         "staging is used again before it was read",
-        (Change("multiply.cu", "    if (t == 0) stores_read<STORE_CHUNKS - 1>();\n", ""),),
+        (Change("multiply.cu", "    if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();\n", ""),),
         (NUMBERS,),
     ),
     Planted(
         "the thread block ends before its stores have read",
-        (Change("multiply.cu", "  if (t == 0) stores_done();\n", ""),),
+        (Change("multiply.cu", "  if (is_storing(at)) stores_done();\n", ""),),
         (NUMBERS,),
+    ),
+    Planted(
+        "what is added counts as there when one warp has announced its part; rooms of the others may be empty",
+        (Change("roles.cuh", "ADDEND_ARRIVALS);", "1);"),),
+        ("nothing can go on", "one more arrival", NUMBERS),
+        runs=3,
+    ),
+    Planted(
+        "all block rows of an item are stored at the first one's rows",
+        (Change("multiply.cu", "shared->rows[slot][in_group / BLOCK]", "shared->rows[slot][0]"),),
+        (NUMBERS,),
+        block=64,
     ),
     Planted(
         "the queue is not made ready for the next launch",
@@ -87,7 +99,7 @@ PLANTED = (
     ),
     Planted(
         "a stage is empty after one arrival more than there are warps",
-        (Change("roles.cuh", _EMPTY, _EMPTY.replace("WARPS", "WARPS + 1")),),
+        (Change("roles.cuh", _EMPTY, _EMPTY.replace("WARPS * CLUSTER", "WARPS + 1")),),
         ("1 of 9 arrivals",),
     ),
     Planted(
@@ -104,11 +116,42 @@ PLANTED = (
     Planted(
         "one warp releases a stage for its warpgroup, while another may still ask which blocks are in it",
         (
-            Change("roles.cuh", _EMPTY, _EMPTY.replace("CONSUMER_WARPS", "2")),
+            Change("roles.cuh", _EMPTY, _EMPTY.replace("CONSUMER_WARPS * CLUSTER", "2")),
             Change("multiply.cu", "if (slot >= 0 && lane == 0)", "if (slot >= 0 && warp == 0 && lane == 0)"),
         ),
         ("different products", "nothing can go on", "one more arrival", NUMBERS),
         block=64,
+    ),
+    Planted(
+        "a thread block of a cluster waits for its own warps alone before it loads for both",
+        (
+            Change("roles.cuh", _EMPTY, _EMPTY.replace(" * CLUSTER", "")),
+            Change("multiply.cu", "lane < CLUSTER) barrier_arrive_in(shared_address(&shared->empty[slot]), lane);",
+                   "lane == 0) barrier_arrive(shared_address(&shared->empty[slot]));"),
+        ),
+        (NUMBERS, "nothing can go on", "different products"),
+    ),
+    Planted(
+        "a thread block of a cluster ends while the other one loads into it",
+        (Change("multiply.cu", "  if (CLUSTER > 1) meet_cluster();  // until", "  // until"),),
+        ("has ended", "ended before this load came", "nothing can go on"),
+        runs=30,
+    ),
+    Planted(
+        "a cluster starts before the barriers of both are made",
+        (Change("roles.cuh", "if (CLUSTER > 1) meet_cluster();\n  else __syncthreads();", "__syncthreads();"),),
+        ("there is no mbarrier", "barriers_ready() did not follow", "not there"),
+    ),
+    Planted(
+        "the second thread block of a cluster is told a number before it has read the last one",
+        (Change("roles.cuh", "    barrier_wait(shared_address(&shared->taken[place.slot]), place.parity);\n", ""),),
+        (NUMBERS, "nothing can go on", "one more arrival"),
+        block=64,
+    ),
+    Planted(
+        "each thread block of a cluster loads its half of W for itself alone",
+        (Change("multiply.cu", ": rank * 64, member, 3);", ": rank * 64, member, 1);"),),
+        ("nothing can go on", NUMBERS),
     ),
 )  # fmt: skip
 
@@ -116,12 +159,18 @@ PLANTED = (
 def seen_by(planted: Planted) -> str:
     """How the product goes wrong under the gpu's seed; empty: it does not."""
     density, cols = {128: (1.0, 768), 64: (0.3, 1024), 32: (0.3, 256)}[planted.block]
-    case = case_of(random(128, cols, planted.block, density=density), 256, Layout.COLUMNS)
-    try:
-        out = [multiplied(case) for _ in range(planted.runs)][-1]
-    except EmulatedFault as fault:
-        return str(fault)
-    return NUMBERS if wrong(case, out) else ""
+    rows, tokens = (1024, 512) if "told a number" in planted.name else (128, 512 if "cluster" in planted.name else 256)
+    matrix = random(rows, 64 if rows > 128 else cols, planted.block, density=density)
+    added = Epilogue(beta=0.5, addend=randn(128, 512, seed=5)) if "rooms" in planted.name else None
+    for layout in (Layout.COLUMNS, Layout.TOKENS):
+        case = case_of(matrix, 512 if added else tokens, layout, added if layout is Layout.COLUMNS else None)
+        try:
+            out = [multiplied(case) for _ in range(planted.runs)][-1]
+        except EmulatedFault as fault:
+            return str(fault)
+        if wrong(case, out):
+            return NUMBERS
+    return ""
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)

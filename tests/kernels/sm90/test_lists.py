@@ -34,11 +34,11 @@ def walked(index: Index, lists: Lists) -> list[tuple[int, int, int]]:
     rows, width = 128 // index.block, step_width(index.block)
     columns, members = lists.steps.columns.tolist(), lists.steps.members.view(-1, rows).tolist()
     found = []
+    own = list(range(lists.steps.groups)) if lists.rows is None else lists.rows.tolist()
     for group, begin, end, _ in lists.segments.items.tolist():
         for entry in range(begin * width, end * width) if group >= 0 else ():
-            found += [
-                (group * rows + row, columns[entry], member) for row, member in enumerate(members[entry]) if member >= 0
-            ]
+            there = enumerate(members[entry], group * rows)
+            found += [(own[row], columns[entry], member) for row, member in there if member >= 0]
     return sorted(found)
 
 
@@ -61,6 +61,14 @@ def test_the_portions_walk_every_stored_block_once(
             assert first <= slot < first + count <= lists.segments.slots
 
 
+@given(mask=masks(12), block=st.sampled_from([16, 32, 64]))
+@settings(max_examples=60, deadline=None)
+def test_every_block_row_is_in_one_group(mask: torch.Tensor, block: int) -> None:
+    lists = lists_of(index_of(mask, block), width=step_width(block), limit=WHOLE)
+    assert lists.rows is not None
+    assert sorted(lists.rows.tolist()) == list(range(128 // block * lists.steps.groups))
+
+
 def test_lists_are_kept_with_the_index_and_go_with_it() -> None:
     matrix = BlockSparseMatrix.random(512, 512, block=128, density=0.5)
     first = lists_of(matrix.index, width=1, limit=WHOLE)
@@ -73,7 +81,7 @@ def test_lists_are_kept_with_the_index_and_go_with_it() -> None:
 def test_blocks_of_128_are_walked_as_the_index_has_them() -> None:
     matrix = BlockSparseMatrix.random(512, 640, block=128, density=0.5)
     for index in (matrix.index, matrix.T.index):
-        steps = steps_of(index, width=1)
+        steps = steps_of(index, width=1, grouped=True)
         assert steps.bound == index.entries
         assert torch.equal(steps.columns, index.columns.to(torch.int32))
         wanted = torch.arange(index.entries) if index.blocks is None else index.blocks

@@ -143,7 +143,7 @@ def sample_of(index: Index, sampling: Sampling, alpha: float) -> SampleAgain:
     """The sampled product of an index, kept likewise."""
     global _SAMPLES
     # asked each time: it waits where another stream is still making the lists
-    steps = steps_of(index, width=SAMPLED.tokens // index.block)
+    steps = steps_of(index, width=SAMPLED.tokens // index.block, grouped=False)
     tag = (sampling, alpha)
     found = _SAMPLES.get(index.row_starts, index.columns, tag)
     if found is None:

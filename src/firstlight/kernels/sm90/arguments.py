@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 ALIGNMENT = 64
-_MULTIPLY = struct.Struct("<14Q12i2f")
+_MULTIPLY = struct.Struct("<15Q12i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
 _ATTENTION = struct.Struct("<11Q9if")
@@ -18,11 +18,12 @@ _GRADIENT = struct.Struct("<8Q10i2f")
 
 
 class MultiplyFields(NamedTuple):
-    """MultiplyArgs after its tensor maps w, x, y and c; the first fourteen are addresses."""
+    """MultiplyArgs after its tensor maps w, x, y and c; the first fifteen are addresses."""
 
     columns: int
     members: int
     portions: int
+    block_rows: int
     starts: int
     first_slot: int
     slot_counts: int

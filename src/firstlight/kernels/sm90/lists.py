@@ -23,6 +23,7 @@ class Steps:
     columns: Tensor  # int32 [bound * width]
     members: Tensor  # int32 [bound, width, rows of a group]
     bound: int
+    grouped: Tensor | None = None  # int32 [groups * rows of a group]: its block rows; None: in their order
 
     @property
     def groups(self) -> int:
@@ -35,6 +36,7 @@ class Lists:
 
     steps: Steps
     segments: Segments
+    rows: Tensor | None  # int32 [groups * rows of a group]: its block rows; None for blocks of 128
     pending: list[Ready]
 
     def wait(self) -> None:
@@ -53,17 +55,28 @@ def lists_of(index: Index, *, width: int, limit: int) -> Lists:
             found.wait()
         return found
     with torch.inference_mode(mode=False):
-        steps = steps_of(index, width=width)
+        steps = steps_of(index, width=width, grouped=True)
         segments = split_rows(steps.starts, steps.bound, limit=limit)
+        rows = None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block)
     ready = ready_after(segments.items)
-    made = Lists(steps, segments, [] if ready is None else [ready])
+    made = Lists(steps, segments, rows, [] if ready is None else [ready])
     if keepable(index.row_starts, segments.items):
         _LISTS.put(index.row_starts, index.columns, made, (width, limit))
     return made
 
 
-def steps_of(index: Index, *, width: int) -> Steps:
-    """The union lists of the groups of 128 rows, `width` block columns a step."""
+def rows_of(steps: Steps, rows: int) -> Tensor:
+    """Int32 [groups * rows]: the block rows of each group."""
+    if steps.grouped is not None:
+        return steps.grouped
+    return torch.arange(steps.groups * rows, dtype=torch.int32, device=steps.starts.device)
+
+
+def steps_of(index: Index, *, width: int, grouped: bool) -> Steps:
+    """The union lists of the groups of 128 rows, `width` block columns a step.
+
+    grouped: a group is block rows with many columns in common, from anywhere; else rows in their order.
+    """
     rows = HEIGHT // index.block
     if rows == 1 and width == 1:
         # aliases where nothing is converted: what is kept beside a tensor must not hold it
@@ -73,8 +86,8 @@ def steps_of(index: Index, *, width: int) -> Steps:
         else:
             members = index.blocks.detach().to(torch.int32)
         return Steps(starts, columns, members, index.entries)
-    unions = unions_of(index, rows=rows, width=width)
-    return Steps(unions.starts, unions.columns, unions.members, unions.bound)
+    unions = unions_of(index, rows=rows, width=width, grouped=grouped and rows > 1)
+    return Steps(unions.starts, unions.columns, unions.members, unions.bound, unions.grouped)
 
 
 def step_width(block: int) -> int:

@@ -15,13 +15,26 @@ from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.lists import HEIGHT, Lists, Work, lists_of, most_steps_of, portion_limit, step_width
 from firstlight.kernels.sm90.problem import Problem, activation_number, multiprocessors
 from firstlight.kernels.sm90.turning import turn_launches
-from firstlight.kernels.sm90.variants import NARROW, THREADS, TURN, WIDE, Build, Tile, multiply_variant
+from firstlight.kernels.sm90.variants import (
+    NARROW,
+    NARROWEST_BY_TOKEN,
+    PAIR,
+    THREADS,
+    TURN,
+    WIDE,
+    Build,
+    Tile,
+    multiply_variant,
+)
 
 # Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed:
 # for blocks of 128 four gain 3 % over two at density 0.3 and 0.5, two gain 6 % over four at 0.05, and at 0.1 they are
 # equal; for smaller blocks two are as good or better.
 NARROW_WINDOW, WIDE_WINDOW = 2, 4
 WIDE_FROM = 0.08  # density, blocks of 128
+# Density from which loading W for each other saves more than waiting for each other costs, with blocks of 64 and 128;
+# with smaller ones, where W is a small part of what is loaded, it gains nothing.
+PAIR_FROM = 0.06
 ROOM = 1024  # bytes that parts of the scratch memory start at multiples of
 INT32_END = 1 << 31
 
@@ -88,28 +101,34 @@ class MultiplyPlan:
             at.values or at.out,
         )  # nothing is read of what is empty, but a map has an address
         maps = (
-            stored_map(problem, values), dense_map(problem, dense, tokens=tile.tokens), result_map(problem, at.out),
-            result_map(problem, at.addend or at.out),
+            stored_map(problem, values, cluster=tile.cluster), dense_map(problem, dense, tokens=tile.tokens),
+            result_map(problem, at.out), result_map(problem, at.addend or at.out),
         )  # fmt: skip
         steps, segments = lists.steps, lists.segments
         portions, tiles = segments.bound, self.tiles * problem.batch
         items = portions * tiles
-        if items + portions * self.super_tile >= INT32_END:
-            raise UnsupportedInput(
-                f"backend 'sm90': the product has {items} work items; fewer than 2^31 are accepted. "
-                "Multiply fewer tokens at once."
-            )
+        _require_countable(items + portions * self.super_tile)
         plain = epilogue.alpha == 1.0 and not at.bias and not at.addend and epilogue.activation is Activation.NONE
         fields = MultiplyFields(
-            steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(), steps.starts.data_ptr(),
+            steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(),
+            0 if lists.rows is None else lists.rows.data_ptr(), steps.starts.data_ptr(),
             segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue, at.scratch + self.turned_bytes(),
             at.arrivals, at.bias, values, dense, at.addend, at.out, portions, self.tiles, problem.batch,
-            self.super_tile, problem.rows, problem.cols, problem.n, problem.pitch,
+            self.super_tile // tile.cluster, problem.rows, problem.cols, problem.n, problem.pitch,
             dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue), int(plain), 0, epilogue.alpha,
             epilogue.beta if at.addend else 0.0,
         )  # fmt: skip
-        grid = (min(items, self.multiprocessors), 1, 1)
+        clusters = max(1, min(items, self.multiprocessors) // tile.cluster)
+        grid = (clusters * tile.cluster, 1, 1)
         return (*first, Launch(self.kernel, multiply_bytes(maps, fields), grid=grid, threads=THREADS))
+
+
+def _require_countable(items: int) -> None:
+    if items >= INT32_END:
+        raise UnsupportedInput(
+            f"backend 'sm90': the product has {items} work items; fewer than 2^31 are accepted. "
+            "Multiply fewer tokens at once."
+        )
 
 
 _PLANS: dict[Problem, MultiplyPlan] = {}
@@ -128,8 +147,8 @@ def plan_of(problem: Problem, index: Index) -> MultiplyPlan:
 
 def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> MultiplyPlan:
     """A plan with the tile of the rule below, or with one under trial; compiles what it needs."""
-    tile = tile or (NARROW if problem.n <= NARROW.tokens else WIDE)
-    build = Build(problem.block, problem.bf16, problem.tokens, problem.turned)
+    tile = tile or tile_of(problem)
+    build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
     kernel = load(
         built(multiply_variant(build, tile)).cubin, "multiply", device=problem.device, shared_bytes=tile.shared_bytes
     )
@@ -139,10 +158,23 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), count)
 
 
+def tile_of(problem: Problem) -> Tile:
+    """Few tokens: narrow. An even number of tiles and large blocks enough: two thread blocks side by side."""
+    if problem.n <= NARROW.tokens:
+        return NARROW
+    tiles = -(-problem.n // WIDE.tokens)
+    paired = problem.block >= NARROWEST_BY_TOKEN and tiles % PAIR.cluster == 0 and density_of(problem) >= PAIR_FROM
+    return PAIR if paired else WIDE
+
+
+def density_of(problem: Problem) -> float:
+    """Share of the blocks that is stored, e.g. 0.1."""
+    return problem.entries * problem.block**2 / (problem.rows * problem.cols) if problem.cols else 0.0
+
+
 def super_tile_of(problem: Problem) -> int:
     """Token tiles of a window."""
-    blocks = problem.rows * problem.cols / problem.block**2
-    return WIDE_WINDOW if problem.block == HEIGHT and problem.entries >= WIDE_FROM * blocks else NARROW_WINDOW
+    return WIDE_WINDOW if problem.block == HEIGHT and density_of(problem) >= WIDE_FROM else NARROW_WINDOW
 
 
 def work_of(problem: Problem, index: Index, tile: Tile, count: int) -> Work:

@@ -11,7 +11,7 @@ from torch import Tensor
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.index import Index
 from firstlight.kernels.product import Activation, Epilogue, Layout
-from firstlight.kernels.sm90.variants import NARROWEST_BY_TOKEN, TURN_SIDE
+from firstlight.kernels.sm90.variants import NARROWEST_BY_TOKEN, SHORT_ROWS, TURN_SIDE
 
 DTYPES = (torch.float16, torch.bfloat16)
 ACTIVATIONS = {
@@ -19,6 +19,8 @@ ACTIVATIONS = {
 }  # fmt: skip
 EIGHTH = 8  # rows of a tensor that TMA reads are a multiple of 16 bytes apart: 8 elements
 PITCH = 64
+SHORT_ROWS_BELOW = 0.08  # density below which turning X takes longer than reading it in rows of 64 bytes
+SHORT_ROWS_TOKENS = 256
 # of a turned operand: whole tiles of turn.cu, as one that starts inside the tensor does not see where a row ends
 TURNED_PITCH = TURN_SIDE
 
@@ -40,12 +42,20 @@ class Problem(NamedTuple):
     @property
     def x_by_token(self) -> bool:
         """The kernel reads X as [n, cols]."""
-        return self.tokens and self.block >= NARROWEST_BY_TOKEN
+        return self.tokens and (self.block >= NARROWEST_BY_TOKEN or self.short_rows)
+
+    @property
+    def short_rows(self) -> bool:
+        """X comes as [n, cols] and is read so with blocks of 32, in 64 bytes at once: turning it would take longer."""
+        if not self.tokens or self.block != SHORT_ROWS or self.cols % EIGHTH:
+            return False
+        blocks = self.rows * self.cols / self.block**2
+        return self.n <= SHORT_ROWS_TOKENS or self.entries < SHORT_ROWS_BELOW * blocks
 
     @property
     def turns_x(self) -> bool:
         """X comes as [n, cols] and is turned into [cols, pitch] first."""
-        return self.tokens and self.block < NARROWEST_BY_TOKEN
+        return self.tokens and not self.x_by_token
 
     @property
     def pitch(self) -> int:

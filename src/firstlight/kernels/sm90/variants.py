@@ -15,7 +15,8 @@ A_BYTES = HEIGHT * 64 * 2  # roles.cuh: one stage's share of the stored blocks
 CHUNK_BYTES = 64 * 64 * 2
 BARRIER_BYTES = 1024
 MOST_SHARED_BYTES = 232_448  # of a thread block on sm_90: 227 KiB
-NARROWEST_BY_TOKEN = 64  # smaller blocks read X with its tokens contiguous
+NARROWEST_BY_TOKEN = 64  # smaller blocks read X with its tokens contiguous, but for those of 32 with short rows
+SHORT_ROWS = 32
 
 
 class Tile(NamedTuple):
@@ -24,6 +25,7 @@ class Tile(NamedTuple):
     tokens: int
     stages: int
     store_chunks: int
+    cluster: int = 1  # thread blocks side by side that load W for each other
 
     @property
     def shared_bytes(self) -> int:
@@ -34,8 +36,9 @@ class Tile(NamedTuple):
 
 NARROW = Tile(tokens=64, stages=8, store_chunks=1)
 WIDE = Tile(tokens=256, stages=4, store_chunks=2)
+PAIR = Tile(tokens=256, stages=4, store_chunks=2, cluster=2)  # for blocks of 64 and 128
 SAMPLED = Tile(tokens=256, stages=4, store_chunks=0)
-TILES = (WIDE, NARROW)
+TILES = (WIDE, PAIR, NARROW)
 TURN = Variant("turn")
 
 
@@ -46,16 +49,19 @@ class Build(NamedTuple):
     bf16: bool
     tokens: bool  # X is [n, cols] and the result [n, rows]; else [batch, cols, n] and [batch, rows, n]
     turned: bool  # each stored block is used as its transpose
+    short_rows: bool = False  # X is [n, cols] and read so with blocks of 32 too, in rows of 64 bytes
 
 
 def multiply_variant(build: Build, tile: Tile) -> Variant:
     """multiply.cu for a build and a tile."""
-    x_by_token = build.tokens and build.block >= NARROWEST_BY_TOKEN
-    defines = (
+    x_by_token = build.tokens and (build.block >= NARROWEST_BY_TOKEN or build.short_rows)
+    defines: tuple[tuple[str, str | int], ...] = (
         ("BLOCK", build.block), ("TOKENS", tile.tokens), ("BF16", int(build.bf16)), ("X_BY_TOKEN", int(x_by_token)),
         ("OUT_BY_TOKEN", int(build.tokens)), ("TURNED", int(build.turned)), ("STAGES", tile.stages),
         ("STORE_CHUNKS", tile.store_chunks),
     )  # fmt: skip
+    if tile.cluster > 1:
+        defines += (("CLUSTER", tile.cluster),)
     return Variant("multiply", defines, hgmma=_products(build.block, tile))
 
 
@@ -63,7 +69,8 @@ def _products(block: int, tile: Tile) -> int:
     """How many wgmma instructions the machine code has: four or fewer for a step, twice where its code stands twice."""
     if block < NARROWEST_BY_TOKEN:  # two sets of registers take turns
         return 2 * (block // 16)
-    first_apart = block == HEIGHT and tile is WIDE  # the last item's result is stored under an item's first product
+    # with blocks of 128 the last item's result is stored under an item's first product
+    first_apart = block == HEIGHT and tile.tokens == WIDE.tokens
     return 8 if first_apart else 4
 
 
@@ -78,14 +85,19 @@ def sample_variant(block: int, *, bf16: int, by_token: int) -> Variant:
 
 
 def all_variants() -> tuple[Variant, ...]:
-    """Every variant with the number of wgmma instructions its machine code must have; 77 of them."""
+    """Every variant with the number of wgmma instructions its machine code must have; 101 of them."""
     either = (0, 1)
+    short = [
+        multiply_variant(Build(SHORT_ROWS, bool(bf16), tokens=True, turned=bool(turned), short_rows=True), tile)
+        for bf16 in either for turned in either for tile in (WIDE, NARROW)
+    ]  # fmt: skip
     multiplying = [
         multiply_variant(Build(block, bool(bf16), bool(tokens), bool(turned)), tile)
-        for block in BLOCKS for bf16 in either for tokens in either for turned in either for tile in TILES
+        for block in BLOCKS for bf16 in either for tokens in either for turned in either
+        for tile in TILES if tile is not PAIR or block >= NARROWEST_BY_TOKEN
     ]  # fmt: skip
     sampling = [
         sample_variant(block, bf16=bf16, by_token=by_token)
         for block in BLOCKS for bf16 in either for by_token in either if not by_token or block >= NARROWEST_BY_TOKEN
     ]  # fmt: skip
-    return (*multiplying, *sampling, TURN)
+    return (*multiplying, *short, *sampling, TURN)

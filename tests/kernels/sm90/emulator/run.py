@@ -17,7 +17,8 @@ What is no fault of protocol shows in the numbers. machine.py puts all this behi
 What is random comes from `seed`; a fault of timing shows under some seeds, so try several (gpu.seed is the last one).
 Even seeds fill shared memory and accumulators under way with NaN, odd ones with large finite numbers. Loads land,
 stores read and products run at any moment between their issue and the wait that covers them; warps lag behind each
-other, three thread blocks run at once. Lanes of a warp that go the same way stay together, as on hardware.
+other, three thread blocks run at once, or two clusters of CLUSTER. Lanes of a warp that go the same way stay together,
+as on hardware.
 
 A .cu file may hold an asm without a result, which is left out; one with a result (NotEmulated) belongs into a header,
 and that has its twin in headers/. Register operands of a product are read when it runs, through the arrays or variables
@@ -69,7 +70,7 @@ def emulate(
     ctypes.memmove(place, arguments, len(arguments))
     complaint = ctypes.create_string_buffer(_COMPLAINT_BYTES)
     counts = (ctypes.c_uint64 * 4)()
-    sizes = (ctypes.c_uint32 * 5)(*grid, threads, shared_bytes)
+    sizes = (ctypes.c_uint32 * 6)(*grid, threads, shared_bytes, int(defines.get("CLUSTER", 1)))
     runtime = ctypes.CDLL(str(build.runtime()))
     with _ONE_AT_A_TIME:
         failed = runtime.emulator_launch(

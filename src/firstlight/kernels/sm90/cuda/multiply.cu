@@ -1,10 +1,10 @@
 // out = activation(alpha * (W @ X) + beta * addend + bias), W block-sparse, on sm_90a.
 //
-// One item of work is 128 rows of W times TOKENS columns of X. Its list names, step by step, the block columns that any
-// of these rows stores (the union) and which stored block each row has there, -1 for none. A step fills one stage of the
-// ring (two for blocks of 128): a tile of X once, and the stored blocks alone. A warpgroup without a block in a step
-// leaves it out. Blocks of 64 and 128 feed the tensor cores from shared memory; blocks of 16 and 32 go through
-// registers, where a row without a block holds zeros.
+// One item of work is 128 rows of W times TOKENS columns of X; with blocks below 128 these are block rows from anywhere.
+// Its list names, step by step, the block columns that any of these rows stores (the union) and which stored block each row
+// has there, -1 for none. A step fills one stage of the ring (two for blocks of 128): a tile of X once, and the stored
+// blocks alone. A warpgroup without a block in a step leaves it out. Blocks of 64 and 128 feed the tensor cores from shared
+// memory; blocks of 16 and 32 go through registers, where a row without a block holds zeros.
 //
 // Compiled with: BLOCK 16 | 32 | 64 | 128; TOKENS 64 | 256; BF16 0 | 1; X_BY_TOKEN 1: X is [n, cols], 0: X is
 // [batch, cols, n]; OUT_BY_TOKEN likewise; TURNED 1: each stored block is used as its transpose; STAGES; STORE_CHUNKS:
@@ -15,6 +15,10 @@
 #ifndef LOADERS  // benchmarks/sm90_tune.py tries others
 #define LOADERS (BLOCK == 128 ? 2 : 3)
 #endif
+#define ITEM_ROWS (BLOCK == 128 ? 0 : 128 / BLOCK)
+// Warps that store together: by token those of one block row, up to 128 bytes of rows; by column each its own 16 rows.
+#define STORING (!OUT_BY_TOKEN || BLOCK == 16 ? 1 : BLOCK == 32 ? 2 : 4)
+#define ADDEND_ARRIVALS (4 / STORING)
 #include "roles.cuh"
 
 constexpr int HEIGHT = 128 / BLOCK;                      // block rows of an item
@@ -37,6 +41,7 @@ struct alignas(64) MultiplyArgs {
   const int* columns;       // [steps * WIDTH]; cols / BLOCK rounded up: none
   const int* members;       // [steps, WIDTH, HEIGHT]
   const int4* portions;     // group, first step, end, slot of its part of the sum or -1; group -1: none
+  const int* block_rows;    // [groups, HEIGHT], blocks below 128: which block rows a group is
   const int* starts;        // [groups + 1], in steps
   const int* first_slot;    // [groups]
   const int* slot_counts;   // [groups]
@@ -77,28 +82,27 @@ __device__ __noinline__ Eight activated_eight(Eight f, int kind) {
 
 // ---- work: windows of `super_tile` token tiles, inside a window the portions longest first, then its tiles. What a
 // window reads of X stays in L2 while the rows of W pass by.
-__device__ __forceinline__ void run_queue(const MultiplyArgs& args, Shared* shared, int lane) {
-  int tiles = args.tiles * args.batches, total = args.portions_count * tiles;
-  Place place = {0, 1};
+__device__ __forceinline__ void run_queue(const MultiplyArgs& args, Shared* shared, u32 rank, int lane) {
+  int tiles = args.tiles * args.batches / CLUSTER, total = args.portions_count * tiles;  // of all thread blocks of a cluster
+  Place place = {0, 1}, numbers = {0, rank == 0};
   u32 wanted = 0;
   for (;;) {
-    int number = 0;
-    if (lane == 0) number = atomicAdd(args.queue, 1);
-    number = __shfl_sync(~0u, number, 0);
+    int number = next_number(args.queue, shared, numbers, rank, lane);
     if (number >= total) break;
     int window = number / (args.portions_count * args.super_tile), base = window * args.super_tile;
     int width = min(args.super_tile, tiles - base), inside = number - window * args.portions_count * args.super_tile;
-    int tile = base + inside % width;
+    int tile = (base + inside % width) * CLUSTER + rank;
     int4 portion = args.portions[inside / width];
     if (portion.x < 0) continue;
+    int row = lane < ITEM_ROWS ? args.block_rows[portion.x * ITEM_ROWS + lane] : 0;
     stress(1);
     int batch = tile / args.tiles;
     Item item = {portion.x, portion.y, portion.z, portion.w, tile, (tile - batch * args.tiles) * TOKENS, batch, 0};
-    publish_item(shared, place, wanted, item, lane);
+    publish_item(shared, place, wanted, item, lane, row);
   }
   Item none = {-1, 0, 0, -1, 0, 0, 0, 0};
   publish_item(shared, place, wanted, none, lane);
-  if (lane == 0) leave_queue(args.queue);
+  if (lane == 0 && rank == 0) leave_queue(args.queue);
 }
 
 // ---- loads
@@ -120,14 +124,24 @@ __device__ __forceinline__ void load_stage(
 #if BLOCK == 128
   int x_from = column * 128 + half * 64;
   load_x(args, item, stage + A_BYTES, full, x_from, lane);
-#if TURNED
+#if CLUSTER > 1  // each of two thread blocks loads a half of W for both
+  u32 rank = cluster_rank();
+  if (lane == 0)
+    load_box_3d_for(stage + rank * 8192, &args.w, full, TURNED ? rank * 64 : half * 64, TURNED ? half * 64 : rank * 64, member, 3);
+#elif TURNED
   if (lane < 2) load_box_3d(stage + lane * 8192, &args.w, full, lane * 64, half * 64, member);
 #else
   if (lane == 0) load_box_3d(stage, &args.w, full, half * 64, 0, member);
 #endif
 #elif BLOCK == 64
   load_x(args, item, stage + A_BYTES, full, __shfl_sync(~0u, column, 0) * 64, lane);
+#if CLUSTER > 1
+  u32 rank = cluster_rank();
+  if (member >= 0)
+    load_box_3d_for(stage + lane * MEMBER_BYTES + rank * (MEMBER_BYTES / 2), &args.w, full, 0, rank * 32, member, 3);
+#else
   if (member >= 0) load_box_3d(stage + lane * MEMBER_BYTES, &args.w, full, 0, 0, member);
+#endif
 #else
   int boxes = args.boxes, entry = boxes == 1 ? lane : lane / (TOKENS / 64), box = lane - entry * boxes;
   int from = __shfl_sync(~0u, column, entry & (WIDTH - 1)) * BLOCK;
@@ -137,11 +151,12 @@ __device__ __forceinline__ void load_stage(
     else if (boxes == 1) load_box_4d(to, &args.x, full, 0, from, item.first / 64, item.batch);
     else load_box_4d(to + box * (64 * DEPTH * 2), &args.x, full, item.first + box * 64, from, 0, item.batch);
   }
-#if BLOCK == 32
-  if (member >= 0) load_box_3d(stage + lane * MEMBER_BYTES, &args.w, full, 0, 0, member);
-#else  // rows of 32 bytes are slow by the tensor map; the block is 512 bytes in a row
-  if (member >= 0) load_bytes(stage + lane * MEMBER_BYTES, args.values + (long long)member * (BLOCK * BLOCK), MEMBER_BYTES, full);
-#endif
+  if (member < 0) return;
+  u32 to = stage + lane * MEMBER_BYTES;
+  // rows of 32 bytes are slow by the tensor map; a block of 16 is 512 bytes in a row
+  const u16* values = args.values + (long long)member * (BLOCK * BLOCK);
+  if (BLOCK == 32) load_box_3d(to, &args.w, full, 0, 0, member);
+  else load_bytes(to, values, MEMBER_BYTES, full);
 #endif
 }
 
@@ -201,13 +216,23 @@ struct Consumer {
   Place place;
   int held;  // a stage that wgmma may still read, or -1
 
+  // The first of this warp's 16 rows; before the item is forgotten.
+  __device__ __forceinline__ int first_row(const Item& item, int slot) const {
+    if (BLOCK == 128) return item.group * 128 + half * 64 + warp * 16;
+    int in_group = half * 64 + warp * 16;
+    return shared->rows[slot][in_group / BLOCK] * BLOCK + in_group % BLOCK;
+  }
   __device__ __forceinline__ void wait() {
     stress(8 + half);
     barrier_wait(shared_address(&shared->full[place.slot]), place.parity);
   }
   __device__ __forceinline__ void release(int slot) {
     __syncwarp();
+#if CLUSTER > 1
+    if (slot >= 0 && lane < CLUSTER) barrier_arrive_in(shared_address(&shared->empty[slot]), lane);
+#else
     if (slot >= 0 && lane == 0) barrier_arrive(shared_address(&shared->empty[slot]));
+#endif
   }
   __device__ __forceinline__ void let_go() {  // of the stage that is held, once all products are done
     wgmma_wait<0>();
@@ -372,8 +397,8 @@ __device__ __forceinline__ void walk(
 
 // A row that has no block in a column must not see that column, and zero times infinity is NaN: where the sum is not
 // finite the warpgroup computes its tile again, one stored block after the other. Slow, and rare.
-__device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& item, int half, int t) {
-  int row = t >> 1, line = item.group * 128 + half * 64 + row, block_row = half * SLAB + row / BLOCK;
+__device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& item, int first_row, int half, int t) {
+  int row = t >> 1, line = first_row + row % 16, block_row = half * SLAB + row / BLOCK;
   if (line >= args.rows) return;
   float bias = args.bias ? number(args.bias[line]) : 0.0f;
 #pragma unroll 1
@@ -387,7 +412,11 @@ __device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& i
       const u16* w = args.values + (long long)member * (BLOCK * BLOCK);
 #pragma unroll 1
       for (int k = 0; k < min(BLOCK, args.cols - column); k++) {
+#if X_BY_TOKEN
+        u16 x = args.dense[(long long)token * args.cols + column + k];
+#else
         u16 x = args.dense[((long long)item.batch * args.cols + column + k) * args.pitch + token];
+#endif
         sum += number(w[TURNED ? k * BLOCK + row % BLOCK : row % BLOCK * BLOCK + k]) * number(x);
       }
     }
@@ -405,15 +434,20 @@ __device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& i
 
 // ---- results
 
-// Where a lane's part of a 16-token strip lies in a chunk [64 tokens][64 rows] or [64 rows][64 tokens].
+constexpr int STORED_BYTES = STORING * 16 * 128;  // of a chunk of 64 rows and 64 tokens, by one thread
+
+// Where a lane's part of a 16-token strip lies in a chunk [64 rows][64 tokens], or, by token,
+// [4 / STORING][64 tokens][16 * STORING rows]; swizzled over the rows' bytes.
 __device__ __forceinline__ u32 strip_offset(int warp, int lane, int strip) {
   int matrix = lane >> 3;
 #if OUT_BY_TOKEN
-  int line = strip * 16 + (lane & 7) + (matrix >> 1) * 8, chunk = warp * 2 + (matrix & 1);
+  int line = strip * 16 + (lane & 7) + (matrix >> 1) * 8, chunk = warp % STORING * 2 + (matrix & 1);
+  int turn = line / (4 / STORING) % (2 * STORING);  // the number of the 128 bytes that the row lies in
+  return warp / STORING * STORED_BYTES + line * (32 * STORING) + ((chunk ^ turn) << 4);
 #else
   int line = warp * 16 + (lane & 7) + (matrix & 1) * 8, chunk = strip * 2 + (matrix >> 1);
-#endif
   return line * 128 + ((chunk ^ (line & 7)) << 4);
+#endif
 }
 
 __device__ __forceinline__ void finish_strip(const MultiplyArgs& args, float (&f)[8], u32 at, float low, float high) {
@@ -450,8 +484,23 @@ __device__ __forceinline__ void store_strip(u32 to, const u32 (&r)[4]) {
 #endif
 }
 
-__device__ __forceinline__ void store_chunk(const MultiplyArgs& args, u32 from, int row, int token, int batch) {
-  store_box_3d(&args.y, from, OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
+__device__ __forceinline__ bool is_storing(const Consumer& at) {
+  return STORING == 1 ? at.lane == 0 : threadIdx.x % (32 * STORING) == 0;
+}
+
+__device__ __forceinline__ void meet_to_store(const Consumer& at) {
+  if (STORING == 1) __syncwarp();
+  else if (STORING == 2) meet_two(3 + at.half * 2 + at.warp / 2);
+  else meet(1 + at.half);
+}
+
+// Of a warp, its part of a chunk: what it and those that store with it fill.
+__device__ __forceinline__ u32 part_of(const Consumer& at, u32 chunk) { return chunk + at.warp / STORING * STORED_BYTES; }
+
+// row: the first that is stored together.
+__device__ __forceinline__ void store_chunk(
+    const MultiplyArgs& args, const Consumer& at, u32 from, int row, int token, int batch) {
+  store_box_3d(&args.y, part_of(at, from), OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
 }
 
 struct LateChunks {
@@ -461,9 +510,8 @@ struct LateChunks {
 
   template <int c> __device__ __forceinline__ void store(const MultiplyArgs& args, const Consumer& at) const {
     u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + (CHUNKS - LATE + c) % STORE_CHUNKS * CHUNK_BYTES;
-    int t = threadIdx.x & 127;
-    if (t == 0) stores_read<STORE_CHUNKS - 1>();
-    meet(1 + at.half);
+    if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();
+    meet_to_store(at);
 #pragma unroll
     for (int strip = 0; strip < 4; strip++) {
       const u32* four = &packed[(c * 4 + strip) * 4];
@@ -471,9 +519,9 @@ struct LateChunks {
       store_strip(room + strip_offset(at.warp, at.lane, strip), r);
     }
     publish_shared();
-    meet(1 + at.half);
-    if (t == 0) {
-      store_chunk(args, room, row, token + c * 64, batch);
+    meet_to_store(at);
+    if (is_storing(at)) {
+      store_chunk(args, at, room, row, token + c * 64, batch);
       commit_stores();
     }
   }
@@ -487,11 +535,32 @@ struct LateChunks {
   }
 };
 
+// Where in the ring of items a consumer is, and the parity of the addend's barrier. With large blocks in one register, of
+// which there are none to spare; with small ones ptxas needs fewer when there are three.
+struct Known {
+#if BLOCK >= 64
+  u32 bits;  // items taken, twice, plus the parity
+  __device__ __forceinline__ Place place() const { return {(int)(bits >> 1) % RING, bits / (2 * RING) & 1}; }
+  __device__ __forceinline__ void next() { bits += 2; }
+  __device__ __forceinline__ u32 addend() const { return bits & 1; }
+  __device__ __forceinline__ void turn_addend() { bits ^= 1; }
+#else
+  Place at;
+  u32 parity;
+  __device__ __forceinline__ Place place() const { return at; }
+  __device__ __forceinline__ void next() { advance<RING>(at, 1); }
+  __device__ __forceinline__ u32 addend() const { return parity; }
+  __device__ __forceinline__ void turn_addend() { parity ^= 1; }
+#endif
+};
+static_assert(RING == 2, "Known counts modulo 2");
+
 template <int chunks>
 __device__ __forceinline__ void store_tile(
-    const MultiplyArgs& args, const Item& item, Consumer& at, const float (&d)[ACCUMULATORS], u32& addend_parity) {
+    const MultiplyArgs& args, const Item& item, int first_row, Consumer& at, const float (&d)[ACCUMULATORS],
+    Known& known) {
   u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES;
-  int row = item.group * 128 + at.half * 64, own = row + at.warp * 16 + (at.lane >> 2), t = threadIdx.x & 127;
+  int own = first_row + (at.lane >> 2), row = first_row - at.warp % STORING * 16;
   float low = 0.0f, high = 0.0f;
   if (args.bias) {
     if (own < args.rows) low = number(args.bias[own]);
@@ -502,17 +571,17 @@ __device__ __forceinline__ void store_tile(
     u32 chunk = room + (c % STORE_CHUNKS) * CHUNK_BYTES;
     int x = OUT_BY_TOKEN ? row : item.first + c * 64, y = OUT_BY_TOKEN ? item.first + c * 64 : row;
     if (c == 0 || STORE_CHUNKS < CHUNKS) {  // what left this room before has been read
-      if (t == 0) stores_read<STORE_CHUNKS < CHUNKS ? STORE_CHUNKS - 1 : 0>();
-      meet(1 + at.half);
+      if (is_storing(at)) stores_read<STORE_CHUNKS < CHUNKS ? STORE_CHUNKS - 1 : 0>();
+      meet_to_store(at);
     }
     if (args.addend) {
       u32 barrier = shared_address(&at.shared->addend[at.half]);
-      if (t == 0) {
-        barrier_expect(barrier, CHUNK_BYTES);
-        load_box_3d(chunk, &args.c, barrier, x, y, item.batch);
+      if (is_storing(at)) {
+        barrier_expect(barrier, STORED_BYTES);
+        load_box_3d(part_of(at, chunk), &args.c, barrier, x, y, item.batch);
       }
-      barrier_wait(barrier, addend_parity);
-      addend_parity ^= 1;
+      barrier_wait(barrier, known.addend());
+      known.turn_addend();
     }
 #pragma unroll
     for (int strip = 0; strip < 4; strip++) {
@@ -526,26 +595,27 @@ __device__ __forceinline__ void store_tile(
     }
     if (c == CHUNKS - 1 || STORE_CHUNKS < CHUNKS) {
       publish_shared();
-      meet(1 + at.half);
-      if (t == 0) {
+      meet_to_store(at);
+      if (is_storing(at)) {
 #pragma unroll
         for (int i = STORE_CHUNKS < CHUNKS ? c : 0; i <= c; i++)
-          store_chunk(args, room + (i % STORE_CHUNKS) * CHUNK_BYTES, row, item.first + i * 64, item.batch);
+          store_chunk(args, at, room + (i % STORE_CHUNKS) * CHUNK_BYTES, row, item.first + i * 64, item.batch);
         commit_stores();
       }
     }
   }
 }
 
+
 __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* shared, u32 base, int half) {
   int t = threadIdx.x & 127;
   Consumer at = {shared, base, half, t >> 5, t & 31, {0, 0}, -1};
-  Place ring = {0, 0};
-  u32 addend_parity = 0;
+  Known known = {};
   float d[ACCUMULATORS];
   LateChunks late;
   late.waiting = 0;
   for (;;) {
+    Place ring = known.place();
     Item item = next_item(shared, ring);
     if (item.group < 0) break;
 #pragma unroll
@@ -553,7 +623,10 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
     walk(item, at, d, args.never, [&]() { if (LATE) late.store_next(args, at); });
     if (LATE)
       while (late.waiting) late.store_next(args, at);  // an item of few stages
+    const int row = at.first_row(item, ring.slot);
+    __syncwarp();
     forget_item(shared, ring, at.lane);
+    known.next();
     if (item.slot >= 0) {
       int tiles = args.tiles * args.batches, first = args.first_slot[item.group], place = (first * tiles + item.tile) * 2 + half;
       float4* parts = args.parts + (long long)place * (ACCUMULATORS / 4 * 128);
@@ -565,27 +638,33 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
 #pragma unroll
     for (int i = 0; i < ACCUMULATORS; i++) check = fmaf(d[i], 0.0f, check);
     if (any_of_warpgroup(1 + half, check != 0.0f)) {  // NaN differs from everything
-      strictly(args, item, half, t);
+      strictly(args, item, row, half, t);
       continue;
     }
 #endif
     if (LATE && args.plain) {
       constexpr int at_once = CHUNKS - LATE;
-      store_tile<at_once>(args, item, at, d, addend_parity);
+      store_tile<at_once>(args, item, row, at, d, known);
 #pragma unroll
       for (int i = 0; i < 16 * LATE; i++) late.packed[i] = packed(d[at_once * 32 + 2 * i], d[at_once * 32 + 2 * i + 1]);
-      late.row = item.group * 128 + half * 64, late.token = item.first + at_once * 64, late.batch = item.batch;
+      late.row = row - at.warp % STORING * 16, late.token = item.first + at_once * 64, late.batch = item.batch;
       late.waiting = LATE;
     } else {
-      store_tile<CHUNKS>(args, item, at, d, addend_parity);
+      store_tile<CHUNKS>(args, item, row, at, d, known);
     }
   }
   if (LATE)
     while (late.waiting) late.store_next(args, at);
-  if (t == 0) stores_done();
+  if (is_storing(at)) stores_done();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_constant__ MultiplyArgs args) {
+#if CLUSTER > 1
+#define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTERS
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) IN_CLUSTERS multiply(const __grid_constant__ MultiplyArgs args) {
   extern __shared__ __align__(1024) unsigned char memory[];
   u32 base = shared_address(memory);
   Shared* shared = (Shared*)(memory + BARRIERS_AT);
@@ -593,10 +672,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_c
   int warpgroup = threadIdx.x >> 7, warp = (threadIdx.x >> 5) & 3, lane = threadIdx.x & 31;
   if (warpgroup == 2) {
     give_registers<LOADER_REGISTERS>();
-    if (warp == 0) run_queue(args, shared, lane);
+    if (warp == 0) run_queue(args, shared, CLUSTER > 1 ? cluster_rank() : 0, lane);
     else if (warp <= LOADERS) run_loader(args, shared, base, warp - 1, lane);
   } else {
     take_registers<CONSUMER_REGISTERS>();
     run_consumer(args, shared, base, warpgroup);
   }
+  if (CLUSTER > 1) meet_cluster();  // until then the other one may load into this one's shared memory
 }

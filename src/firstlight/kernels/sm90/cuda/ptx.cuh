@@ -60,6 +60,9 @@ __device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_
 // 128 threads of one warpgroup meet; the number is the warpgroup's own
 __device__ __forceinline__ void meet(int number) { asm volatile("bar.sync %0, 128;" ::"r"(number) : "memory"); }
 
+// two warps
+__device__ __forceinline__ void meet_two(int number) { asm volatile("bar.sync %0, 64;" ::"r"(number) : "memory"); }
+
 __device__ __forceinline__ bool any_of_warpgroup(int number, bool mine) {
   u32 result;
   asm volatile(
@@ -102,6 +105,42 @@ template <int left> __device__ __forceinline__ void stores_read() {
 __device__ __forceinline__ void stores_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 // what this thread wrote to shared memory is seen by the copy engine and the tensor cores
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- thread blocks of one cluster, which reach each other's shared memory
+
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// all threads of all its thread blocks
+__device__ __forceinline__ void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// at the barrier that has this address in the thread block of that rank
+__device__ __forceinline__ void barrier_arrive_in(u32 barrier, u32 rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(rank) : "memory");
+}
+
+// one number into another thread block's shared memory; its barrier gets 4 bytes
+__device__ __forceinline__ void tell(u32 to, u32 what, u32 barrier, u32 rank) {
+  asm volatile(
+      "{\n.reg .b32 there, bar;\nmapa.shared::cluster.u32 there, %0, %3;\nmapa.shared::cluster.u32 bar, %2, %3;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [there], %1, [bar];\n}"
+      ::"r"(to), "r"(what), "r"(barrier), "r"(rank) : "memory");
+}
+
+// the same box to the same place in each thread block of the cluster whose bit is set; each one's barrier gets the bytes
+__device__ __forceinline__ void load_box_3d_for(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, u32 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+      ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"((u16)blocks) : "memory");
+}
 
 // ---- 8x8 matrices between registers and shared memory
 

@@ -13,6 +13,9 @@ constexpr int THREADS = 384;
 #ifndef LOADERS
 #define LOADERS 3
 #endif
+#ifndef CLUSTER  // thread blocks that work on the same rows side by side and share what they load of W: 1 or 2
+#define CLUSTER 1
+#endif
 constexpr int CONSUMER_WARPS = 8;
 constexpr int RING = 2;                // items known at once, in slots of shared memory
 // The next item is taken when the loaders have this many stages of the present one left: late, so that all thread blocks
@@ -37,13 +40,22 @@ struct Item {
   int group, begin, end, slot;
   int tile, first, batch, unused;
 };
+#ifndef ADDEND_ARRIVALS  // threads of a warpgroup that load what is added
+#define ADDEND_ARRIVALS 1
+#endif
+#ifndef ITEM_ROWS  // block rows of an item that lie anywhere
+#define ITEM_ROWS 0
+#endif
 
 // Behind the stages and the staging of results.
 struct Shared {
   u64 full[STAGES], empty[STAGES], known[RING], forgotten[RING], wanted, addend[2];
+  u64 told[RING], taken[RING];  // of numbers, in the second thread block of a cluster and in the first
+  int numbers[RING];
   u32 present[STAGES];
   int is_last[2];
   Item items[RING];
+  int rows[RING][ITEM_ROWS > 0 ? ITEM_ROWS : 1];
 };
 
 struct Place {  // where a role is in a ring: slot and parity of its barrier
@@ -64,22 +76,50 @@ __device__ __forceinline__ void start_barriers(Shared* shared) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(shared_address(&shared->full[i]), 1);
       // one arrival per warp: a warp that lags behind the others may still read the stage
-      barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS);
+      barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS * CLUSTER);
     }
     for (int i = 0; i < RING; i++) {
       barrier_init(shared_address(&shared->known[i]), 1);
       barrier_init(shared_address(&shared->forgotten[i]), CONSUMER_WARPS + LOADERS);
+      barrier_init(shared_address(&shared->told[i]), 1);
+      barrier_init(shared_address(&shared->taken[i]), 1);
     }
     barrier_init(shared_address(&shared->wanted), 1);
-    for (int i = 0; i < 2; i++) barrier_init(shared_address(&shared->addend[i]), 1);
+    for (int i = 0; i < 2; i++) barrier_init(shared_address(&shared->addend[i]), ADDEND_ARRIVALS);
     barriers_ready();
   }
-  __syncthreads();
+  if (CLUSTER > 1) meet_cluster();
+  else __syncthreads();
+}
+
+// The number of the next item. In a cluster the first thread block takes it and tells the second.
+__device__ __forceinline__ int next_number(int* queue, Shared* shared, Place& place, u32 rank, int lane) {
+  int number = 0;
+  if (CLUSTER == 1 || rank == 0) {
+    if (lane == 0) number = atomicAdd(queue, 1);
+    number = __shfl_sync(~0u, number, 0);
+    if (CLUSTER == 1) return number;
+    barrier_wait(shared_address(&shared->taken[place.slot]), place.parity);
+    if (lane == 0)
+      tell(shared_address(&shared->numbers[place.slot]), number, shared_address(&shared->told[place.slot]), 1);
+  } else {
+    if (lane == 0) barrier_expect(shared_address(&shared->told[place.slot]), 4);
+    barrier_wait(shared_address(&shared->told[place.slot]), place.parity);
+    number = shared->numbers[place.slot];
+    __syncwarp();
+    if (lane == 0) barrier_arrive_in(shared_address(&shared->taken[place.slot]), 0);
+  }
+  advance<RING>(place, 1);
+  return number;
 }
 
 // The queue: warp 0 of the third warpgroup publishes an item for the others, then waits until the next one is wanted.
-__device__ __forceinline__ void publish_item(Shared* shared, Place& place, u32& wanted, const Item& item, int lane) {
+// row: of the first ITEM_ROWS lanes a block row each.
+__device__ __forceinline__ void publish_item(
+    Shared* shared, Place& place, u32& wanted, const Item& item, int lane, int row = 0) {
   barrier_wait(shared_address(&shared->forgotten[place.slot]), place.parity);
+  if (lane < ITEM_ROWS) shared->rows[place.slot][lane] = row;
+  __syncwarp();
   if (lane == 0) {
     shared->items[place.slot] = item;
     barrier_arrive(shared_address(&shared->known[place.slot]));
@@ -113,7 +153,7 @@ __device__ __forceinline__ void forget_item(Shared* shared, Place& place, int la
 // The last thread block to finish makes the queue ready for the next launch.
 __device__ __forceinline__ void leave_queue(int* queue) {
   __threadfence();
-  if (atomicAdd(queue + 1, 1) == (int)gridDim.x - 1) {
+  if (atomicAdd(queue + 1, 1) == (int)gridDim.x / CLUSTER - 1) {
     queue[0] = 0;
     queue[1] = 0;
     __threadfence();

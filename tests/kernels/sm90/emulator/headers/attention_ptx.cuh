@@ -5,7 +5,7 @@
 
 static inline void load_rows(u32 to, const TensorMap* map, u32 barrier, int row, int head, int batch, CALLED_FROM) {
   const int at[] = {0, row, 0, head, batch};
-  emulator_load_box(to, map, barrier, 5, at, HERE);
+  emulator_load_box(to, map, barrier, 5, at, 0, HERE);
 }
 static inline void store_rows(const TensorMap* map, u32 from, int row, int head, int batch, CALLED_FROM) {
   const int at[] = {0, row, 0, head, batch};
@@ -25,6 +25,10 @@ static inline float emulator_flushed(float x) { return fabsf(x) < 0x1p-126f ? co
 static inline float power_of_two(float x) { return emulator_flushed(exp2f(emulator_flushed(x))); }
 static inline float log_of_two(float x) { return log2f(emulator_flushed(x)); }
 static inline float reciprocal(float x) { return emulator_flushed(1.0f / emulator_flushed(x)); }
+
+static inline float larger_bits(float x, float y, float z) {
+  return __int_as_float(max(max(__float_as_int(x), __float_as_int(y)), __float_as_int(z)));
+}
 
 template <int count> static inline void scores_first(float (&d)[count], u64 a, u64 b, CALLED_FROM) {
   emulator_wgmma(d, a, b, 0, 0, 0, HERE);

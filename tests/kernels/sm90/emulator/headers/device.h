@@ -15,6 +15,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __cluster_dims__(...)  // the launch is told, see run.py
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Instructions outside of the emulated headers are left out: build.py lets only those through that give no result.
 #define asm

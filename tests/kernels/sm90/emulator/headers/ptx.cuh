@@ -23,6 +23,7 @@ static inline void barrier_expect(u32 barrier, u32 bytes, CALLED_FROM) {
 static inline void barrier_wait(u32 barrier, u32 parity, CALLED_FROM) { emulator_barrier_wait(barrier, parity, HERE); }
 static inline void barriers_ready() { emulator_barriers_ready(); }
 static inline void meet(int number, CALLED_FROM) { emulator_meet(number, 128, 0, HERE); }
+static inline void meet_two(int number, CALLED_FROM) { emulator_meet(number, 64, 0, HERE); }
 static inline bool any_of_warpgroup(int number, bool mine, CALLED_FROM) {
   return emulator_meet(number, 128, mine, HERE);
 }
@@ -31,19 +32,19 @@ static inline bool any_of_warpgroup(int number, bool mine, CALLED_FROM) {
 
 static inline void load_box_3d(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, CALLED_FROM) {
   const int at[] = {x, y, z};
-  emulator_load_box(to, map, barrier, 3, at, HERE);
+  emulator_load_box(to, map, barrier, 3, at, 0, HERE);
 }
 static inline void load_box_4d(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, int w, CALLED_FROM) {
   const int at[] = {x, y, z, w};
-  emulator_load_box(to, map, barrier, 4, at, HERE);
+  emulator_load_box(to, map, barrier, 4, at, 0, HERE);
 }
 static inline void load_box_5d(
     u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, int w, int v, CALLED_FROM) {
   const int at[] = {x, y, z, w, v};
-  emulator_load_box(to, map, barrier, 5, at, HERE);
+  emulator_load_box(to, map, barrier, 5, at, 0, HERE);
 }
 static inline void load_bytes(u32 to, const void* from, u32 bytes, u32 barrier, CALLED_FROM) {
-  emulator_load_bytes(to, from, bytes, barrier, HERE);
+  emulator_load_bytes(to, from, bytes, barrier, 0, HERE);
 }
 static inline void store_box_3d(const TensorMap* map, u32 from, int x, int y, int z, CALLED_FROM) {
   const int at[] = {x, y, z};
@@ -62,6 +63,21 @@ template <int left> static inline void stores_read(CALLED_FROM) { emulator_wait_
 static inline void stores_done(CALLED_FROM) { emulator_wait_stores(0, 1, HERE); }
 static inline void publish_shared() { emulator_publish_shared(); }
 
+// ---- thread blocks of one cluster
+
+static inline u32 cluster_rank() { return emulator_cluster_rank(); }
+static inline void meet_cluster(CALLED_FROM) { emulator_meet_cluster(HERE); }
+static inline void barrier_arrive_in(u32 barrier, u32 rank, CALLED_FROM) {
+  emulator_barrier_arrive_in(barrier, rank, HERE);
+}
+static inline void tell(u32 to, u32 what, u32 barrier, u32 rank, CALLED_FROM) {
+  emulator_tell(to, what, barrier, rank, HERE);
+}
+static inline void load_box_3d_for(
+    u32 to, const TensorMap* map, u32 barrier, int x, int y, int z, u32 blocks, CALLED_FROM) {
+  const int at[] = {x, y, z};
+  emulator_load_box(to, map, barrier, 3, at, blocks, HERE);
+}
 // ---- 8x8 matrices between registers and shared memory
 
 static inline void load_matrices(u32 from, u32 (&r)[4], CALLED_FROM) { emulator_load_matrices(from, r, 4, 0, HERE); }

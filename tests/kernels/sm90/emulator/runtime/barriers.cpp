@@ -34,6 +34,13 @@ void settle(MBarrier& barrier) {
   barrier.waiters.wake();
 }
 
+Block& in_cluster(u32 rank, Here here) {
+  u32 wanted = now().block->number / launch->cluster * launch->cluster + rank;
+  for (auto& block : launch->blocks)
+    if (rank < launch->cluster && block->number == wanted) return *block;
+  fault(format("thread block %u of the cluster is not there, or has ended", rank), here);
+}
+
 std::string barrier_text(Block& block, u32 address) {
   MBarrier& barrier = block.barriers[address];
   return format("mbarrier at %#x in phase %u, %u of %u arrivals and %lld bytes missing", address, barrier.phase,
@@ -90,17 +97,41 @@ void emulator_barriers_ready() {
   emulator_pause();
 }
 
-// An arrival that announces bytes, or none.
-void emulator_barrier_arrive(u32 address, u32 bytes, Here here) {
-  emulator_pause();
+static void arrive(Block& block, u32 address, u32 bytes, Here here) {
   now().at = here;
-  MBarrier& barrier = barrier_at(*now().block, address, here);
+  MBarrier& barrier = barrier_at(block, address, here);
   barrier.bytes += bytes;
   if (barrier.bytes >= 1 << 20) fault(format("%lld bytes announced; fewer than 2^20 can be", barrier.bytes), here);
-  if (barrier.pending == 0) fault(barrier_text(*now().block, address) + ": one more arrival than it counts", here);
+  if (barrier.pending == 0) fault(barrier_text(block, address) + ": one more arrival than it counts", here);
   barrier.pending--;
   settle(barrier);
   emulator_pause();
+}
+
+// An arrival that announces bytes, or none.
+void emulator_barrier_arrive(u32 address, u32 bytes, Here here) {
+  emulator_pause();
+  arrive(*now().block, address, bytes, here);
+}
+
+u32 emulator_cluster_rank() { return now().block->number % launch->cluster; }
+
+void emulator_barrier_arrive_in(u32 address, u32 rank, Here here) {
+  emulator_pause();
+  arrive(in_cluster(rank, here), address, 0, here);
+}
+
+void emulator_meet_cluster(Here here) {
+  emulator_pause();
+  u32 threads = launch->threads * launch->cluster;
+  NamedBarrier& barrier = launch->clusters[now().block->number / launch->cluster];
+  if (++barrier.arrived < (int)threads) {
+    sleep_in(barrier.waiters, here, format("the cluster, %u threads", threads));
+    return;
+  }
+  barrier.arrived = 0;
+  barrier.waiters.wake();
+  leave();  // and goes on with the others
 }
 
 void emulator_barrier_wait(u32 address, u32 parity, Here here) {

@@ -136,6 +136,7 @@ struct Copy {
 
 struct Block {
   EmulatorIndex index;
+  u32 number = 0;  // among all of the launch; those of one cluster follow each other
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
   std::vector<unsigned char> room, seen_by_engines;  // shared memory as threads see it, and as copies and products do
@@ -153,7 +154,8 @@ struct Block {
 
 struct Launch {
   u64 random = 0;
-  u32 threads, shared_bytes;
+  u32 threads, shared_bytes, cluster = 1;
+  std::map<u32, NamedBarrier> clusters;  // that threads of a cluster meet at, by the number of its first thread block
   unsigned char fill;
   float poison;
   std::vector<std::unique_ptr<Block>> blocks;
@@ -205,6 +207,7 @@ template <class Act> void together(u32 mask, Here here, Act act) {
 
 void require_shared(u32 address, u32 bytes, u32 alignment, Here here);
 MBarrier& barrier_at(Block& block, u32 address, Here here);
+Block& in_cluster(u32 rank, Here here);  // that thread block of the running fiber's cluster
 void settle(MBarrier& barrier);  // ends the phase when nothing is missing
 std::string barrier_text(Block& block, u32 address);
 void execute(size_t copy);       // the next part of a copy; takes it from the list at its end

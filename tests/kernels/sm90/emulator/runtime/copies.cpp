@@ -95,14 +95,21 @@ Map map_at(const void* given, int rank, Here here) {
   return map;
 }
 
-void start_load(std::unique_ptr<Copy> copy, u32 to, u32 barrier, Here here) {
-  copy->shared = to, copy->barrier = barrier, copy->block = now().block, copy->here = here;
+void start_load(std::unique_ptr<Copy> copy, u32 to, u32 barrier, Block& block, Here here) {
+  copy->shared = to, copy->barrier = barrier, copy->block = &block, copy->here = here;
   if (!barrier_at(*copy->block, barrier, here).ready)
     fault("barriers_ready() did not follow the barrier's making", here);
   copy->urgency = some_urgency();
   launch->copies.push_back(std::move(copy));
   launch->counts[0]++;
   emulator_pause();
+}
+
+// For each thread block that gets it: at another moment in each.
+void start_loads(const Copy& copy, u32 to, u32 barrier, u32 blocks, Here here) {
+  if (!blocks) start_load(std::make_unique<Copy>(copy), to, barrier, *now().block, here);
+  for (u32 rank = 0; blocks >> rank; rank++)
+    if (blocks >> rank & 1) start_load(std::make_unique<Copy>(copy), to, barrier, in_cluster(rank, here), here);
 }
 
 }  // namespace
@@ -154,23 +161,34 @@ using namespace emulator;
 
 extern "C" {
 
-void emulator_load_box(u32 to, const void* map, u32 barrier, int rank, const int* at, Here here) {
-  auto copy = std::make_unique<Copy>();
-  copy->kind = Kind::load;
-  copy->map = map_at(map, rank, here);
-  std::copy(at, at + rank, copy->at);
-  copy->bytes = box_bytes(copy->map);
-  require_shared(to, copy->bytes, 128, here);
-  start_load(std::move(copy), to, barrier, here);
+void emulator_load_box(u32 to, const void* map, u32 barrier, int rank, const int* at, u32 blocks, Here here) {
+  Copy copy = {};
+  copy.kind = Kind::load;
+  copy.map = map_at(map, rank, here);
+  std::copy(at, at + rank, copy.at);
+  copy.bytes = box_bytes(copy.map);
+  require_shared(to, copy.bytes, 128, here);
+  start_loads(copy, to, barrier, blocks, here);
 }
 
-void emulator_load_bytes(u32 to, const void* from, u32 bytes, u32 barrier, Here here) {
+void emulator_load_bytes(u32 to, const void* from, u32 bytes, u32 barrier, u32 blocks, Here here) {
   require_shared(to, bytes, CHUNK, here);
   if (bytes % CHUNK || (u64)from % CHUNK) fault(format("%u bytes from %p: not multiples of 16", bytes, from), here);
+  Copy copy = {};
+  copy.kind = Kind::load_bytes;
+  copy.from = from, copy.bytes = bytes;
+  start_loads(copy, to, barrier, blocks, here);
+}
+
+// A number to another thread block's shared memory: comes when it comes, and its barrier gets 4 bytes.
+void emulator_tell(u32 to, u32 what, u32 barrier, u32 rank, Here here) {
+  require_shared(to, sizeof(what), sizeof(what), here);
   auto copy = std::make_unique<Copy>();
   copy->kind = Kind::load_bytes;
-  copy->from = from, copy->bytes = bytes;
-  start_load(std::move(copy), to, barrier, here);
+  copy->held.resize(sizeof(what));
+  memcpy(copy->held.data(), &what, sizeof(what));
+  copy->from = copy->held.data(), copy->bytes = sizeof(what);
+  start_load(std::move(copy), to, barrier, in_cluster(rank, here), here);
 }
 
 void emulator_store_box(const void* map, u32 from, int rank, const int* at, Here here) {

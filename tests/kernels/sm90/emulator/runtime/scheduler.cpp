@@ -82,7 +82,7 @@ namespace {
 
 constexpr size_t STACK = 128 << 10, GUARD = 4096;
 constexpr u64 MOST_TURNS = 400'000'000;
-constexpr int RESIDENT = 3;  // thread blocks at once
+constexpr u32 RESIDENT = 3;  // thread blocks at once; two clusters where there are any
 
 using Kernel = void (*)(const void*);
 Kernel kernel;
@@ -120,6 +120,7 @@ std::vector<std::vector<unsigned char*>> stacks_of;  // by thread block
 
 void start_block(u32 number, EmulatorIndex grid) {
   auto block = std::make_unique<Block>();
+  block->number = number;
   block->index = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
   u32 size = SHARED_START + launch->shared_bytes + (48 << 10), aligned = (size + 1023) / 1024 * 1024;
   block->room.assign(aligned + 1024, launch->fill);
@@ -247,7 +248,8 @@ void run(EmulatorIndex grid) {
   u32 total = grid.x * grid.y * grid.z, next = 0, until_redraw = 0;
   for (u64 turn = 0; launch->fault.empty(); turn++) {
     launch->counts[3]++;
-    while (launch->blocks.size() < RESIDENT && next < total) start_block(next++, grid);
+    while (launch->blocks.size() + launch->cluster <= std::max(RESIDENT, 2 * launch->cluster) && next < total)
+      for (u32 rank = 0; rank < launch->cluster; rank++) start_block(next++, grid);
     if (launch->blocks.empty()) return;
     if (until_redraw-- == 0) until_redraw = redraw();
     Choice choice;
@@ -332,13 +334,14 @@ int emulator_launch(
   Launch made;
   launch = &made;
   made.random = seed;
-  made.threads = sizes[3], made.shared_bytes = sizes[4];
+  made.threads = sizes[3], made.shared_bytes = sizes[4], made.cluster = sizes[5];
   // what nobody has written: NaN, or finite and large, as NaN may be noticed by a kernel that then takes another way
   made.fill = seed % 2 ? 0x4D : 0xFF;
   u32 poison = seed % 2 ? 0x714D4D4Du : 0x7FC0DEADu;
   memcpy(&made.poison, &poison, sizeof(poison));
   kernel = given, arguments = bytes;
   try {
+    if (sizes[0] % made.cluster) fault(format("%u thread blocks in clusters of %u", sizes[0], made.cluster), {"launch", "", 0});
     run({sizes[0], sizes[1], sizes[2]});
   } catch (int) {
   }
