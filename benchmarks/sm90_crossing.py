@@ -42,11 +42,10 @@ from benchmarks.sm90_work import (
 from firstlight.bench.codec import encode
 from firstlight.kernels import BlockSparseMatrix, explain_choice
 from firstlight.kernels.choose import forget_choices
-from firstlight.kernels.crossover import SHIPPED, Machine, Row, cache_file, crossover, document, parsed
+from firstlight.kernels.crossover import DENSE_AT, SHIPPED, Machine, Row, cache_file, crossover, document, parsed
 from firstlight.kernels.product import Layout
 
 CLEARLY_SLOWER = 1.3
-STORED_DENSE_AT = 0.5  # density of the matrix whose dense copy stands for dense
 LONG_S = 100e-6
 CLOSE = 1.03
 Key = tuple[str, Layout, int]  # operation, layout, tokens
@@ -55,9 +54,9 @@ Key = tuple[str, Layout, int]  # operation, layout, tokens
 class Crossing:
     """The rows of one matrix shape and block: everything with one dense time, at rising densities."""
 
-    def __init__(self, state: State, side: int, block: int, dense_us: dict[tuple[int, Key], float]) -> None:
-        self.state, self.side, self.block, self.dense_us = state, side, block, dense_us
-        self.base = Product(block, Layout.TOKENS, "fp16", side, side, 1, STORED_DENSE_AT)
+    def __init__(self, state: State, side: int, block: int, dense: dict[tuple[int, Key], tuple[float, float]]) -> None:
+        self.state, self.side, self.block, self.dense = state, side, block, dense
+        self.base = Product(block, Layout.TOKENS, "fp16", side, side, 1, DENSE_AT)
         device = state.kit.place.device
         self.operands: dict[Key, Any] = {}
         for layout in LAYOUTS:
@@ -76,35 +75,39 @@ class Crossing:
         copy_us = 0.0
         for density in CROSSING:
             matrix = matrix_of(replace(self.base, density=density), self.state.kit.place.device)
-            if density == STORED_DENSE_AT or not copy_us:
+            if density == DENSE_AT or not copy_us:
                 copy_us = self._copy_us(density, matrix)
             for key in [each for each in times if each in going]:
                 spent = self._time_us(self._entry(key, density, matrix))
                 if spent < math.inf:
                     times[key].append((round(matrix.density, 4), round(spent, 2)))
-                if spent > CLEARLY_SLOWER * (self.dense_us[self.side, key] + copy_us):
+                if spent > CLEARLY_SLOWER * (self.dense[self.side, key][0] + copy_us):
                     going.discard(key)
         return [
             Row(
                 operation=key[0], block=self.block, dtype="float16", layout=key[1].value, rows=self.side,
-                cols=self.side, tokens=key[2], dense_us=round(self.dense_us[self.side, key], 2),
+                cols=self.side, tokens=key[2], dense_us=round(self.dense[self.side, key][0], 2),
                 copy_us=round(copy_us, 2), sparse_us=tuple(found), backend=self.state.kit.backend,
+                dense_full_us=round(self.dense[self.side, key][1], 2),
             )
             for key, found in times.items()
-            if found and self.dense_us[self.side, key] < math.inf
+            if found and max(self.dense[self.side, key]) < math.inf
         ]  # fmt: skip
 
     def _dense(self) -> None:
-        stored = matrix_of(self.base, self.state.kit.place.device).to_dense()
+        device = self.state.kit.place.device
+        stored = [matrix_of(replace(self.base, density=density), device).to_dense() for density in (DENSE_AT, 1.0)]
         for key, operand in self.operands.items():
-            if (self.side, key) in self.dense_us:
+            if (self.side, key) in self.dense:
                 continue
             product = replace(self.base, layout=key[1], tokens=key[2])
-            if isinstance(operand, Gradients):
-                entry = dense_gradient_entry(self.state.kit, product, operand)
-            else:
-                entry = dense_entry(self.state.kit, product, stored, operand, role="same")
-            self.dense_us[self.side, key] = self._time_us(entry)
+            if isinstance(operand, Gradients):  # of two dense operands, whatever the density
+                spent = self._time_us(dense_gradient_entry(self.state.kit, product, operand))
+                self.dense[self.side, key] = (spent, spent)
+                continue
+            entries = [dense_entry(self.state.kit, product, each, operand, role="same") for each in stored]
+            half, full = (self._time_us(entry) for entry in entries)
+            self.dense[self.side, key] = (half, full)
 
     def _entry(self, key: Key, density: float, matrix: BlockSparseMatrix) -> Entry:
         kit, operand = self.state.kit, self.operands[key]
@@ -133,11 +136,11 @@ class Crossing:
 def crossings(state: State) -> dict[str, Any]:
     """The rows, the densities at which dense is as fast, and the document for `auto`, which goes by it from here on."""
     rows: list[Row] = []
-    dense_us: dict[tuple[int, Key], float] = {}
+    dense: dict[tuple[int, Key], tuple[float, float]] = {}
     for side in state.sizes.crossings:
         for block in BLOCKS:
             if state.budget.allows(f"crossings {side} {block}"):
-                rows += Crossing(state, side, block, dense_us).rows()
+                rows += Crossing(state, side, block, dense).rows()
                 gc.collect()
     _keep(state, rows)
     shown = [

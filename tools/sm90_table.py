@@ -50,15 +50,16 @@ def held_out_part(path: Path = SM90, choices: Path = CHOICES) -> str:
     """Shapes and patterns that nothing was tuned on, each with its limit; crossovers, and what `auto` made of them."""
     if not path.exists():
         return ""
-    found = _read(path)
+    found = _read(path)["parts"]
+    chosen = json.loads(choices.read_text()) if choices.exists() else None  # a run of its own, which is the later one
     makers: tuple[tuple[str, Callable[[Any], str]], ...] = (
         ("held_out", _held_out), ("patterns", _patterns), ("crossings", _crossovers), ("auto", _auto),
     )  # fmt: skip
-    parts = [make(found["parts"][name]) for name, make in makers if found["parts"].get(name)]
+    shown = makers if chosen is None else makers[:2]
+    parts = [make(found[name]) for name, make in shown if found.get(name)]
     parts.append(_foot(path))
-    if "auto" not in found["parts"] and choices.exists():  # a run of its own
-        chosen = json.loads(choices.read_text())
-        parts += [_crossovers(chosen["parts"]["crossings"]), _auto(chosen["parts"]["auto"])]
+    if chosen is not None:
+        parts += [make(chosen["parts"][name]) for name, make in makers[2:]]
         parts.append(f"These two of commit {chosen['commit']}: every time in `results/{choices.name}`.")
     return "\n\n".join(parts) + "\n"
 

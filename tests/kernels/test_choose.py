@@ -77,6 +77,14 @@ def test_the_crossover_lies_where_the_times_meet_and_never_past_what_was_measure
     assert crossover(row(slope=2000.0), training=False) == 0.0
 
 
+def test_dense_takes_longer_where_more_of_it_is_not_zero() -> None:
+    measured = replace(row(), dense_full_us=140.0)
+    assert [measured.dense_at(density) for density in (0.1, 0.5, 0.75, 1.0)] == [100.0, 100.0, 120.0, 140.0]
+    # sparse takes 200 us at density 1: 140 at 0.7, dense 116; at 0.6 120 and 108; at 0.5 both 100
+    assert crossover(measured, training=False) == pytest.approx(0.5)
+    assert crossover(measured, training=True) == pytest.approx(0.5 + 20 / 120)
+
+
 def test_neighbours_bracket_tokens_and_size() -> None:
     rows = [row(tokens, size) for tokens in (16, 256, 4096) for size in (2048, 8192)]
     near = neighbours(machine(*rows), row(1000, 4096))

@@ -19,7 +19,7 @@ import torch
 from firstlight.errors import CouldNotLook
 from firstlight.frozen import dataclass
 from firstlight.kernels.choose import forget_choices, why_not_sm90, why_not_triton
-from firstlight.kernels.crossover import Machine, Row, cache_file, document
+from firstlight.kernels.crossover import DENSE_AT, Machine, Row, cache_file, document
 from firstlight.kernels.functions import linear, matmul, sampled_matmul
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.product import Layout
@@ -103,15 +103,14 @@ def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor, *, backe
     generator = torch.Generator(device="cuda").manual_seed(0)
     x = torch.randn(product.tokens, product.cols, dtype=dtype, device="cuda", generator=generator)
     y = torch.randn(product.tokens, product.rows, dtype=dtype, device="cuda", generator=generator)
-    weight = torch.randn(product.rows, product.cols, dtype=dtype, device="cuda", generator=generator)
-    dense_us = _time_us(_dense_call(product, weight, x, y), flush)
+    dense_us, dense_full_us = (
+        _time_us(_dense_call(product, _random(product, density, dtype, generator).to_dense(), x, y), flush)
+        for density in (DENSE_AT, 1.0)
+    )
     copy_us = 0.0
     found: list[tuple[float, float]] = []
     for density in DENSITIES:
-        matrix = BlockSparseMatrix.random(
-            product.rows, product.cols, block=product.block, density=density, dtype=dtype, device="cuda",
-            generator=generator,
-        )  # fmt: skip
+        matrix = _random(product, density, dtype, generator)
         time_us = _time_us(_sparse_call(product, matrix, (x, y), backend), flush)
         copy_us = _time_us(matrix.to_dense, flush)
         found.append((round(matrix.density, 4), round(time_us, 2)))
@@ -121,7 +120,14 @@ def measured(product: Product, dtype: torch.dtype, flush: torch.Tensor, *, backe
         operation=product.operation, block=product.block, dtype=str(dtype).removeprefix("torch."),
         layout=product.layout.value, rows=product.rows, cols=product.cols, tokens=product.tokens,
         dense_us=round(dense_us, 2), copy_us=round(copy_us, 2), sparse_us=tuple(found),
-        backend=backend,
+        backend=backend, dense_full_us=round(dense_full_us, 2),
+    )  # fmt: skip
+
+
+def _random(product: Product, density: float, dtype: torch.dtype, generator: torch.Generator) -> BlockSparseMatrix:
+    return BlockSparseMatrix.random(
+        product.rows, product.cols, block=product.block, density=density, dtype=dtype, device="cuda",
+        generator=generator,
     )  # fmt: skip
 
 

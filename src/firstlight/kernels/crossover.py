@@ -3,7 +3,8 @@
 One document (schema firstlight.crossover/1) holds machines, each with rows:
     {"operation": "multiply" or "sample", "block": 64, "dtype": "float16", "layout": "tokens" or "columns",
      "rows": 8192, "cols": 8192, "tokens": 4096,
-     "dense_us": 745.2,             the same matrix stored dense, through cuBLAS
+     "dense_us": 745.2,             the same matrix at density 0.5 stored dense, through cuBLAS
+     "dense_full_us": 802.0,        at density 1: more power for fewer zeros; left out or 0: not measured
      "copy_us": 61.0,               building that dense copy from the stored blocks
      "sparse_us": [[0.05, 80.1], [0.1, 140.3], [0.3, 395.0]],       density, time of the sparse kernel
      "backend": "triton"}           or "sm90": which sparse kernel that was; left out: triton
@@ -24,6 +25,7 @@ from firstlight.frozen import dataclass
 
 SCHEMA = "firstlight.crossover/1"
 SHIPPED = Path(__file__).parent / "data" / "crossover.json"
+DENSE_AT = 0.5  # density of the matrix that dense_us is of; at 1 dense_full_us
 SAME_SPEED = {"bfloat16": "float16", "float16": "bfloat16"}  # one tensor-core rate; rows of one serve the other
 
 
@@ -42,6 +44,13 @@ class Row:
     copy_us: float
     sparse_us: tuple[tuple[float, float], ...]
     backend: str = "triton"  # whose times sparse_us are
+    dense_full_us: float = 0.0  # 0: not measured
+
+    def dense_at(self, density: float) -> float:
+        """Microseconds of dense where this share of its blocks is not zero; at its power limit a GPU feels that."""
+        if not self.dense_full_us:
+            return self.dense_us
+        return self.dense_us + max(density / DENSE_AT - 1.0, 0.0) * (self.dense_full_us - self.dense_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +70,14 @@ def crossover(row: Row, *, training: bool) -> float:
 
     When training, the dense copy is rebuilt after each change of the values, and its time counts on the dense side.
     """
-    limit = row.dense_us + (row.copy_us if training else 0.0)
-    below = (0.0, 0.0)
+    copy_us = row.copy_us if training else 0.0
+    start, lead = 0.0, 0.0  # of the last density at which sparse was ahead, and by how much
     for density, time in sorted(row.sparse_us):
-        if time > limit:
-            if below == (0.0, 0.0):
-                return 0.0
-            start, faster = below
-            return start + (density - start) * (limit - faster) / (time - faster)
-        below = (density, time)
-    return below[0]
+        ahead = row.dense_at(density) + copy_us - time
+        if ahead < 0.0:
+            return start + (density - start) * lead / (lead - ahead) if start else 0.0
+        start, lead = density, ahead
+    return start
 
 
 def time_at(row: Row, density: float) -> float:
@@ -170,6 +177,7 @@ def _row(given: Any) -> Row:
         copy_us=float(given["copy_us"]),
         sparse_us=tuple((float(density), float(time)) for density, time in given["sparse_us"]),
         backend=str(given.get("backend", "triton")),
+        dense_full_us=float(given.get("dense_full_us", 0.0)),
     )
 
 
