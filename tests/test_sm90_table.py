@@ -95,7 +95,7 @@ def test_every_part_that_was_measured_is_shown(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     path = written(tmp_path, found)
-    text = table_part(path) + held_out_part(path)
+    text = table_part(path) + held_out_part(path, choices=tmp_path / "none.json")
     assert "| dX | 128 | 0.1 | linear | 0.184 ms | 598 | 0.83 |" in text
     assert "| 64 | 0.02 | matmul | 0.090 ms | 3,000 | 71% | - | - |" in text
     assert "| linear | 9.1 us |" in text
@@ -113,7 +113,7 @@ def test_what_the_profiler_counted_is_shown_with_the_prediction(tmp_path: Path) 
     }  # fmt: skip
     path = tmp_path / "nsight.json"
     path.write_text(json.dumps({"commit": "abc", "ncu": "2025.3", "cases": [case]}))
-    assert "| 128 | 0.5 | linear | 88.2 % | 1.012 | 0 | 1,234 |" in nsight_part(path)
+    assert "| 128 | 0.5 | linear | 88.2 % | 1.012 | - | 0 | - | 1,234 |" in nsight_part(path)
     path.write_text(json.dumps({"commit": "", "ncu": "2025.3", "cases": [case]}))
     with pytest.raises(SystemExit, match="names no commit"):
         nsight_part(path)

@@ -17,6 +17,7 @@ from tools.kernels_table import backed
 
 ROOT = Path(__file__).parents[1]
 ATTENTION = ROOT / "results" / "attention-h200.json"
+LISTS = ROOT / "results" / "attention-lists-h200.json"  # a run of its own, where lists changed after the others
 PICTURE = ROOT / "docs" / "images" / "attention-density.svg"
 NOT_YET = (
     "**Not measured yet.** The kernels were compiled, their machine code read and their arithmetic held against "
@@ -60,11 +61,14 @@ def _by_triton(row: Row) -> tuple[Row, ...]:
     return ({**row, "sustained": None, **own, **cool, **others, "computed_by": "triton"},)
 
 
-def more_part(path: Path = ATTENTION) -> str:
+def more_part(path: Path = ATTENTION, lists: Path = LISTS) -> str:
     """Held-out masks and shapes, building of lists, `auto`, processor time of a call."""
     if not path.exists():
         return "Not measured yet.\n"
     found = _read(path)
+    if lists.exists():
+        later = json.loads(lists.read_text())
+        found["parts"]["lists"] = [{**row, "from": (later["commit"], lists.name)} for row in later["parts"]["lists"]]
     makers: tuple[tuple[str, Callable[[Any], str]], ...] = (
         ("held_out", _held_out), ("lists", _lists), ("auto", _auto), ("overheads", _overheads),
     )  # fmt: skip
@@ -198,6 +202,8 @@ def _lists(rows: Sequence[Row]) -> str:
     for row in rows:
         share, waits = _or_dash(row["of_the_run"], "{:.1%}"), row["waits_for_the_device"]
         lines.append(_line(row["name"], row["what"], f"{row['device_ms']:.3f} ms", share, waits))
+    if rows and (own := rows[0].get("from")):
+        lines += ["", f"These of commit {own[0]}: every time in `results/{own[1]}`."]
     return "\n".join(lines)
 
 
