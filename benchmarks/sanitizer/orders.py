@@ -79,11 +79,12 @@ ORDERS: tuple[Order, ...] = (
     Order(
         "tiles by tensor copies",
         TENSOR_COPIES,
-        (*LOADED_BY_MATRIX, *PRODUCTS, *TENSOR_COPIES),
+        (*LOADED_BY_MATRIX, *PRODUCTS, *TENSOR_COPIES, "multiply"),
         ("full", "empty"),
         "The same for copies by a tensor map (full and empty; seated and left for queries, addend for the addend's "
         "chunk): read behind the barrier that counts the bytes, filled again behind the one its readers arrive at. In "
-        "a cluster the readers of both thread blocks arrive at both empty[slot], as each fills a part of both.",
+        "a cluster the readers of both thread blocks arrive at both empty[slot], as each fills a part of both. The "
+        "compiler counts an ldmatrix of the addend's chunk to the kernel's own lines now and then.",
     ),
     Order(
         "number for the other thread block of a cluster",

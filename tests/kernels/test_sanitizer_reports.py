@@ -141,12 +141,15 @@ def test_severities_and_single_hazards_of_other_versions_are_read() -> None:
 
 
 def test_a_hazard_of_one_byte_keeps_its_address_and_is_grouped_like_the_others() -> None:
-    write, read = line_of("multiply.cu", "shared->present[place.slot] ="), line_of("multiply.cu", "mine = at.shared->")
+    write, read = (
+        line_of("multiply_loads.cuh", "shared->present[place.slot] ="),
+        line_of("multiply_products.cuh", "mine = at.shared->"),
+    )
     text = (
         f"case begin: {CASE}\n"
         "========= ERROR: Potential RAW hazard detected at __shared__ 0x38490 in block (1,0,0) :\n"
-        f"=========     Write Thread (288,0,0) at run_loader(const MultiplyArgs &)+0x2f0 in multiply.cu:{write}\n"
-        f"=========     Read Thread (33,0,0) at walk(const Item &)+0x9f0 in multiply.cu:{read}\n"
+        f"=========     Write Thread (288,0,0) at run_loader(MultiplyArgs &)+0x2f0 in multiply_loads.cuh:{write}\n"
+        f"=========     Read Thread (33,0,0) at walk(const Item &)+0x9f0 in multiply_products.cuh:{read}\n"
         "=========     Current Value : 1, Incoming Value : 2\n=========\n"
         f"case end: {CASE} | 1.00 s | ok\n========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"
     )
@@ -215,13 +218,13 @@ def test_a_race_of_the_item_slot_is_named_with_its_barriers_and_the_run_is_clean
 
 
 def test_a_race_that_no_row_has_is_unnamed_and_comes_first() -> None:
-    line = line_of("multiply.cu", "at.shared->present[at.place.slot] >> at.half")
+    line = line_of("multiply_products.cuh", "at.shared->present[at.place.slot] >> at.half")
     write = line_of("roles.cuh", "shared->items[place.slot] = item")
     text = item_race().replace("=========\ncase end", (
         "=========\n"
         f"========= Error: Race reported between Write access at publish_item(Shared *)+0x10 in roles.cuh:{write}\n"
-        f"=========     and Read access at walk(const Item &)+0x20 in multiply.cu:{line} [3 hazards]\n=========\n"
-        "case end"
+        f"=========     and Read access at walk(const Item &)+0x20 in multiply_products.cuh:{line} [3 hazards]\n"
+        "=========\ncase end"
     ))  # fmt: skip
     row = tool_row("racecheck", text, ENDED)
     assert row["groups"][0]["order"] == UNNAMED
@@ -294,7 +297,7 @@ def test_the_function_of_a_line_is_found_in_headers_templates_and_kernels() -> N
     def at(file: str, text: str) -> str:
         return function_at(Place("", "", "", file, line_of(file, text)))
 
-    assert at("multiply.cu", "shared->present[place.slot] = present") == "run_loader"
+    assert at("multiply_loads.cuh", "shared->present[place.slot] = present") == "run_loader"
     assert at("multiply.cu", "run_consumer(args, shared, base, warpgroup)") == "multiply"
     assert at("ptx.cuh", "cp.async.bulk.wait_group.read") == "stores_read"
     assert function_at(Place("", "void x::walk<1>(int)", "0x1", "", 0)) == "walk<1>"
@@ -302,7 +305,7 @@ def test_the_function_of_a_line_is_found_in_headers_templates_and_kernels() -> N
 
 FILE_LINE = re.compile(r'//## File "([^"]+)", line (\d+)')
 ACCESS = re.compile(r"\b(?:LDS|STS|LDSM|STSM|UBLKCP|UTMALDG|UTMASTG|ATOMS)\b")
-NEVER = {"keep", "still_needed"}  # stores behind a branch that is never taken
+NEVER = {"seem_used", "still_needed"}  # stores behind a branch that is never taken
 SYNCED = {"turn"}  # one tile, __syncthreads between its writes and its reads: a race there would be one
 
 

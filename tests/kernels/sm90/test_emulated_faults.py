@@ -14,6 +14,7 @@ from tests.kernels.sm90.emulator.products import case_of, multiplied, randn, ran
 from tests.kernels.sm90.emulator.run import EmulatedFault
 
 pytestmark = needs_compiler
+_LOADS, _PRODUCTS, _RESULTS = (f"multiply_{part}.cuh" for part in ("loads", "products", "results"))
 _RELEASE = "    at.release(at.held);\n    at.held = at.place.slot;\n"
 _STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
 _FOUR = "#pragma unroll\n  for (int i = 0; i < 4"
@@ -21,37 +22,37 @@ _EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS * CLUST
 PLANTED = (
     Planted(
         "a stage is released before the wait that its product is done at",
-        (Change("multiply.cu", f"    wgmma_wait<1>();\n{_RELEASE}", f"{_RELEASE}    wgmma_wait<1>();\n"),),
+        (Change(_PRODUCTS, f"    wgmma_wait<1>();\n{_RELEASE}", f"{_RELEASE}    wgmma_wait<1>();\n"),),
         (NUMBERS,),
     ),
     Planted(
         "the bytes of the stored blocks are not announced",
-        (Change("multiply.cu", "__popc(present) * MEMBER_BYTES + tiles * X_BYTES", "tiles * X_BYTES"),),
+        (Change(_LOADS, "__popc(present) * MEMBER_BYTES + tiles * X_BYTES", "tiles * X_BYTES"),),
         ("nothing can go on", "one more arrival", NUMBERS),
     ),
     Planted(
         "the loaders start with the wrong parity",
-        (Change("multiply.cu", "place = {which, 1}", "place = {which, 0}"),),
+        (Change(_LOADS, "place = {which, 1}", "place = {which, 0}"),),
         ("parity 0, mbarrier at",),
     ),
     Planted(
         "staging is not published to the copy engine",
-        (Change("multiply.cu", _STORE, _STORE.replace("      publish_shared();\n", "")),),
+        (Change(_RESULTS, _STORE, _STORE.replace("      publish_shared();\n", "")),),
         (NUMBERS,),
     ),
     Planted(
         "a chunk is stored before all warps have staged it",
-        (Change("multiply.cu", _STORE, _STORE.replace("      meet_to_store(at);\n", "")),),
+        (Change(_RESULTS, _STORE, _STORE.replace("      meet_to_store(at);\n", "")),),
         (NUMBERS,),
     ),
     Planted(
         "staging is not swizzled",
-        (Change("multiply.cu", "line * 128 + ((chunk ^ (line & 7)) << 4)", "line * 128 + (chunk << 4)"),),
+        (Change(_RESULTS, "line * 128 + ((chunk ^ (line & 7)) << 4)", "line * 128 + (chunk << 4)"),),
         (NUMBERS,),
     ),
     Planted(
         "staging is used again before it was read",
-        (Change("multiply.cu", "    if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();\n", ""),),
+        (Change(_RESULTS, "    if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();\n", ""),),
         (NUMBERS,),
     ),
     Planted(
@@ -67,7 +68,7 @@ PLANTED = (
     ),
     Planted(
         "all block rows of an item are stored at the first one's rows",
-        (Change("multiply.cu", "shared->rows[slot][in_group / BLOCK]", "shared->rows[slot][0]"),),
+        (Change(_PRODUCTS, "shared->rows[slot][in_group / BLOCK]", "shared->rows[slot][0]"),),
         (NUMBERS,),
         block=64,
     ),
@@ -79,17 +80,17 @@ PLANTED = (
     ),
     Planted(
         "products begin without a fence",
-        (Change("multiply.cu", f"  wgmma_fence();\n{_FOUR}", _FOUR),),
+        (Change(_PRODUCTS, f"  wgmma_fence();\n{_FOUR}", _FOUR),),
         ("wgmma_fence() is missing",),
     ),
     Planted(
         "accumulators are read before the last wait",
-        (Change("multiply.cu", "    k++;\n  }\n  at.let_go();\n}\n#else", "    k++;\n  }\n}\n#else"),),
+        (Change(_PRODUCTS, "    k++;\n  }\n  at.let_go();\n}\n#else", "    k++;\n  }\n}\n#else"),),
         (NUMBERS, "accumulators were written", "nothing can go on"),
     ),
     Planted(
         "the leading offset of X is off",
-        (Change("multiply.cu", "operand<B_ROW>(stage + A_BYTES, B_LEADING)", "operand<B_ROW>(stage + A_BYTES, 4096)"),),
+        (Change(_PRODUCTS, "(stage + A_BYTES, B_LEADING)", "(stage + A_BYTES, 4096)"),),
         (NUMBERS,),
     ),
     Planted(
@@ -109,7 +110,7 @@ PLANTED = (
     ),
     Planted(
         "registers are loaded anew while a product reads them",
-        (Change("multiply.cu", "multiply_entry(odd, even);", "multiply_entry(even, even);"),),
+        (Change(_PRODUCTS, "multiply_entry(odd, even);", "multiply_entry(even, even);"),),
         (NUMBERS,),
         block=32,
     ),
@@ -117,7 +118,7 @@ PLANTED = (
         "one warp releases a stage for its warpgroup, while another may still ask which blocks are in it",
         (
             Change("roles.cuh", _EMPTY, _EMPTY.replace("CONSUMER_WARPS * CLUSTER", "2")),
-            Change("multiply.cu", "if (slot >= 0 && lane == 0)", "if (slot >= 0 && warp == 0 && lane == 0)"),
+            Change(_PRODUCTS, "if (slot >= 0 && lane == 0)", "if (slot >= 0 && warp == 0 && lane == 0)"),
         ),
         ("different products", "nothing can go on", "one more arrival", NUMBERS),
         block=64,
@@ -126,7 +127,7 @@ PLANTED = (
         "a thread block of a cluster waits for its own warps alone before it loads for both",
         (
             Change("roles.cuh", _EMPTY, _EMPTY.replace(" * CLUSTER", "")),
-            Change("multiply.cu", "lane < CLUSTER) barrier_arrive_in(shared_address(&shared->empty[slot]), lane);",
+            Change(_PRODUCTS, "lane < CLUSTER) barrier_arrive_in(shared_address(&shared->empty[slot]), lane);",
                    "lane == 0) barrier_arrive(shared_address(&shared->empty[slot]));"),
         ),
         (NUMBERS, "nothing can go on", "different products"),
@@ -150,7 +151,7 @@ PLANTED = (
     ),
     Planted(
         "each thread block of a cluster loads its half of W for itself alone",
-        (Change("multiply.cu", ": rank * 64, member, 3);", ": rank * 64, member, 1);"),),
+        (Change(_LOADS, ": rank * 64, member, 3);", ": rank * 64, member, 1);"),),
         ("nothing can go on", NUMBERS),
     ),
 )  # fmt: skip

@@ -161,6 +161,12 @@ __device__ __forceinline__ void store_matrices_turned(u32 to, const u32 (&r)[4])
                ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
 
+// four registers, to shared memory at `where` unless `never` is 0, as it is
+__device__ __forceinline__ void seem_used(u32 never, u32 where, const u32 (&r)[4]) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.shared.v4.u32 [%1], {%2, %3, %4, %5};\n}"
+               ::"r"(never), "r"(where), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
 // ---- 16-bit numbers: BF16 is 1 for bfloat16, 0 for float16
 
 __device__ __forceinline__ u32 packed(float low, float high) {

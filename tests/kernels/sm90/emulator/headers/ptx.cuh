@@ -91,6 +91,8 @@ static inline void store_matrices_turned(u32 to, const u32 (&r)[4], CALLED_FROM)
   emulator_store_matrices(to, r, 4, 1, HERE);
 }
 
+static inline void seem_used(u32, u32, const u32 (&)[4]) {}
+
 // ---- 16-bit numbers: BF16 is 1 for bfloat16, 0 for float16
 
 static inline u16 emulator_bfloat16(float wide) {
