@@ -25,6 +25,9 @@ _RUNTIME_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared")
 # kernels reach into the same bytes through pointers of several types, and count on integers that wrap; optimising them
 # takes longer than it saves
 _KERNEL_FLAGS = ("-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fno-strict-aliasing", "-fwrapv", "-x", "c++")
+# addresses.py: every access of a kernel to memory is checked; stacks are not, as fibers have their own
+CHECKED = "FIRSTLIGHT_EMULATOR_CHECKS_ADDRESSES"
+_CHECK_FLAGS = ("-fsanitize=address", "--param", "asan-stack=0", "-g")
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s*)?([\w ]+?)\s+(\w+)\[\];")
 _STATIC = re.compile(
     r"^(\s*)__shared__\s+(?:__align__\((\d+)\)\s*)?([\w ]+?)\s+(\w+(?:\[\w+\])*(?:,\s*\w+(?:\[\w+\])*)*);", re.M
@@ -74,6 +77,7 @@ def library(
     for header in sorted(HEADERS.iterdir()):
         whole[header.name] = header.read_text()
     flags = [f"-D{name}={value}" for name, value in defines]
+    flags += _CHECK_FLAGS if os.environ.get(CHECKED) == "1" else ()
     main = (
         f'#include "device.h"\n#include "{source}"\n'
         f'extern "C" void emulator_kernel(const void* bytes) {{ emulator_enter({kernel}, bytes); }}\n'
