@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.kernels.product import Epilogue, Layout
+from tests.kernels.products import Case
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
 from tests.kernels.sm90.emulator.machine import emulated_gpu
@@ -14,6 +15,7 @@ from tests.kernels.sm90.emulator.products import case_of, multiplied, randn, ran
 from tests.kernels.sm90.emulator.run import EmulatedFault
 
 pytestmark = needs_compiler
+COLUMNS = Layout.COLUMNS
 _LOADS, _PRODUCTS, _RESULTS = (f"multiply_{part}.cuh" for part in ("loads", "products", "results"))
 _RELEASE = "    at.release(at.held);\n    at.held = at.place.slot;\n"
 _STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
@@ -65,6 +67,7 @@ PLANTED = (
         (Change("roles.cuh", "ADDEND_ARRIVALS);", "1);"),),
         ("nothing can go on", "one more arrival", NUMBERS),
         runs=3,
+        given="addend",
     ),
     Planted(
         "all block rows of an item are stored at the first one's rows",
@@ -131,40 +134,49 @@ PLANTED = (
                    "lane == 0) barrier_arrive(shared_address(&shared->empty[slot]));"),
         ),
         (NUMBERS, "nothing can go on", "different products"),
+        given="cluster",
     ),
     Planted(
         "a thread block of a cluster ends while the other one loads into it",
         (Change("multiply.cu", "  if (CLUSTER > 1) meet_cluster();  // until", "  // until"),),
         ("has ended", "ended before this load came", "nothing can go on"),
         runs=30,
+        given="cluster",
     ),
     Planted(
         "a cluster starts before the barriers of both are made",
         (Change("roles.cuh", "if (CLUSTER > 1) meet_cluster();\n  else __syncthreads();", "__syncthreads();"),),
         ("there is no mbarrier", "barriers_ready() did not follow", "not there"),
+        given="cluster",
     ),
     Planted(
         "the second thread block of a cluster is told a number before it has read the last one",
         (Change("roles.cuh", "    barrier_wait(shared_address(&shared->taken[place.slot]), place.parity);\n", ""),),
         (NUMBERS, "nothing can go on", "one more arrival"),
         block=64,
+        given="items",
     ),
     Planted(
         "each thread block of a cluster loads its half of W for itself alone",
         (Change(_LOADS, ": rank * 64, member, 3);", ": rank * 64, member, 1);"),),
         ("nothing can go on", NUMBERS),
+        given="cluster",
     ),
 )  # fmt: skip
 
 
+def case_for(block: int, given: str, layout: Layout) -> Case:
+    """A product: one item; `cluster`: two thread blocks; `items`: several for both; `addend`: by column with one."""
+    density, cols = {128: (1.0, 768), 64: (0.3, 1024), 32: (0.3, 256)}[block]
+    rows, cols = (1024, 64) if given == "items" else (128, cols)
+    added = Epilogue(beta=0.5, addend=randn(rows, 512, seed=5)) if (given, layout) == ("addend", COLUMNS) else None
+    return case_of(random(rows, cols, block, density=density), 512 if given else 256, layout, added)
+
+
 def seen_by(planted: Planted) -> str:
     """How the product goes wrong under the gpu's seed; empty: it does not."""
-    density, cols = {128: (1.0, 768), 64: (0.3, 1024), 32: (0.3, 256)}[planted.block]
-    rows, tokens = (1024, 512) if "told a number" in planted.name else (128, 512 if "cluster" in planted.name else 256)
-    matrix = random(rows, 64 if rows > 128 else cols, planted.block, density=density)
-    added = Epilogue(beta=0.5, addend=randn(128, 512, seed=5)) if "rooms" in planted.name else None
-    for layout in (Layout.COLUMNS, Layout.TOKENS):
-        case = case_of(matrix, 512 if added else tokens, layout, added if layout is Layout.COLUMNS else None)
+    for layout in (COLUMNS, Layout.TOKENS):
+        case = case_for(planted.block, planted.given, layout)
         try:
             out = [multiplied(case) for _ in range(planted.runs)][-1]
         except EmulatedFault as fault:
@@ -179,9 +191,9 @@ def test_it_is_noticed_that(tmp_path: Path, planted: Planted) -> None:
     assert_noticed(planted, tmp_path, seen_by)
 
 
-@pytest.mark.parametrize("block", [128, 64, 32])
-def test_without_a_fault_the_same_products_are_right(tmp_path: Path, block: int) -> None:
+@pytest.mark.parametrize(("block", "given"), sorted({(planted.block, planted.given) for planted in PLANTED}))
+def test_without_a_fault_the_same_products_are_right(tmp_path: Path, block: int, given: str) -> None:
     with emulated_gpu(tmp_path, multiprocessors=2) as gpu:
         for seed in range(4):
             gpu.seed = 100 * seed
-            assert seen_by(Planted("none", (), (), block, runs=2)) == ""
+            assert seen_by(Planted("none", (), (), block, runs=2, given=given)) == ""

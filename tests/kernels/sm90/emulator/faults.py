@@ -29,6 +29,7 @@ class Planted(NamedTuple):
     shows: tuple[str, ...]
     block: int = 128
     runs: int = 1
+    given: str = ""  # which of a test's inputs it shows on
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:
