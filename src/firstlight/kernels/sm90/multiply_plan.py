@@ -163,18 +163,13 @@ def tile_of(problem: Problem) -> Tile:
     if problem.n <= NARROW.tokens:
         return NARROW
     tiles = -(-problem.n // WIDE.tokens)
-    paired = problem.block >= NARROWEST_BY_TOKEN and tiles % PAIR.cluster == 0 and density_of(problem) >= PAIR_FROM
+    paired = problem.block >= NARROWEST_BY_TOKEN and tiles % PAIR.cluster == 0 and problem.density >= PAIR_FROM
     return PAIR if paired else WIDE
-
-
-def density_of(problem: Problem) -> float:
-    """Share of the blocks that is stored, e.g. 0.1."""
-    return problem.entries * problem.block**2 / (problem.rows * problem.cols) if problem.cols else 0.0
 
 
 def super_tile_of(problem: Problem) -> int:
     """Token tiles of a window."""
-    return WIDE_WINDOW if problem.block == HEIGHT and density_of(problem) >= WIDE_FROM else NARROW_WINDOW
+    return WIDE_WINDOW if problem.block == HEIGHT and problem.density >= WIDE_FROM else NARROW_WINDOW
 
 
 def work_of(problem: Problem, index: Index, tile: Tile, count: int) -> Work:

@@ -49,8 +49,12 @@ class Problem(NamedTuple):
         """X comes as [n, cols] and is read so with blocks of 32, in 64 bytes at once: turning it would take longer."""
         if not self.tokens or self.block != SHORT_ROWS or self.cols % EIGHTH:
             return False
-        blocks = self.rows * self.cols / self.block**2
-        return self.n <= SHORT_ROWS_TOKENS or self.entries < SHORT_ROWS_BELOW * blocks
+        return self.n <= SHORT_ROWS_TOKENS or self.density < SHORT_ROWS_BELOW
+
+    @property
+    def density(self) -> float:
+        """Share of the blocks that is stored, e.g. 0.1."""
+        return self.entries * self.block**2 / max(1, self.rows * self.cols)
 
     @property
     def turns_x(self) -> bool:

@@ -8,7 +8,8 @@
 //
 // Compiled with: BLOCK 16 | 32 | 64 | 128; TOKENS 64 | 256; BF16 0 | 1; X_BY_TOKEN 1: X is [n, cols], 0: X is
 // [batch, cols, n]; OUT_BY_TOKEN likewise; TURNED 1: each stored block is used as its transpose; STAGES; STORE_CHUNKS:
-// how many of a warpgroup's TOKENS / 64 chunks have staging room of their own.
+// how many of a warpgroup's TOKENS / 64 chunks have staging room of their own; CLUSTER: thread blocks that load W for each
+// other, 1 or 2 (with blocks of 64 and 128).
 #if BLOCK == 128
 #define LOADER_REGISTERS 40
 #endif
