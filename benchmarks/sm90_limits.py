@@ -24,6 +24,7 @@ from firstlight.kernels.sm90.problem import Problem
 # alone reached 9.6 at block 16.
 L2_BYTES_PER_S = 10.6e12
 HEIGHT = 128
+MULTIPROCESSORS = 132  # of an H100 and an H200
 THROUGH_REGISTERS = 32  # blocks up to this size: a half of 64 rows multiplies a column that any of its block rows has
 
 
@@ -60,7 +61,7 @@ def traffic_of(product: Product, matrix: BlockSparseMatrix) -> Traffic:
     """The traffic of matrix times tokens; reads the lists, so the host waits."""
     index, block, n = matrix.index, product.block, product.tokens
     problem = problem_of(product, matrix)
-    tile = tile_of(problem)
+    tile = tile_of(problem, MULTIPROCESSORS)
     tokens = tile.tokens
     tiles = -(-n // tokens)
     steps = steps_of(index, width=step_width(block), grouped=True)

@@ -3,9 +3,9 @@
     python -m benchmarks.sm90_tune --try LEAD=4 --try LOADERS=1,SUPER=2 --out results/tuning.json --commit HASH
     python -m benchmarks.sm90_tune --block 64 --density 0.3,0.5
 
-A trial is a list of macros (LEAD, LOADERS, LATE_CHUNKS) and SUPER, the token tiles of a window; without --try a few are
-taken. Every trial is checked against torch before it is timed. Trials take turns; a time is the median of 15 calls with
-L2 flushed, 0.4 s after the last work. Compare inside one run alone: cards differ by 10 %.
+A trial is a list of macros (LEAD, LOADERS) and SUPER, the token tiles of a window; without --try a few are taken.
+Every trial is checked against torch before it is timed. Trials take turns; a time is the median of 15 calls with L2
+flushed, 0.4 s after the last work. Compare inside one run alone: cards differ by 10 %.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIDE = 8192
 CALLS = 15
 PAUSE_S = 0.4
 FLUSHED_BYTES = 256 << 20
-MACROS = ("LEAD", "LOADERS", "LATE_CHUNKS")
+MACROS = ("LEAD", "LOADERS")
 SUPER = "SUPER"
 TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -70,8 +70,6 @@ def trial(text: str) -> Trial:
             macros.append((name, int(number)))
     if dict(macros).get("LOADERS", 1) > 3:
         raise SystemExit(f"--try {text}: LOADERS is 1, 2 or 3: one warp of four takes items.")
-    if dict(macros).get("LATE_CHUNKS", 1) > 3:
-        raise SystemExit(f"--try {text}: LATE_CHUNKS is 1, 2 or 3: the first of four is stored at once.")
     return Trial(text or "as it is", tuple(macros), super_tile)
 
 
@@ -87,7 +85,7 @@ def prepared(given: Trial, index: Index, x: Tensor, layout: Layout) -> ProductAg
         kernel = load(cubin, "multiply", device=problem.device, shared_bytes=plan.tile.shared_bytes)
         plan = replace(plan, kernel=kernel)
     if given.super_tile:
-        plan = replace(plan, super_tile=given.super_tile)
+        plan = replace(plan, super_tile=max(given.super_tile, plan.tile.cluster))
     return ProductAgain(plan, index, Epilogue())
 
 

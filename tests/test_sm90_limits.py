@@ -20,13 +20,13 @@ def matrix(block: int, places: list[tuple[int, int]], rows: int, cols: int) -> B
 
 
 def test_blocks_of_128_read_a_tile_of_x_for_every_stored_block() -> None:
-    product = Product(128, Layout.TOKENS, "fp16", 256, 384, 512, 0.5)
+    product = Product(128, Layout.TOKENS, "fp16", 256, 384, 1024, 0.5)
     found = traffic_of(product, matrix(128, [(0, 0), (0, 2), (1, 2)], 256, 384))
-    assert found.x_bytes == 3 * 128 * 512 * 2
-    assert found.w_bytes == 3 * 128 * 128 * 2 * 2  # two tiles of 256 tokens
+    assert found.x_bytes == 3 * 128 * 1024 * 2
+    assert found.w_bytes == 3 * 128 * 128 * 2 * 4  # four tiles of 256 tokens
     assert found.l2_bytes == found.x_bytes + found.w_bytes // 2  # which two thread blocks load for each other
-    assert found.hbm_bytes == 2 * (3 * 128 * 128 + 2 * 128 * 512 + 256 * 512)  # column 1 is used by no block
-    assert found.issued_flops == 2 * 3 * 128 * 128 * 512
+    assert found.hbm_bytes == 2 * (3 * 128 * 128 + 2 * 128 * 1024 + 256 * 1024)  # column 1 is used by no block
+    assert found.issued_flops == 2 * 3 * 128 * 128 * 1024
 
 
 def test_small_blocks_share_a_tile_of_x_and_pay_for_the_rows_beside_them() -> None:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -102,16 +103,15 @@ inline Portions portions_of(const Steps& steps, int limit) {
   return made;
 }
 
-// Steps above which a group is cut: the rule of sm90/lists.py. Few tiles: about two portions for each multiprocessor;
-// many: only groups much longer than the others.
+// Steps above which a group is cut: the rule of sm90/lists.py. Too few tiles to fill the GPU: one portion for each
+// multiprocessor, if they are long enough; else only groups much longer than the others.
 inline int portion_limit(const Steps& steps, int block, int tiles, int tokens, int multiprocessors) {
-  int64_t count = std::max(1, steps.count()), groups = std::max(1, steps.groups()), work = count * tiles;
-  bool narrow = tokens == 64;
-  int64_t limit, least = (narrow ? 4 : 8) / (block == 128 ? 2 : 1);
+  int64_t count = std::max(1, steps.count()), groups = std::max(1, steps.groups()), per_step = block == 128 ? 2 : 1;
   auto over = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  if (narrow || groups * tiles < multiprocessors) limit = over(work, 2 * multiprocessors);
-  else limit = std::max<int64_t>(3 * over(count, groups) / 2 + 1, over(work, 3 * multiprocessors));
-  limit = std::max(limit, least);
+  int64_t mean = over(count, groups), stages = mean * per_step, each = multiprocessors / (groups * tiles);
+  int64_t limit = std::max({3 * mean / 2 + 1, over(count * tiles, 3 * multiprocessors), mean + 24 / per_step});
+  if (each >= 2 && stages >= (block >= 64 ? 48 : block == 32 ? 32 : 20))
+    limit = std::max(over(mean, each), 2 * (int64_t)std::sqrt((double)stages) / per_step);
   while (limit < count && (int64_t)portions_of(steps, (int)limit).slots * tiles * 128 * tokens * 4 > (64 << 20))
     limit += 1 + limit / 4;
   return (int)limit;

@@ -79,7 +79,7 @@ class ProductCase:
         """What is compiled for it."""
         problem = self.problem
         build = Build(self.block, self.bf16, problem.tokens, self.turned, problem.short_rows)
-        kernel = multiply_variant(build, tile_of(problem))
+        kernel = multiply_variant(build, tile_of(problem, THREAD_BLOCKS))
         return (kernel, TURN) if problem.turns_x else (kernel,)
 
     @property
@@ -175,7 +175,7 @@ def _matrix(case: ProductCase | SampleCase) -> BlockSparseMatrix:
     block = case.block
     step = max(64, block)
     pattern = case.pattern if isinstance(case, ProductCase) else "scattered"
-    cols = (case.cols if isinstance(case, ProductCase) else 0) or {"scattered": 10 * step - 8}.get(pattern, 30 * step)
+    cols = (case.cols if isinstance(case, ProductCase) else 0) or {"scattered": 10 * step - 8}.get(pattern, 50 * step)
     rows = 128 if pattern == "one row" else 376
     if isinstance(case, SampleCase) and case.n >= LONG:
         rows, cols = 120, 248  # so few places that the sum is cut

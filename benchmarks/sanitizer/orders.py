@@ -52,7 +52,7 @@ ORDERS: tuple[Order, ...] = (
     Order(
         "present mask",
         ("run_loader",),
-        ("walk", "run_loader"),
+        ("walk", "find_stage", "run_loader"),
         ("full", "empty"),
         "Read after write: lane 0 writes the mask, then arrives at full[slot] with the bytes; a warpgroup reads it "
         "behind its wait. Write after read: release() is __syncwarp and an arrival of each of the 8 warps at "

@@ -324,7 +324,7 @@ def _gradient_of_unused_input(where: Where) -> None:
 
 def repeatable(where: Where, *, runs: int = 100) -> None:
     """23: the same bits every time, forward and backward, with a row long enough to be split."""
-    mask = scattered(6, 48)
+    mask = scattered(6, 160)
     mask[2] = True
     w = where.matrix(mask).requires_grad_()
     x = where.randn(64, w.shape[1], seed=1).requires_grad_()

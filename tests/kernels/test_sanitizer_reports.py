@@ -412,7 +412,7 @@ def test_a_gradient_that_triton_would_compute_is_no_case(monkeypatch: pytest.Mon
 def test_the_cases_that_are_to_be_cut_into_portions_are() -> None:
     for case in cases(("multiply",)):
         if isinstance(case, ProductCase) and case.pattern in ("one row", "uneven") and not case.turned:
-            work = work_of(case.problem, _matrix(case).index, tile_of(case.problem), THREAD_BLOCKS)
+            work = work_of(case.problem, _matrix(case).index, tile_of(case.problem, THREAD_BLOCKS), THREAD_BLOCKS)
             assert portion_limit(work) != WHOLE, case.id
     long = [case for case in cases(("sample",)) if isinstance(case, SampleCase) and case.n == 1024]
     for case in long:

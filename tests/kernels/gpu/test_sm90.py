@@ -193,9 +193,9 @@ def test_more_than_2_31_outputs(block: int, layout: Layout) -> None:
 
 @pytest.mark.parametrize("block", [32, 128])
 def test_a_graph_replays_a_thousand_times_with_changed_values_and_inputs(block: int) -> None:
-    mask = scattered(6, 40)
+    mask = scattered(6, 160)
     mask[2] = True  # a row that is cut
-    w, x = SM90.matrix(mask, block=block), SM90.randn(48, 40 * block, seed=1)
+    w, x = SM90.matrix(mask, block=block), SM90.randn(48, 160 * block, seed=1)
     bias = SM90.randn(6 * block, seed=2)
     linear(x, w, bias, activation="relu", backend="sm90")
     torch.cuda.synchronize()
@@ -252,7 +252,7 @@ def test_a_new_pattern_is_multiplied_forward_and_backward_without_the_host_waiti
 
 def test_streams_at_once_do_not_take_each_others_work() -> None:
     """25: each stream its own input, rows that are cut, the transposed index made on one stream and used on all."""
-    mask = scattered(8, 64)
+    mask = scattered(8, 160)
     mask[1] = True
     w = SM90.matrix(mask)
     inputs = [SM90.randn(64, w.shape[turn // 2 % 2 == 0], seed=turn) for turn in range(32)]

@@ -163,7 +163,7 @@ def test_its_portions_are_about_as_long_as_the_librarys(printer: Path, block: in
     groups, steps, [limit] = len(found[2]) - 1, found[2][-1], found[8]
     work = Work(
         groups=groups, steps=steps, most=-(-cols // step_width(block)), tiles=tiles, part_bytes=128 * tokens * 4,
-        stages_per_step=2 if block == 128 else 1, multiprocessors=132, is_narrow=tokens == 64,
+        stages_per_step=2 if block == 128 else 1, multiprocessors=132, block=block,
     )  # fmt: skip
     theirs = portion_limit(work)
     longest = max(end - begin for begin, end in zip(found[2], found[2][1:], strict=False))

@@ -16,10 +16,12 @@ from tests.kernels.sm90.emulator.run import EmulatedFault
 
 pytestmark = needs_compiler
 COLUMNS = Layout.COLUMNS
-_LOADS, _PRODUCTS, _RESULTS = (f"multiply_{part}.cuh" for part in ("loads", "products", "results"))
-_RELEASE = "    at.release(at.held);\n    at.held = at.place.slot;\n"
+_LOADS, _PRODUCTS, _RESULTS, _CONSUMER = (
+    f"multiply_{part}.cuh" for part in ("loads", "products", "results", "consumer")
+)
+_RELEASE = "    at.release(at.held);\n    at.hold(left);\n"
 _STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
-_FOUR = "#pragma unroll\n  for (int i = 0; i < 4"
+_FIRST = "  if (!(WITHOUT & WITHOUT_PRODUCTS)) wgmma_shared"
 _EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS * CLUSTER)"
 PLANTED = (
     Planted(
@@ -56,10 +58,17 @@ PLANTED = (
         "staging is used again before it was read",
         (Change(_RESULTS, "    if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();\n", ""),),
         (NUMBERS,),
+        given="items",
+    ),
+    Planted(
+        "an item of fewer stages than chunks leaves results unstored when the next ones are kept",
+        (Change(_CONSUMER, "    late.store_all(args, at);  // an item of few stages\n", ""),),
+        (NUMBERS,),
+        given="items",
     ),
     Planted(
         "the thread block ends before its stores have read",
-        (Change("multiply.cu", "  if (is_storing(at)) stores_done();\n", ""),),
+        (Change(_CONSUMER, "  if (is_storing(at)) stores_done();\n", ""),),
         (NUMBERS,),
     ),
     Planted(
@@ -80,21 +89,24 @@ PLANTED = (
         (Change("roles.cuh", "    queue[0] = 0;\n    queue[1] = 0;\n", ""),),
         (NUMBERS,),
         runs=2,
+        given="items",
     ),
     Planted(
         "products begin without a fence",
-        (Change(_PRODUCTS, f"  wgmma_fence();\n{_FOUR}", _FOUR),),
+        (Change(_PRODUCTS, f"  wgmma_fence();\n{_FIRST}", _FIRST),),
         ("wgmma_fence() is missing",),
     ),
     Planted(
         "accumulators are read before the last wait",
-        (Change(_PRODUCTS, "    k++;\n  }\n  at.let_go();\n}\n#else", "    k++;\n  }\n}\n#else"),),
+        (Change(_CONSUMER, "      at.let_go();\n      late.take(d);\n", "      late.take(d);\n      at.let_go();\n"),),
         (NUMBERS, "accumulators were written", "nothing can go on"),
+        given="items",
     ),
     Planted(
         "the leading offset of X is off",
         (Change(_PRODUCTS, "(stage + A_BYTES, B_LEADING)", "(stage + A_BYTES, 4096)"),),
         (NUMBERS,),
+        given="cluster",
     ),
     Planted(
         "the warpgroups ask for more registers than a launch gets",

@@ -107,8 +107,8 @@ for (int k = 0; k < depth / 16; k++) {
   u64 x = described(base + (a_turned ? k * 16 * span : k * 32), depth * span, 8 * span, span);
   u64 y = described(base + 8192 + (b_turned ? k * 16 * span : k * 32), depth * span, 8 * span, span);
   if (registers) b_turned ? wgmma_registers<1>(d, fragments[k], y) : wgmma_registers<0>(d, fragments[k], y);
-  else if (a_turned) b_turned ? wgmma_shared<1, 1>(d, x, y) : wgmma_shared<1, 0>(d, x, y);
-  else b_turned ? wgmma_shared<0, 1>(d, x, y) : wgmma_shared<0, 0>(d, x, y);
+  else if (a_turned) b_turned ? wgmma_shared<1, 1, 1>(d, x, y) : wgmma_shared<1, 0, 1>(d, x, y);
+  else b_turned ? wgmma_shared<0, 1, 1>(d, x, y) : wgmma_shared<0, 0, 1>(d, x, y);
 }
 wgmma_commit();
 if (a[6]) wgmma_wait<0>();
@@ -154,7 +154,7 @@ def test_accumulators_that_are_read_before_the_wait_are_spoilt(seed: int) -> Non
 
 
 def test_a_kernel_that_ends_before_its_products_is_told() -> None:
-    body = "float d[32] = {}; wgmma_fence(); wgmma_shared<0, 0>(d, %s, operand<128>(base, 16));"
+    body = "float d[32] = {}; wgmma_fence(); wgmma_shared<0, 0, 1>(d, %s, operand<128>(base, 16));"
     with pytest.raises(EmulatedFault, match=r"wgmma_shared: the thread block ended without a wait for this product"):
         tiny(body % "operand<128>(base, 16)", shared_bytes=65536, TOKENS=64)
     with pytest.raises(EmulatedFault, match="different descriptors"):

@@ -98,7 +98,7 @@ def test_partial_sums_stay_within_their_memory(
 ) -> None:  # fmt: skip
     work = Work(
         groups=groups, steps=groups * mean, most=2 * mean + 1, tiles=tiles, stages_per_step=2 if two else 1,
-        part_bytes=128 * 4 * (64 if narrow else 256), multiprocessors=132, is_narrow=narrow,
+        part_bytes=128 * 4 * (64 if narrow else 256), multiprocessors=132, block=128 if two else 64,
     )  # fmt: skip
     limit = portion_limit(work)
     assert limit >= 2
@@ -107,11 +107,19 @@ def test_partial_sums_stay_within_their_memory(
 
 def work(**changed: int) -> Work:
     told = {"groups": 64, "steps": 6400, "most": 128, "tiles": 32, "stages_per_step": 1, "part_bytes": 131072}
-    return Work(**{**told, **changed}, multiprocessors=132, is_narrow=False)
+    return Work(**{**told, "block": 64, **changed}, multiprocessors=132)
 
 
 def test_groups_are_cut_where_they_would_not_fill_the_gpu_or_are_far_above_the_mean() -> None:
     assert portion_limit(work()) == WHOLE, "an even pattern with many tokens is left whole"
-    assert portion_limit(work(tiles=1)) == 26, "two portions for each multiprocessor"
-    assert portion_limit(work(steps=640, most=512, tiles=4)) == 16, "one and a half times the mean"
+    assert portion_limit(work(tiles=1)) == 52, "a portion for each multiprocessor: 64 groups of 100 steps in two"
+    assert portion_limit(work(groups=1, steps=100, tiles=1)) == 20, "in no more than pays"
+    assert portion_limit(work(steps=640, most=512, tiles=1)) == 36, "groups that are short by themselves stay whole"
+    assert portion_limit(work(steps=640, most=512, tiles=4)) == 36, "but for one far above the mean"
+    assert portion_limit(work(steps=6400, most=512, tiles=4)) == 160, "one and a half times"
     assert portion_limit(work(steps=640, most=512)) == 88, "and more where the partial sums would not fit"
+
+
+def test_small_blocks_are_cut_sooner_as_their_stages_take_longer() -> None:
+    assert portion_limit(work(steps=64 * 30, most=64, tiles=1)) == 56
+    assert portion_limit(work(steps=64 * 30, most=64, tiles=1, block=16)) == 15

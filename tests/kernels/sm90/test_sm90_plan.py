@@ -231,7 +231,24 @@ def test_few_tokens_take_narrow_tiles(gpu: Driver) -> None:
         return make_plan(problem_of(index, torch.empty(tokens, 4096), Layout.TOKENS), index).tile
 
     assert tile(64) is NARROW
-    assert tile(65) is WIDE
+    assert tile(512) is NARROW, "two wide tiles of 32 groups leave half of the GPU without work"
+    assert tile(520) is WIDE
+
+
+def test_narrow_tiles_are_for_groups_that_are_short_enough_and_boxes_that_are_whole(gpu: Driver) -> None:
+    def tile(rows: int, cols: int, block: int, n: int, layout: Layout = Layout.TOKENS) -> Any:
+        index = random(rows, cols, block, density=0.3).index
+        x = torch.empty(n, cols) if layout is Layout.TOKENS else torch.empty(cols, n)
+        return make_plan(problem_of(index, x, layout), index).tile
+
+    assert tile(4096, 4096, 64, 512) is NARROW
+    assert tile(1024, 16384, 64, 128) is NARROW
+    assert tile(1024, 16384, 64, 256) is WIDE, "128 stages of 256 tokens are faster than four times as many of 64"
+    assert tile(1024, 1024, 32, 128) is NARROW
+    assert tile(1024, 1024, 32, 192) is WIDE
+    assert tile(1024, 1024, 16, 128) is WIDE
+    assert tile(1024, 1024, 128, 128, Layout.COLUMNS) is NARROW
+    assert tile(1024, 1024, 128, 136, Layout.COLUMNS) is WIDE, "a tile would be a part of a row of 64 tokens"
 
 
 def test_an_even_pattern_with_many_tokens_is_not_cut(gpu: Driver) -> None:

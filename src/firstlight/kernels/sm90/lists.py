@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -113,29 +115,45 @@ class Work:
     stages_per_step: int
     part_bytes: int  # of one portion's sums for one tile
     multiprocessors: int
-    is_narrow: bool
+    block: int
+
+    @property
+    def mean(self) -> int:
+        """Steps of a group, rounded up."""
+        return -(-max(1, self.steps) // max(1, self.groups))
 
 
 UNEVEN = 1.5  # a group this many times the mean is cut, if that is much beside a multiprocessor's share
 SHARES = 3  # and it is much from a third of the share on
-FULL = 2  # portions for each multiprocessor, where there are too few groups to fill the GPU
-LEAST_STAGES = {True: 4, False: 8}  # narrow and wide tiles: shorter portions cost more to add up than they save
+LEAST_SAVED = 24  # stages: putting portions together costs as much time as these take
+# Stages of a group from which cutting pays where the groups do not fill the GPU; those of small blocks take longer.
+CUT_FROM = {128: 48, 64: 48, 32: 32, 16: 20}
 MOST_PART_BYTES = 64 << 20
 
 
 def portion_limit(work: Work) -> int:
     """Steps above which a group is cut, the same for every call of a shape; WHOLE: none is."""
-    steps, tiles = max(1, work.steps), work.tiles
-    mean = -(-steps // max(1, work.groups))
-    if work.is_narrow or work.groups * tiles < work.multiprocessors:
-        limit = -(-steps * tiles // (FULL * work.multiprocessors))
-    else:
-        limit = max(int(UNEVEN * mean) + 1, -(-steps * tiles // (SHARES * work.multiprocessors)))
-    limit = max(limit, -(-LEAST_STAGES[work.is_narrow] // work.stages_per_step))
-    while limit < work.most and slots(work, limit) * tiles * work.part_bytes > MOST_PART_BYTES:
+    limit = _filling(work) or max(
+        int(UNEVEN * work.mean) + 1,
+        -(-work.steps * work.tiles // (SHARES * work.multiprocessors)),
+        work.mean + LEAST_SAVED // work.stages_per_step,
+    )
+    while limit < work.most and slots(work, limit) * work.tiles * work.part_bytes > MOST_PART_BYTES:
         limit += 1 + limit // 4
     limit = _rounded(limit)
     return limit if limit < work.most else WHOLE
+
+
+def _filling(work: Work) -> int:
+    """The limit that gives each multiprocessor one portion; 0: no need, or the portions would be too short to pay.
+
+    Each portion makes the work of the others shorter and the adding up at the end longer: a group of s stages is
+    done soonest in about sqrt(s) / 2 of them.
+    """
+    each, stages = work.multiprocessors // max(1, work.groups * work.tiles), work.mean * work.stages_per_step
+    if each < 2 or stages < CUT_FROM[work.block]:
+        return 0
+    return max(-(-work.mean // each), 2 * math.isqrt(stages) // work.stages_per_step)
 
 
 def _rounded(limit: int) -> int:

@@ -35,6 +35,10 @@ WIDE_FROM = 0.08  # density, blocks of 128
 # Density from which loading W for each other saves more than waiting for each other costs, with blocks of 64 and 128;
 # with smaller ones, where W is a small part of what is loaded, it gains nothing.
 PAIR_FROM = 0.06
+# Tokens up to which tiles of 64 are faster than of 256 where the latter would leave multiprocessors without work; with
+# blocks of 64 beyond a quarter of that only where groups are short.
+NARROW_UP_TO = {128: 512, 64: 512, 32: 128, 16: 64}
+SHORT_GROUP = 64  # stages
 ROOM = 1024  # bytes that parts of the scratch memory start at multiples of
 INT32_END = 1 << 31
 
@@ -147,24 +151,39 @@ def plan_of(problem: Problem, index: Index) -> MultiplyPlan:
 
 def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> MultiplyPlan:
     """A plan with the tile of the rule below, or with one under trial; compiles what it needs."""
-    tile = tile or tile_of(problem)
+    count = multiprocessors(problem.device)
+    tile = tile or tile_of(problem, count)
     build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
     kernel = load(
         built(multiply_variant(build, tile)).cubin, "multiply", device=problem.device, shared_bytes=tile.shared_bytes
     )
     turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
-    count = multiprocessors(problem.device)
     limit = portion_limit(work_of(problem, index, tile, count))
     return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), count)
 
 
-def tile_of(problem: Problem) -> Tile:
-    """Few tokens: narrow. An even number of tiles and large blocks enough: two thread blocks side by side."""
-    if problem.n <= NARROW.tokens:
-        return NARROW
+def tile_of(problem: Problem, count: int) -> Tile:
+    """Few tokens: narrow. An even number of tiles and large blocks enough: two thread blocks side by side.
+
+    count: multiprocessors of the GPU.
+    """
     tiles = -(-problem.n // WIDE.tokens)
+    if problem.n <= NARROW.tokens or (tiles * problem.batch * _groups(problem) < count and _prefers_narrow(problem)):
+        return NARROW
     paired = problem.block >= NARROWEST_BY_TOKEN and tiles % PAIR.cluster == 0 and problem.density >= PAIR_FROM
     return PAIR if paired else WIDE
+
+
+def _groups(problem: Problem) -> int:
+    return -(-problem.rows // HEIGHT)
+
+
+def _prefers_narrow(problem: Problem) -> bool:
+    most = NARROW_UP_TO[problem.block]
+    if problem.n > most or not (problem.x_by_token or problem.pitch % NARROW.tokens == 0):
+        return False  # a narrow tile of X that lies by column is one whole box
+    stages = problem.cols / problem.block * (1 - (1 - min(1.0, problem.density)) ** 2)  # with a block in either row
+    return problem.block != NARROWEST_BY_TOKEN or problem.n <= most // 4 or stages < SHORT_GROUP
 
 
 def super_tile_of(problem: Problem) -> int:
@@ -176,10 +195,10 @@ def work_of(problem: Problem, index: Index, tile: Tile, count: int) -> Work:
     """What the limit of a portion depends on."""
     width = step_width(problem.block)
     return Work(
-        groups=-(-problem.rows // HEIGHT), steps=most_steps_of(index, width=width),
+        groups=_groups(problem), steps=most_steps_of(index, width=width),
         most=-(-index.block_cols // width), tiles=-(-problem.n // tile.tokens) * problem.batch,
         stages_per_step=stages_per_step(problem), part_bytes=part_bytes(tile), multiprocessors=count,
-        is_narrow=tile.tokens == NARROW.tokens,
+        block=problem.block,
     )  # fmt: skip
 
 

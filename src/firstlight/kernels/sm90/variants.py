@@ -62,16 +62,14 @@ def multiply_variant(build: Build, tile: Tile) -> Variant:
     )  # fmt: skip
     if tile.cluster > 1:
         defines += (("CLUSTER", tile.cluster),)
-    return Variant("multiply", defines, hgmma=_products(build.block, tile))
+    return Variant("multiply", defines, hgmma=_products(build.block))
 
 
-def _products(block: int, tile: Tile) -> int:
+def _products(block: int) -> int:
     """How many wgmma instructions the machine code has: four or fewer for a step, twice where its code stands twice."""
     if block < NARROWEST_BY_TOKEN:  # two sets of registers take turns
         return 2 * (block // 16)
-    # with blocks of 128 the last item's result is stored under an item's first product
-    first_apart = block == HEIGHT and tile.tokens == WIDE.tokens
-    return 8 if first_apart else 4
+    return 8  # an item's first products stand apart: they need no zeros to add to
 
 
 def sample_variant(block: int, *, bf16: int, by_token: int) -> Variant:

@@ -10,11 +10,18 @@
 // [batch, cols, n]; OUT_BY_TOKEN likewise; TURNED 1: each stored block is used as its transpose; STAGES; STORE_CHUNKS:
 // how many of a warpgroup's TOKENS / 64 chunks have staging room of their own; CLUSTER: thread blocks that load W for each
 // other, 1 or 2 (with blocks of 64 and 128).
-#if BLOCK == 128
+#if BLOCK >= 64
 #define LOADER_REGISTERS 40
 #endif
 #ifndef LOADERS  // benchmarks/sm90_tune.py tries others
 #define LOADERS (BLOCK == 128 ? 2 : 3)
+#endif
+// benchmarks/sm90_without.py leaves out a part of what the kernel does and times the rest; the result is wrong then.
+#define WITHOUT_PRODUCTS 1
+#define WITHOUT_STORES 2
+#define WITHOUT_LOADS 4
+#ifndef WITHOUT
+#define WITHOUT 0
 #endif
 #define ITEM_ROWS (BLOCK == 128 ? 0 : 128 / BLOCK)
 // Warps that store together: by token those of one block row, up to 128 bytes of rows; by column each its own 16 rows.
@@ -30,12 +37,9 @@ constexpr int DEPTH = BLOCK < 64 ? BLOCK : 64;           // of K in one tile of 
 constexpr int X_BYTES = TOKENS * DEPTH * 2;
 constexpr int MEMBER_BYTES = BLOCK == 128 ? A_BYTES : BLOCK * BLOCK * 2;
 constexpr int SLAB = BLOCK >= 64 ? 1 : 64 / BLOCK;       // block rows of a warpgroup
-// With blocks of 128 an item is a few stages long at low density, and the time to store its result shows: the last chunks
-// are kept in registers and stored while the first products of the next item run.
-#ifndef LATE_CHUNKS  // benchmarks/sm90_tune.py tries others
-#define LATE_CHUNKS 3
-#endif
-constexpr int LATE = BLOCK == 128 && TOKENS == 256 ? LATE_CHUNKS : 0;
+// Whether the result is kept in registers as 16 bits and stored while the next item is multiplied. With small blocks memory
+// sets the pace, not the time between two items, and their products need the registers.
+#define LATE_STORES (BLOCK >= 64 && TOKENS == 256)
 
 struct alignas(64) MultiplyArgs {
   TensorMap w, x, y, c;
@@ -84,57 +88,7 @@ __device__ __noinline__ Eight activated_eight(Eight f, int kind) {
 #include "multiply_loads.cuh"
 #include "multiply_products.cuh"
 #include "multiply_results.cuh"
-
-__device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* shared, u32 base, int half) {
-  int t = threadIdx.x & 127;
-  Consumer at = {shared, base, half, t >> 5, t & 31, {0, 0}, -1};
-  Known known = {};
-  float d[ACCUMULATORS];
-  LateChunks late;
-  late.waiting = 0;
-  for (;;) {
-    Place ring = known.place();
-    Item item = next_item(shared, ring);
-    if (item.group < 0) break;
-#pragma unroll
-    for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
-    walk(item, at, d, args.never, [&]() { if (LATE) late.store_next(args, at); });
-    if (LATE)
-      while (late.waiting) late.store_next(args, at);  // an item of few stages
-    const int row = at.first_row(item, ring.slot);
-    __syncwarp();
-    forget_item(shared, ring, at.lane);
-    known.next();
-    if (item.slot >= 0) {
-      int tiles = args.tiles * args.batches, first = args.first_slot[item.group], place = (first * tiles + item.tile) * 2 + half;
-      float4* parts = args.parts + (long long)place * (ACCUMULATORS / 4 * 128);
-      if (!sum_of_portions(d, parts, item.slot - first, args.slot_counts[item.group], tiles * 2, args.arrivals + place, shared, half))
-        continue;
-    }
-#if BLOCK < 64
-    float check = 0.0f;
-#pragma unroll
-    for (int i = 0; i < ACCUMULATORS; i++) check = fmaf(d[i], 0.0f, check);
-    if (any_of_warpgroup(1 + half, check != 0.0f)) {  // NaN differs from everything
-      strictly(args, item, row, half, t);
-      continue;
-    }
-#endif
-    if (LATE && args.plain) {
-      constexpr int at_once = CHUNKS - LATE;
-      store_tile<at_once>(args, item, row, at, d, known);
-#pragma unroll
-      for (int i = 0; i < 16 * LATE; i++) late.packed[i] = packed(d[at_once * 32 + 2 * i], d[at_once * 32 + 2 * i + 1]);
-      late.row = row - at.warp % STORING * 16, late.token = item.first + at_once * 64, late.batch = item.batch;
-      late.waiting = LATE;
-    } else {
-      store_tile<CHUNKS>(args, item, row, at, d, known);
-    }
-  }
-  if (LATE)
-    while (late.waiting) late.store_next(args, at);
-  if (is_storing(at)) stores_done();
-}
+#include "multiply_consumer.cuh"
 
 #if CLUSTER > 1
 #define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)

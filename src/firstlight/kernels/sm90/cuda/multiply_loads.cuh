@@ -7,9 +7,7 @@ __device__ __forceinline__ void run_queue(const MultiplyArgs& args, Shared* shar
   int tiles = args.tiles * args.batches / CLUSTER, total = args.portions_count * tiles;  // of all thread blocks of a cluster
   Place place = {0, 1}, numbers = {0, rank == 0};
   u32 wanted = 0;
-  for (;;) {
-    int number = next_number(args.queue, shared, numbers, rank, lane);
-    if (number >= total) break;
+  for (int number = first_number(); number < total; number = next_number(args.queue, shared, numbers, rank, lane)) {
     int window = number / (args.portions_count * args.super_tile), base = window * args.super_tile;
     int width = min(args.super_tile, tiles - base), inside = number - window * args.portions_count * args.super_tile;
     int tile = (base + inside % width) * CLUSTER + rank;
@@ -83,6 +81,7 @@ __device__ __forceinline__ void load_stage(
 
 __device__ __forceinline__ void run_loader(const MultiplyArgs& args, Shared* shared, u32 base, int which, int lane) {
   Place ring = {0, 0}, place = {which, 1};
+  if (which == 0 && lane == 0) fetch_map(&args.w), fetch_map(&args.x), fetch_map(&args.y);
   int next = which;  // the stage of the coming item that is this warp's first
   for (;;) {
     Item item = next_item(shared, ring);
@@ -115,10 +114,11 @@ __device__ __forceinline__ void run_loader(const MultiplyArgs& args, Shared* sha
       barrier_wait(shared_address(&shared->empty[place.slot]), place.parity);
       // the copies first, every clock between an empty stage and its copies is lost; bytes may arrive before they are
       // announced, the phase ends with the announcement at the earliest
-      load_stage(args, item, base + place.slot * STAGE_BYTES, full, now, at, half, lane);
+      if (!(WITHOUT & WITHOUT_LOADS))
+        load_stage(args, item, base + place.slot * STAGE_BYTES, full, now, at, half, lane);
       if (lane == 0) {
         if (BLOCK < 128) shared->present[place.slot] = present;
-        barrier_expect(full, __popc(present) * MEMBER_BYTES + tiles * X_BYTES);
+        barrier_expect(full, WITHOUT & WITHOUT_LOADS ? 0 : __popc(present) * MEMBER_BYTES + tiles * X_BYTES);
       }
       __syncwarp();
       advance<STAGES>(place, LOADERS);

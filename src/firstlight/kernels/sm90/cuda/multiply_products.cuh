@@ -31,7 +31,14 @@ struct Consumer {
     release(held);
     held = -1;
   }
+  __device__ __forceinline__ void hold(int& left) {  // the stage that is being multiplied; on to the next
+    held = place.slot;
+    advance<STAGES>(place, 1);
+    left--;
+  }
 };
+
+__device__ __forceinline__ int stages_of(const Item& item) { return (item.end - item.begin) * HALVES; }
 
 #if X_BY_TOKEN
 constexpr int B_TURNED = 0, B_LEADING = 16, B_STEP = 2, B_ROW = DEPTH * 2;
@@ -41,52 +48,50 @@ constexpr int B_TURNED = 1, B_LEADING = DEPTH * 128, B_STEP = 128, B_ROW = 128;
 constexpr int A_STEP = TURNED ? 128 : 2;
 
 #if BLOCK >= 64
-__device__ __forceinline__ void multiply_stage(Consumer& at, float (&d)[ACCUMULATORS]) {
+template <int add> __device__ __forceinline__ void multiply_stage(Consumer& at, float (&d)[ACCUMULATORS]) {  // add 0: the first
   u32 stage = at.base + at.place.slot * STAGE_BYTES;
   u64 a = operand<128>(stage + at.half * 8192, 8192), b = operand<B_ROW>(stage + A_BYTES, B_LEADING);
   wgmma_fence();
+  if (!(WITHOUT & WITHOUT_PRODUCTS)) wgmma_shared<TURNED, B_TURNED, add>(d, a, b);
 #pragma unroll
-  for (int i = 0; i < 4; i++) wgmma_shared<TURNED, B_TURNED>(d, a + i * A_STEP, b + i * B_STEP);
+  for (int i = 1; i < (WITHOUT & WITHOUT_PRODUCTS ? 0 : 4); i++) wgmma_shared<TURNED, B_TURNED, 1>(d, a + i * A_STEP, b + i * B_STEP);
   wgmma_commit();
 }
 
+// To the next stage in which this warpgroup has a block; false: there is none.
+__device__ __forceinline__ bool find_stage(Consumer& at, int& left) {
+#pragma unroll 1
+  for (; left > 0; left--) {
+    at.wait();
+    if (BLOCK == 128 || at.shared->present[at.place.slot] >> at.half & 1) return true;
+    at.let_go();  // the loaders may need that stage before this warpgroup multiplies again
+    at.release(at.place.slot);
+    advance<STAGES>(at.place, 1);
+  }
+  return false;
+}
+
+// Returns with the last products in flight.
 template <class Meanwhile>
 __device__ __forceinline__ void walk(
     const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile meanwhile) {
-  int stages = (item.end - item.begin) * HALVES, k = 0;
-  if (LATE && stages > 0) {  // the first product apart: it needs no zeros to add to
-    at.wait();
-    multiply_stage(at, d);
-    meanwhile();
-    at.held = at.place.slot;
-    advance<STAGES>(at.place, 1);
-    k = 1;
+  int left = stages_of(item);
+  if (!find_stage(at, left)) {
+#pragma unroll
+    for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
+    return;
   }
+  multiply_stage<0>(at, d);
+  meanwhile();
+  at.hold(left);
 #pragma unroll 1
-  for (;;) {
-#if BLOCK == 64
-#pragma unroll 1
-    for (; k < stages; k++) {  // steps in which this warpgroup has no block
-      at.wait();
-      if (at.shared->present[at.place.slot] >> at.half & 1) break;
-      at.let_go();  // the loaders may need that stage before this warpgroup multiplies again
-      at.release(at.place.slot);
-      advance<STAGES>(at.place, 1);
-    }
-    if (k == stages) break;
-#else
-    if (k == stages) break;
-    at.wait();
-#endif
-    multiply_stage(at, d);
+  while (find_stage(at, left)) {
+    multiply_stage<1>(at, d);
     meanwhile();
     wgmma_wait<1>();
     at.release(at.held);
-    at.held = at.place.slot;
-    advance<STAGES>(at.place, 1);
-    k++;
+    at.hold(left);
   }
-  at.let_go();
 }
 #else
 // Bit e * HEIGHT of the answer: the warpgroup has a block in entry e of the stage.
@@ -131,7 +136,9 @@ struct Fragments {
 
 template <class Meanwhile>
 __device__ __forceinline__ void walk(
-    const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile meanwhile) {
+    const Item& item, Consumer& at, float (&d)[ACCUMULATORS], u32 never, Meanwhile) {
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
   int stages = item.end - item.begin, k = 0;
   int row = BLOCK == 16 ? at.warp : at.warp >> 1;  // this warp's block row among the warpgroup's
   u32 offset = (at.half * SLAB + row) * MEMBER_BYTES + fragment_offset(at.warp, at.lane);
@@ -158,7 +165,7 @@ __device__ __forceinline__ void walk(
     u64 b = operand<B_ROW>(stage + A_BYTES + entry * X_BYTES, B_LEADING);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < BLOCK / 16; i++) wgmma_registers<B_TURNED>(d, now.a[i], b + i * B_STEP);
+    for (int i = 0; i < (WITHOUT & WITHOUT_PRODUCTS ? 0 : BLOCK / 16); i++) wgmma_registers<B_TURNED>(d, now.a[i], b + i * B_STEP);
     wgmma_commit();
     wgmma_wait<1>();
     before.keep(never, at.base);

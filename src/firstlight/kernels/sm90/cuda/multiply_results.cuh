@@ -67,39 +67,67 @@ __device__ __forceinline__ u32 part_of(const Consumer& at, u32 chunk) { return c
 // row: the first that is stored together.
 __device__ __forceinline__ void store_chunk(
     const MultiplyArgs& args, const Consumer& at, u32 from, int row, int token, int batch) {
+  if (WITHOUT & WITHOUT_STORES) return;
   store_box_3d(&args.y, part_of(at, from), OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
 }
 
+// A result as 16 bits, in registers until the products of the next item run; then stored chunk by chunk.
 struct LateChunks {
-  u32 packed[LATE ? 16 * LATE : 1];
-  int row, token, batch;
-  int waiting;  // the last ones
+#if LATE_STORES
+  u32 pairs[16 * CHUNKS];
+  int row, batch;
+  int place;  // the item's first token, a multiple of 256, plus the number of chunks to be stored: the last ones
 
+  __device__ __forceinline__ int waiting() const { return place & 7; }
+  // Nothing waits: up to here the compiler need not keep registers for it.
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 16 * CHUNKS; i++) pairs[i] = 0;
+    place = 0;
+  }
+  __device__ __forceinline__ void keep(const Item& item, int first_row) {
+    row = first_row, batch = item.batch, place = item.first;
+  }
+  __device__ __forceinline__ void take(const float (&d)[ACCUMULATORS]) {
+#pragma unroll
+    for (int i = 0; i < 16 * CHUNKS; i++) pairs[i] = packed(d[2 * i], d[2 * i + 1]);
+    place += CHUNKS;
+  }
   template <int c> __device__ __forceinline__ void store(const MultiplyArgs& args, const Consumer& at) const {
-    u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + (CHUNKS - LATE + c) % STORE_CHUNKS * CHUNK_BYTES;
+    u32 room = at.base + STAGES * STAGE_BYTES + at.half * STORE_BYTES + c % STORE_CHUNKS * CHUNK_BYTES;
     if (is_storing(at)) stores_read<STORE_CHUNKS - 1>();
     meet_to_store(at);
 #pragma unroll
     for (int strip = 0; strip < 4; strip++) {
-      const u32* four = &packed[(c * 4 + strip) * 4];
+      const u32* four = &pairs[(c * 4 + strip) * 4];
       u32 r[4] = {four[0], four[1], four[2], four[3]};
       store_strip(room + strip_offset(at.warp, at.lane, strip), r);
     }
     publish_shared();
     meet_to_store(at);
     if (is_storing(at)) {
-      store_chunk(args, at, room, row, token + c * 64, batch);
+      store_chunk(args, at, room, row, (place & ~7) + c * 64, batch);
       commit_stores();
     }
   }
   // The next one, if any.
   __device__ __forceinline__ void store_next(const MultiplyArgs& args, const Consumer& at) {
-    if (waiting == 0) return;
-    if (waiting == 1) store<LATE - 1>(args, at);
-    if (LATE > 1 && waiting == 2) store<(LATE > 1 ? LATE - 2 : 0)>(args, at);
-    if (LATE > 2 && waiting == 3) store<(LATE > 2 ? LATE - 3 : 0)>(args, at);
-    waiting--;
+    int left = waiting();
+    if (left == 0) return;
+    if (left == 4) store<0>(args, at);
+    else if (left == 3) store<1>(args, at);
+    else if (left == 2) store<2>(args, at);
+    else store<3>(args, at);
+    place--;
   }
+  __device__ __forceinline__ void store_all(const MultiplyArgs& args, const Consumer& at) {
+    while (waiting()) store_next(args, at);
+  }
+#else
+  __device__ __forceinline__ void clear() {}
+  __device__ __forceinline__ void store_next(const MultiplyArgs&, const Consumer&) {}
+  __device__ __forceinline__ void store_all(const MultiplyArgs&, const Consumer&) {}
+#endif
 };
 
 // Where in the ring of items a consumer is, and the parity of the addend's barrier. With large blocks in one register, of
@@ -122,7 +150,6 @@ struct Known {
 };
 static_assert(RING == 2, "Known counts modulo 2");
 
-template <int chunks>
 __device__ __forceinline__ void store_tile(
     const MultiplyArgs& args, const Item& item, int first_row, Consumer& at, const float (&d)[ACCUMULATORS],
     Known& known) {
@@ -134,7 +161,7 @@ __device__ __forceinline__ void store_tile(
     if (own + 8 < args.rows) high = number(args.bias[own + 8]);
   }
 #pragma unroll
-  for (int c = 0; c < chunks; c++) {
+  for (int c = 0; c < CHUNKS; c++) {
     u32 chunk = room + (c % STORE_CHUNKS) * CHUNK_BYTES;
     int x = OUT_BY_TOKEN ? row : item.first + c * 64, y = OUT_BY_TOKEN ? item.first + c * 64 : row;
     if (c == 0 || STORE_CHUNKS < CHUNKS) {  // what left this room before has been read

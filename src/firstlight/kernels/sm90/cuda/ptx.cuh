@@ -73,6 +73,11 @@ __device__ __forceinline__ bool any_of_warpgroup(int number, bool mine) {
 
 // ---- the copy engine
 
+// The engine will need this map: its first copy finds it at hand.
+__device__ __forceinline__ void fetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 __device__ __forceinline__ void load_box_3d(u32 to, const TensorMap* map, u32 barrier, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"

@@ -92,11 +92,14 @@ __device__ __forceinline__ void start_barriers(Shared* shared) {
   else __syncthreads();
 }
 
+// A thread block's first item, or a cluster's, has its own number: nothing waits for the queue.
+__device__ __forceinline__ int first_number() { return blockIdx.x / CLUSTER; }
+
 // The number of the next item. In a cluster the first thread block takes it and tells the second.
 __device__ __forceinline__ int next_number(int* queue, Shared* shared, Place& place, u32 rank, int lane) {
   int number = 0;
   if (CLUSTER == 1 || rank == 0) {
-    if (lane == 0) number = atomicAdd(queue, 1);
+    if (lane == 0) number = gridDim.x / CLUSTER + atomicAdd(queue, 1);
     number = __shfl_sync(~0u, number, 0);
     if (CLUSTER == 1) return number;
     barrier_wait(shared_address(&shared->taken[place.slot]), place.parity);
@@ -160,6 +163,8 @@ __device__ __forceinline__ void leave_queue(int* queue) {
   }
 }
 
+constexpr int PARTS_AT_ONCE = TOKENS == 64 ? 4 : 1;  // on their way from memory: a narrow tile has registers for four
+
 // A sum in `count` portions: each warpgroup leaves its part in memory; the one that comes last adds all parts in the
 // order of their slots, so the result does not depend on who that was. Returns whether this one was it.
 __device__ __forceinline__ bool sum_of_portions(
@@ -181,7 +186,7 @@ __device__ __forceinline__ bool sum_of_portions(
   if (!shared->is_last[half]) return false;
 #pragma unroll
   for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
-#pragma unroll 1
+#pragma unroll PARTS_AT_ONCE
   for (int part = 0; part < count; part++) {
     const float4* from = parts + (long long)part * stride * (ACCUMULATORS / 4 * 128) + t;
 #pragma unroll

@@ -114,7 +114,7 @@ __device__ __forceinline__ void walk(
     u64 a = operand<128>(stage + half * 8192, 8192), b = operand<128>(stage + A_BYTES, 8192);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < 4; i++) wgmma_shared<BY_TOKEN, BY_TOKEN>(d, a + i * OPERAND_STEP, b + i * OPERAND_STEP);
+    for (int i = 0; i < 4; i++) wgmma_shared<BY_TOKEN, BY_TOKEN, 1>(d, a + i * OPERAND_STEP, b + i * OPERAND_STEP);
     wgmma_commit();
     wgmma_wait<1>();
     release(shared, held, lane);

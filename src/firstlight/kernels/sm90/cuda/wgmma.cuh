@@ -32,11 +32,16 @@ template <int left> __device__ __forceinline__ void wgmma_wait() {
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
 #define D32(i) D16(i), D16(i + 16)
 
+#define NEW_D4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
+#define NEW_D16(i) NEW_D4(i), NEW_D4(i + 4), NEW_D4(i + 8), NEW_D4(i + 12)
+#define NEW_D32(i) NEW_D16(i), NEW_D16(i + 16)
+
 #if TOKENS == 64
 #define WGMMA "wgmma.mma_async.sync.aligned.m64n64k16." WGMMA_TYPES
 #define D_LIST "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define D_ALL D32(0)
+#define NEW_D_ALL NEW_D32(0)
 #define AFTER_D_1 "%32"
 #define AFTER_D_2 "%33"
 #define AFTER_D_3 "%34"
@@ -54,6 +59,7 @@ template <int left> __device__ __forceinline__ void wgmma_wait() {
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define D_ALL D32(0), D32(32), D32(64), D32(96)
+#define NEW_D_ALL NEW_D32(0), NEW_D32(32), NEW_D32(64), NEW_D32(96)
 #define AFTER_D_1 "%128"
 #define AFTER_D_2 "%129"
 #define AFTER_D_3 "%130"
@@ -64,10 +70,15 @@ template <int left> __device__ __forceinline__ void wgmma_wait() {
 #error "TOKENS must be 64 or 256"
 #endif
 
-template <int a_turned, int b_turned>
+// add 0: the product replaces what the registers hold
+template <int a_turned, int b_turned, int add>
 __device__ __forceinline__ void wgmma_shared(float (&d)[ACCUMULATORS], u64 a, u64 b) {
-  asm volatile(WGMMA " {" D_LIST "}, " AFTER_D_1 ", " AFTER_D_2 ", 1, 1, 1, " AFTER_D_3 ", " AFTER_D_4 ";\n"
-               : D_ALL : "l"(a), "l"(b), "n"(a_turned), "n"(b_turned));
+  if (add)
+    asm volatile(WGMMA " {" D_LIST "}, " AFTER_D_1 ", " AFTER_D_2 ", 1, 1, 1, " AFTER_D_3 ", " AFTER_D_4 ";\n"
+                 : D_ALL : "l"(a), "l"(b), "n"(a_turned), "n"(b_turned));
+  else
+    asm volatile(WGMMA " {" D_LIST "}, " AFTER_D_1 ", " AFTER_D_2 ", 0, 1, 1, " AFTER_D_3 ", " AFTER_D_4 ";\n"
+                 : NEW_D_ALL : "l"(a), "l"(b), "n"(a_turned), "n"(b_turned));
 }
 
 template <int b_turned>

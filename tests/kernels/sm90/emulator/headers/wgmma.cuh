@@ -29,9 +29,9 @@ static inline void emulator_wgmma(
 #ifdef TOKENS
 #define ACCUMULATORS (TOKENS / 2)
 
-template <int a_turned, int b_turned>
+template <int a_turned, int b_turned, int add>
 static inline void wgmma_shared(float (&d)[ACCUMULATORS], u64 a, u64 b, CALLED_FROM) {
-  emulator_wgmma(d, a, b, 1, a_turned, b_turned, HERE);
+  emulator_wgmma(d, a, b, add, a_turned, b_turned, HERE);
 }
 template <int b_turned>
 static inline void wgmma_registers(float (&d)[ACCUMULATORS], const u32 (&a)[4], u64 b, CALLED_FROM) {
