@@ -21,7 +21,7 @@ _LOADS, _PRODUCTS, _RESULTS, _CONSUMER = (
 )
 _RELEASE = "    at.release(at.held);\n    at.hold(left);\n"
 _STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
-_FIRST = "  if (!(WITHOUT & WITHOUT_PRODUCTS)) wgmma_shared"
+_FIRST = "#if WITHOUT & WITHOUT_PRODUCTS\n"
 _EMPTY = "barrier_init(shared_address(&shared->empty[i]), CONSUMER_WARPS * CLUSTER)"
 PLANTED = (
     Planted(

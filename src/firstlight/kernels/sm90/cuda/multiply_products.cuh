@@ -52,9 +52,13 @@ template <int add> __device__ __forceinline__ void multiply_stage(Consumer& at, 
   u32 stage = at.base + at.place.slot * STAGE_BYTES;
   u64 a = operand<128>(stage + at.half * 8192, 8192), b = operand<B_ROW>(stage + A_BYTES, B_LEADING);
   wgmma_fence();
-  if (!(WITHOUT & WITHOUT_PRODUCTS)) wgmma_shared<TURNED, B_TURNED, add>(d, a, b);
+#if WITHOUT & WITHOUT_PRODUCTS
+  for (int i = 0; i < ACCUMULATORS; i++) d[i] = 0.0f;
+  return;
+#endif
+  wgmma_shared<TURNED, B_TURNED, add>(d, a, b);
 #pragma unroll
-  for (int i = 1; i < (WITHOUT & WITHOUT_PRODUCTS ? 0 : 4); i++) wgmma_shared<TURNED, B_TURNED, 1>(d, a + i * A_STEP, b + i * B_STEP);
+  for (int i = 1; i < 4; i++) wgmma_shared<TURNED, B_TURNED, 1>(d, a + i * A_STEP, b + i * B_STEP);
   wgmma_commit();
 }
 
