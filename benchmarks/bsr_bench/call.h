@@ -11,7 +11,7 @@ struct Call {
   void* parts;
   const unsigned short *values, *dense;
   unsigned short* out;
-  int portions_count, tiles, super_tile, rows, cols, n, pitch, boxes, grid;
+  int portions_count, tiles, super_tile, two_windows, rows, cols, n, pitch, boxes, grid;
 };
 
 struct Build {

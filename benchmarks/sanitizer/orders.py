@@ -98,7 +98,7 @@ ORDERS: tuple[Order, ...] = (
     Order(
         "staging of results",
         STORED_BY_MATRIX,
-        ("store_box_3d", "store_rows", "store_half", *TENSOR_COPIES),
+        ("store_box_3d", "store_box_3d_passing", "store_rows", "store_half", *TENSOR_COPIES),
         ("meet", "meet_two", "stores_read", "publish_shared", "seated", "left"),
         "Read after write: fence.proxy.async by every thread, then a meeting of the warpgroup, or of the warp where "
         "each has its own staging; then one thread starts the copy. Write after read: that thread waits until its "

@@ -152,12 +152,8 @@ class Driver:
         tiles = args.tiles * args.batches // cluster  # of all thread blocks of a cluster
         portions = args.ints("portions", 4 * args.portions_count).view(-1, 4).tolist()
         assert not args.ints("queue", 2).any()
-        for number in range(args.portions_count * tiles):  # as run_queue of multiply.cu
-            window = number // (args.portions_count * args.super_tile)
-            base = window * args.super_tile
-            width = min(args.super_tile, tiles - base)
-            inside = number - window * args.portions_count * args.super_tile
-            tile, portion = base + inside % width, portions[inside // width]
+        for number in range(args.portions_count * tiles):  # those of run_queue of multiply.cu, in whichever order
+            tile, portion = number % tiles, portions[number // tiles]
             if portion[0] >= 0:
                 for rank in range(cluster):
                     self._item(args, macros, portion, tile * cluster + rank)

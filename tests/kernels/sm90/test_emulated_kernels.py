@@ -15,6 +15,8 @@ from firstlight.kernels.product import Activation, Epilogue, Layout
 from firstlight.kernels.sm90 import workspace
 from firstlight.kernels.sm90.arguments import TurnFields, turn_bytes
 from firstlight.kernels.sm90.compile import SOURCES
+from firstlight.kernels.sm90.multiply_plan import takes_two_windows
+from firstlight.kernels.sm90.problem import problem_of
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.machine import emulated_gpu
@@ -65,6 +67,13 @@ def test_a_long_row_is_cut_and_put_together_again(tmp_path_factory: pytest.TempP
         assert gpu.grids[-1][0] > 2, "the row is not cut"
         [control] = workspace._KEPT.values()
         assert not control.room.any(), "counts are left behind"
+
+
+@pytest.mark.parametrize("n", [256, 768, 1280, 1536])  # one window, one and a half, two and a half; three in clusters
+def test_two_windows_that_take_turns_leave_no_item_out(gpu: EmulatingDriver, n: int) -> None:
+    matrix = random(640, 512, 128, density=0.1)
+    assert takes_two_windows(problem_of(matrix.index, randn(512, n), Layout.COLUMNS))
+    right(case_of(matrix, n, Layout.COLUMNS))
 
 
 @pytest.mark.parametrize(("block", "density"), [(128, 1.0), (64, 0.3), (32, 0.3), (16, 0.2)])

@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 ALIGNMENT = 64
-_MULTIPLY = struct.Struct("<15Q12i2f")
+_MULTIPLY = struct.Struct("<15Q13i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
 _ATTENTION = struct.Struct("<11Q9if")
@@ -39,6 +39,7 @@ class MultiplyFields(NamedTuple):
     tiles: int
     batches: int
     super_tile: int
+    two_windows: int
     rows: int
     cols: int
     n: int

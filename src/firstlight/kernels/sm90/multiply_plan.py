@@ -28,10 +28,10 @@ from firstlight.kernels.sm90.variants import (
 )
 
 # Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed:
-# for blocks of 128 four gain 3 % over two at density 0.3 and 0.5, two gain 6 % over four at 0.05, and at 0.1 they are
-# equal; for smaller blocks two are as good or better.
+# for blocks of 128 four gain 3 % over two at density 0.3 and 0.5; below WIDE_FROM two windows of two tiles that take turns
+# gain 1 to 2 % over either, and nothing with smaller blocks, where two tiles are as good or better than four.
 NARROW_WINDOW, WIDE_WINDOW = 2, 4
-WIDE_FROM = 0.08  # density, blocks of 128
+WIDE_FROM = 0.2  # density, blocks of 128
 # Density from which loading W for each other saves more than waiting for each other costs, with blocks of 64 and 128;
 # with smaller ones, where W is a small part of what is loaded, it gains nothing.
 PAIR_FROM = 0.06
@@ -66,6 +66,7 @@ class MultiplyPlan:
     turn: Kernel | None
     limit: int  # steps of a portion
     super_tile: int
+    two_windows: bool
     multiprocessors: int
 
     @property
@@ -118,7 +119,7 @@ class MultiplyPlan:
             0 if lists.rows is None else lists.rows.data_ptr(), steps.starts.data_ptr(),
             segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue, at.scratch + self.turned_bytes(),
             at.arrivals, at.bias, values, dense, at.addend, at.out, portions, self.tiles, problem.batch,
-            self.super_tile // tile.cluster, problem.rows, problem.cols, problem.n, problem.pitch,
+            self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n, problem.pitch,
             dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue), int(plain), 0, epilogue.alpha,
             epilogue.beta if at.addend else 0.0,
         )  # fmt: skip
@@ -159,7 +160,7 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     )
     turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
     limit = portion_limit(work_of(problem, index, tile, count))
-    return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), count)
+    return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), takes_two_windows(problem), count)
 
 
 def tile_of(problem: Problem, count: int) -> Tile:
@@ -189,6 +190,11 @@ def _prefers_narrow(problem: Problem) -> bool:
 def super_tile_of(problem: Problem) -> int:
     """Token tiles of a window."""
     return WIDE_WINDOW if problem.block == HEIGHT and problem.density >= WIDE_FROM else NARROW_WINDOW
+
+
+def takes_two_windows(problem: Problem) -> bool:
+    """Two windows at a time: X of one comes from memory while that of the other is read again from L2."""
+    return problem.block == HEIGHT and problem.density < WIDE_FROM
 
 
 def work_of(problem: Problem, index: Index, tile: Tile, count: int) -> Work:

@@ -59,6 +59,7 @@ struct alignas(64) MultiplyArgs {
   const u16* addend;        // null: none
   u16* out;
   int portions_count, tiles, batches, super_tile;
+  int two_windows;          // 1: two windows of token tiles take turns
   int rows, cols, n, pitch; // pitch: elements between rows of X when it lies by column
   int boxes;                // copies per tile of X when it lies by column: 1, or one per 64 tokens
   int activation;           // 0 none, 1 relu, 2 gelu, 3 gelu by tanh, 4 silu

@@ -3,15 +3,36 @@
 
 // ---- work: windows of `super_tile` token tiles, inside a window the portions longest first, then its tiles. What a
 // window reads of X stays in L2 while the rows of W pass by.
+struct Spot {
+  int window, inside;  // inside -1: none
+};
+
+// Two windows at a time: the first half of a window's items takes turns with the second half of the last one's. X of the
+// one comes from memory while that of the other is read again from L2.
+__device__ __forceinline__ Spot spot_of(const MultiplyArgs& args, int number, int tiles) {
+  int items = args.portions_count * args.super_tile;
+  if (!args.two_windows) return {number / items, number % items};
+  int first_half = args.portions_count * min(args.super_tile, tiles) / 2;
+  if (number < first_half) return {0, number};
+  int window = (number - first_half) / items, turn = (number - first_half) % items, early = turn & 1;
+  window += early;
+  int half = args.portions_count * min(args.super_tile, tiles - window * args.super_tile) / 2;
+  if (early && turn / 2 >= half) return {window, -1};  // there is no further window, or it is a narrow one
+  return {window, turn / 2 + (early ? 0 : half)};
+}
+
 __device__ __forceinline__ void run_queue(const MultiplyArgs& args, Shared* shared, u32 rank, int lane) {
-  int tiles = args.tiles * args.batches / CLUSTER, total = args.portions_count * tiles;  // of all thread blocks of a cluster
+  int tiles = args.tiles * args.batches / CLUSTER;  // of all thread blocks of a cluster
+  int total = args.portions_count * tiles;
+  if (args.two_windows) total += args.portions_count * min(args.super_tile, tiles) / 2;
   Place place = {0, 1}, numbers = {0, rank == 0};
   u32 wanted = 0;
   for (int number = first_number(); number < total; number = next_number(args.queue, shared, numbers, rank, lane)) {
-    int window = number / (args.portions_count * args.super_tile), base = window * args.super_tile;
-    int width = min(args.super_tile, tiles - base), inside = number - window * args.portions_count * args.super_tile;
-    int tile = (base + inside % width) * CLUSTER + rank;
-    int4 portion = args.portions[inside / width];
+    Spot spot = spot_of(args, number, tiles);
+    if (spot.inside < 0) continue;
+    int base = spot.window * args.super_tile, width = min(args.super_tile, tiles - base);
+    int tile = (base + spot.inside % width) * CLUSTER + rank;
+    int4 portion = args.portions[spot.inside / width];
     if (portion.x < 0) continue;
     int row = lane < ITEM_ROWS ? args.block_rows[portion.x * ITEM_ROWS + lane] : 0;
     stress(1);
@@ -40,9 +61,7 @@ __device__ __forceinline__ void load_x(const MultiplyArgs& args, const Item& ite
 
 __device__ __forceinline__ void load_stage(
     const MultiplyArgs& args, const Item& item, u32 stage, u32 full, int member, int column, int half, int lane) {
-#if BLOCK == 128
-  int x_from = column * 128 + half * 64;
-  load_x(args, item, stage + A_BYTES, full, x_from, lane);
+#if BLOCK == 128  // W first: in a cluster another thread block waits for it too
 #if CLUSTER > 1  // each of two thread blocks loads a half of W for both
   u32 rank = cluster_rank();
   if (lane == 0)
@@ -52,6 +71,7 @@ __device__ __forceinline__ void load_stage(
 #else
   if (lane == 0) load_box_3d(stage, &args.w, full, half * 64, 0, member);
 #endif
+  load_x(args, item, stage + A_BYTES, full, column * 128 + half * 64, lane);
 #elif BLOCK == 64
   load_x(args, item, stage + A_BYTES, full, __shfl_sync(~0u, column, 0) * 64, lane);
 #if CLUSTER > 1

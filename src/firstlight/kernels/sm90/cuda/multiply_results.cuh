@@ -68,7 +68,9 @@ __device__ __forceinline__ u32 part_of(const Consumer& at, u32 chunk) { return c
 __device__ __forceinline__ void store_chunk(
     const MultiplyArgs& args, const Consumer& at, u32 from, int row, int token, int batch) {
   if (WITHOUT & WITHOUT_STORES) return;
-  store_box_3d(&args.y, part_of(at, from), OUT_BY_TOKEN ? row : token, OUT_BY_TOKEN ? token : row, batch);
+  int x = OUT_BY_TOKEN ? row : token, y = OUT_BY_TOKEN ? token : row;
+  if (args.two_windows) store_box_3d_passing(&args.y, part_of(at, from), x, y, batch);
+  else store_box_3d(&args.y, part_of(at, from), x, y, batch);
 }
 
 // A result as 16 bits, in registers until the products of the next item run; then stored chunk by chunk.

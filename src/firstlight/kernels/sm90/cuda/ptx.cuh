@@ -102,6 +102,14 @@ __device__ __forceinline__ void store_box_3d(const TensorMap* map, u32 from, int
       ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+// the same, and L2 is to give up these bytes before others
+__device__ __forceinline__ void store_box_3d_passing(const TensorMap* map, u32 from, int x, int y, int z) {
+  asm volatile(
+      "{\n.reg .b64 policy;\ncreatepolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4}], [%1], policy;\n}"
+      ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // at most `left` groups of stores still read shared memory
 template <int left> __device__ __forceinline__ void stores_read() {

@@ -51,6 +51,10 @@ static inline void store_box_3d(const TensorMap* map, u32 from, int x, int y, in
   const int at[] = {x, y, z};
   emulator_store_box(map, from, 3, at, HERE);
 }
+static inline void store_box_3d_passing(const TensorMap* map, u32 from, int x, int y, int z, CALLED_FROM) {
+  const int at[] = {x, y, z};
+  emulator_store_box(map, from, 3, at, HERE);
+}
 static inline void store_box_4d(const TensorMap* map, u32 from, int x, int y, int z, int w, CALLED_FROM) {
   const int at[] = {x, y, z, w};
   emulator_store_box(map, from, 4, at, HERE);
