@@ -28,8 +28,8 @@ from firstlight.kernels.sm90.variants import (
 )
 
 # Tiles of tokens in a window, whose X is to stay in L2 while the rows of W pass by. Measured on an H200, 8192 cubed:
-# for blocks of 128 four gain 3 % over two at density 0.3 and 0.5; below WIDE_FROM two windows of two tiles that take turns
-# gain 1 to 2 % over either, and nothing with smaller blocks, where two tiles are as good or better than four.
+# for blocks of 128 four gain 3 % over two at density 0.3 and 0.5; below WIDE_FROM two windows of two tiles that take
+# turns gain 1 to 2 % over either, and nothing with smaller blocks, where two tiles are as good or better than four.
 NARROW_WINDOW, WIDE_WINDOW = 2, 4
 WIDE_FROM = 0.2  # density, blocks of 128
 # Density from which loading W for each other saves more than waiting for each other costs, with blocks of 64 and 128;
@@ -119,9 +119,9 @@ class MultiplyPlan:
             0 if lists.rows is None else lists.rows.data_ptr(), steps.starts.data_ptr(),
             segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue, at.scratch + self.turned_bytes(),
             at.arrivals, at.bias, values, dense, at.addend, at.out, portions, self.tiles, problem.batch,
-            self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n, problem.pitch,
-            dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue), int(plain), 0, epilogue.alpha,
-            epilogue.beta if at.addend else 0.0,
+            self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n,
+            problem.pitch, dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue), int(plain), 0,
+            epilogue.alpha, epilogue.beta if at.addend else 0.0,
         )  # fmt: skip
         clusters = max(1, min(items, self.multiprocessors) // tile.cluster)
         grid = (clusters * tile.cluster, 1, 1)
