@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.sm90_table import PARTS, held_out_part, nsight_part, readme_part, table_part
+from tools.sm90_table import PARTS, held_out_part, nsight_part, readme_part, table_part, without_part
 
 NAME = "128/tokens/fp16/8192x8192x8192"
 
@@ -43,8 +43,8 @@ def written(folder: Path, found: dict[str, Any]) -> Path:
 
 def test_nothing_is_shown_before_it_was_measured(tmp_path: Path) -> None:
     absent = tmp_path / "absent.json"
-    assert [make(absent) for make in (readme_part, table_part, held_out_part, nsight_part)] == [""] * 4
-    assert set(PARTS) == {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight"}
+    assert [make(absent) for make in (readme_part, table_part, held_out_part, nsight_part, without_part)] == [""] * 5
+    assert set(PARTS) == {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without"}
 
 
 def test_a_row_shows_its_share_of_cublas_and_its_limit_and_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
@@ -135,3 +135,34 @@ def test_a_file_without_evidence_is_refused(tmp_path: Path, spoil: Any, reason: 
     spoil(found)
     with pytest.raises(SystemExit, match=reason):
         readme_part(written(tmp_path, found))
+
+
+def test_what_the_parts_take_stands_beside_the_whole(tmp_path: Path) -> None:
+    times = {
+        "whole": 0.2,
+        "loads and stores": 0.16,
+        "loads and products": 0.19,
+        "loads": 0.1,
+        "products and stores": 0.11,
+    }
+    rows = [
+        {
+            "block": 32,
+            "density": 0.02,
+            "layout": "tokens",
+            "part": part,
+            "ms": ms,
+            "least_bytes": 4e8,
+            "samples_ms": [ms],
+        }
+        for part, ms in times.items()
+    ]
+    found = {"commit": "abc", "gpu": "NVIDIA H200", "copy_bytes_per_s": 4e12, "rows": rows}
+    path = tmp_path / "without.json"
+    path.write_text(json.dumps(found))
+    text = without_part(path)
+    assert "| 32 | 0.02 | linear | 0.200 ms | 0.160 ms | 0.190 ms | 0.100 ms | 0.110 ms | 50% | 62% |" in text
+    rows[3]["samples_ms"] = []
+    path.write_text(json.dumps(found))
+    with pytest.raises(SystemExit, match="has no samples"):
+        without_part(path)

@@ -1,7 +1,7 @@
 """The tables of the Hopper kernels for README.md and docs/kernels/matmul.md.
 
-From results/kernels-sm90-h200.json, results/kernels-sm90-auto-h200.json and results/kernels-nsight-h200.json. Nothing
-is shown before they exist.
+From results/kernels-sm90-h200.json, and -auto-, -without- and kernels-nsight-h200.json beside it. Nothing is shown
+before they exist.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 SM90 = ROOT / "results" / "kernels-sm90-h200.json"
 CHOICES = ROOT / "results" / "kernels-sm90-auto-h200.json"
 NSIGHT = ROOT / "results" / "kernels-nsight-h200.json"
+WITHOUT = ROOT / "results" / "kernels-sm90-without-h200.json"
 CALLS = {"columns": "matmul", "tokens": "linear"}
 Row = dict[str, Any]
 
@@ -39,7 +40,7 @@ def table_part(path: Path = SM90) -> str:
         return ""
     found = _read(path)
     parts = [_head(found), _table(found, found["parts"]["table"]), _missed(found["parts"]["table"])]
-    for name, make in (("gradients", _gradients), ("low", _low), ("overheads", _overheads)):
+    for name, make in (("gradients", _gradients), ("low", _low)):
         if found["parts"].get(name):
             parts.append(make(found["parts"][name]))
     return "\n\n".join([*parts, _foot(path)]) + "\n"
@@ -53,13 +54,14 @@ def held_out_part(path: Path = SM90, choices: Path = CHOICES) -> str:
     chosen = json.loads(choices.read_text()) if choices.exists() else None  # a run of its own, which is the later one
     makers: tuple[tuple[str, Callable[[Any], str]], ...] = (
         ("held_out", _held_out), ("patterns", _patterns), ("crossings", _crossovers), ("auto", _auto),
+        ("overheads", _overheads),
     )  # fmt: skip
     shown = makers if chosen is None else makers[:2]
     parts = [make(found[name]) for name, make in shown if found.get(name)]
     parts.append(_foot(path))
     if chosen is not None:
         parts += [make(chosen["parts"][name]) for name, make in makers[2:]]
-        parts.append(f"These two of commit {chosen['commit']}: every time in `results/{choices.name}`.")
+        parts.append(f"The last three are of commit {chosen['commit']}: every time in `results/{choices.name}`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -93,11 +95,37 @@ def nsight_part(path: Path = NSIGHT) -> str:
     return "\n".join(lines) + f"\n\nNsight Compute {found['ncu']}; every metric in `results/{path.name}`.\n"
 
 
+def without_part(path: Path = WITHOUT) -> str:
+    """What is left of the time when products, stores or loads are left out."""
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    if not found["commit"] or not found["rows"]:
+        sys.exit(f"results/{path.name} names no commit or holds no rows")
+    names = ("whole", "loads and stores", "loads and products", "loads", "products and stores")
+    products: dict[tuple[int, float, str], dict[str, Row]] = {}
+    for row in found["rows"]:
+        if not row["samples_ms"]:
+            sys.exit(f"results/{path.name}: {row} has no samples")
+        products.setdefault((row["block"], row["density"], row["layout"]), {})[row["part"]] = row
+    lines = _heads("block", "density", "call", *names, "of a copy's rate", "without products")
+    for (block, density, layout), parts in products.items():
+        times = [f"{parts[name]['ms']:.3f} ms" for name in names]
+        shares = [
+            f"{parts[name]['least_bytes'] / parts[name]['ms'] * 1e3 / found['copy_bytes_per_s']:.0%}"
+            for name in names[:2]
+        ]
+        lines.append(_line(block, f"{density:g}", CALLS[layout], *times, *shares))
+    about = f"{found['gpu']}, commit {found['commit']}; a copy moves {found['copy_bytes_per_s'] / 1e9:,.0f} GB/s there"
+    return "\n".join(lines) + f"\n\n{about}; every sample in `results/{path.name}`.\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "sm90": readme_part,
     "sm90-table": table_part,
     "sm90-held-out": held_out_part,
     "sm90-nsight": nsight_part,
+    "sm90-without": without_part,
 }
 
 
