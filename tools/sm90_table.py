@@ -92,7 +92,8 @@ def nsight_part(path: Path = NSIGHT) -> str:
                 _or_dash(case["shared_store_conflicts"], "{:,.0f}"),
             )
         )
-    return "\n".join(lines) + f"\n\nNsight Compute {found['ncu']}; every metric in `results/{path.name}`.\n"
+    about = f"Nsight Compute {found['ncu']}, commit {found['commit']}; every metric in `results/{path.name}`."
+    return "\n".join(lines) + f"\n\n{about}\n"
 
 
 def without_part(path: Path = WITHOUT) -> str:
