@@ -24,7 +24,7 @@ from firstlight.kernels.sm90.problem import Problem
 # alone reached 9.6 at block 16.
 L2_BYTES_PER_S = 10.6e12
 HEIGHT = 128
-MULTIPROCESSORS = 132  # of an H100 and an H200
+MULTIPROCESSORS = 132  # of an H200, which the limits are of
 THROUGH_REGISTERS = 32  # blocks up to this size: a half of 64 rows multiplies a column that any of its block rows has
 
 

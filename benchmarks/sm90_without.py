@@ -100,6 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", default="")
     args = parser.parse_args(arguments)
+    if args.out and not args.out.parent.is_dir():
+        parser.error(
+            f"--out {args.out}: there is no folder {args.out.parent}; make it, or name a file in one that is there"
+        )
     if not torch.cuda.is_available():
         print("sm90_without: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
         return 3

@@ -41,7 +41,8 @@ cudaError_t start(const Call& call) {
   args.queue = call.queue, args.parts = (float4*)call.parts, args.arrivals = call.arrivals;
   args.values = call.values, args.dense = call.dense, args.out = call.out;
   args.portions_count = call.portions_count, args.tiles = call.tiles, args.batches = 1;
-  args.super_tile = call.super_tile, args.two_windows = call.two_windows, args.rows = call.rows, args.cols = call.cols, args.n = call.n;
+  args.super_tile = call.super_tile, args.two_windows = call.two_windows;
+  args.rows = call.rows, args.cols = call.cols, args.n = call.n;
   args.pitch = call.pitch, args.boxes = call.boxes, args.plain = 1, args.alpha = 1.0f;
   multiply<<<call.grid, THREADS, SHARED_BYTES>>>(args);
   return cudaGetLastError();

@@ -100,8 +100,9 @@ inline void make_lists(Product& made, const Gpu& gpu) {
   call.arrivals = room<int>(2 * sums + 1), call.queue = room<int>(2);
   ok(cudaMemset(call.arrivals, 0, sizeof(int) * (2 * sums + 1)), "clearing");
   ok(cudaMemset(call.queue, 0, 2 * sizeof(int)), "clearing");
-  call.portions_count = (int)portions.items.size(), call.super_tile = o.block == 128 && o.density >= 0.2 ? 4 : 2;
-  call.two_windows = o.block == 128 && o.density < 0.2;
+  call.portions_count = (int)portions.items.size();
+  call.two_windows = o.block == 128 && o.density < 0.2;  // the rule of sm90/multiply_plan.py
+  call.super_tile = o.block == 128 && !call.two_windows ? 4 : 2;
   call.rows = o.m, call.cols = o.k, call.n = o.n;
   call.grid = (int)std::min<int64_t>((int64_t)call.portions_count * call.tiles, gpu.multiprocessors);
   double w = 2.0 * made.pattern.entries() * o.block * o.block, x = 2.0 * o.k * o.n, y = 2.0 * o.m * o.n;
