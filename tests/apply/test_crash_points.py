@@ -81,19 +81,26 @@ def test_a_kill_at_any_point_of_undo_is_finished_by_the_next_undo(tmp_path: Path
 
 def test_two_hundred_kills_at_random_moments_lose_nothing(tmp_path: Path) -> None:
     chance = random.Random(20261115)
-    killed, took_s = 0, min(_seconds(_fresh(tmp_path, number)) for number in range(1000, 1003))
-    for number in range(200):
+    killed, reach_s = 0, _seconds(_fresh(tmp_path, 10_000))
+    for number in range(2000):
         folder = _fresh(tmp_path, number)
         before = tree(folder / "home")
         process = _begun(folder)
-        time.sleep(chance.random() * took_s)
+        time.sleep(chance.random() * reach_s)
         os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
-        killed += os.WIFSIGNALED(status)
+        at_work = os.WIFSIGNALED(status)
+        killed += at_work
+        reach_s *= (
+            1.02 if at_work else 0.95
+        )  # settles where seven kills of ten come in time, at any load of the machine
         apply_in(folder)
         undo_in(folder)
         assert tree(folder / "home") == before, f"kill {number}"
-    assert killed > 100, "most of the kills must hit a process at work"
+        shutil.rmtree(folder)
+        if killed == 200:
+            return
+    pytest.fail(f"of 2000 kills {killed} hit a process at work; 200 must")
 
 
 def _begun(folder: Path) -> int:
