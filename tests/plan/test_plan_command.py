@@ -192,3 +192,11 @@ def test_a_torch_wanted_on_a_jetson_comes_from_one_index_alone(capsys: pytest.Ca
     _, text, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "vllm")
     assert "download.pytorch.org" not in text
     assert "  not     vllm: " in text
+
+
+def test_a_newer_driver_of_a_jetson_is_a_jetpack_and_no_package(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "torch==2.9.0+cu130", "--option", "1")
+    assert code == 0
+    assert "PLAN      a JetPack with a newer driver; and torch==2.9.0+cu130\n" in out
+    assert "   note    a JetPack release with CUDA 13. There: torch==2.9.0+cu130" in out
+    assert "nvidia-driver" not in out

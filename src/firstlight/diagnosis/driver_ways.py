@@ -70,12 +70,15 @@ def where_no_wheel_runs(question: Question) -> Iterator[str]:
     newest, reach = question.tables.newest_torch(question.facts.place.arch), cuda_major_in_reach(question)
     cuda = None if newest is None else newest.wheel_cuda
     floor = None if cuda is None else question.tables.cuda_major(cuda.major)
+    ways = []
     if cuda is not None and floor is not None and reach is not None and reach < cuda.major:
-        yield driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(cuda.major, 0))
+        ways.append(driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(cuda.major, 0)))
     wheel = unproved_wheel(question)
     if wheel is not None:
-        yield f"{install_wheel(question, wheel)}  # whether it has code for this GPU is not known"
-    yield "or build torch from source for this GPU: github.com/pytorch/pytorch#from-source"
+        ways.append(f"{install_wheel(question, wheel)}  # whether it has code for this GPU is not known")
+    ways.append("build torch from source for this GPU: github.com/pytorch/pytorch#from-source")
+    for number, way in enumerate(ways):
+        yield f"or {way}" if number else way
 
 
 def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from firstlight.facts.collect import Facts
 from firstlight.frozen import dataclass
@@ -115,3 +115,14 @@ class Diagnosis:
 
     def of(self, code: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.code == code), None)
+
+
+def with_other_ways(steps: Sequence[str]) -> list[tuple[str, ...]]:
+    """Each step with the other ways to do it: a line that begins with 'or' belongs to the step before it."""
+    groups: list[tuple[str, ...]] = []
+    for step in steps:
+        if groups and step.startswith("or "):
+            groups[-1] += (step,)
+        else:
+            groups.append((step,))
+    return groups

@@ -31,7 +31,7 @@ def driver_options(situation: Situation) -> Iterator[Option]:
         risk=Risk.HIGH,
         proof=Proof.DOCUMENTED,
         proof_by="docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-        brings=(_package(situation, branch),) if branch and platform(facts) not in _IN_WINDOWS else (),
+        brings=tuple(_brings(situation, branch)),
     )
     why_not = _why_not(situation, branch)
     yield replace(option, feasible=False, why_not=why_not) if why_not else with_set(situation, option)
@@ -80,6 +80,15 @@ def _title(situation: Situation, branch: int) -> str:
     if situation.is_primary("blackwell-needs-open-module"):
         return f"driver {branch} with its open kernel modules, then a reboot"
     return f"driver {branch or 'of NVIDIA'}, then a reboot"
+
+
+def _brings(situation: Situation, branch: int) -> Iterator[str]:
+    """The package; on a Jetson the driver comes with JetPack alone, and below WSL it is in Windows."""
+    kind, cuda = platform(situation.facts), situation.needs or situation.torch_cuda
+    if kind is Platform.JETSON:
+        yield "a JetPack release with a newer driver" if cuda is None else f"a JetPack release with CUDA {cuda.major}"
+    elif branch and kind not in _IN_WINDOWS:
+        yield _package(situation, branch)
 
 
 def _package(situation: Situation, branch: int) -> str:

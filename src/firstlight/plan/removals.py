@@ -28,10 +28,9 @@ class _Removal:
     reported: bool = False
 
 
+_FROM_PATH = "remove-from-library-path"
 _REMOVALS = {
-    "remove-from-library-path": _Removal(
-        "take the folders that shadow torch's libraries out of LD_LIBRARY_PATH", _LOADER
-    ),
+    _FROM_PATH: _Removal("take the folders that shadow torch's libraries out of LD_LIBRARY_PATH", _LOADER),
     "remove-compat": _Removal("take the compat library out of the loader's path", _LOADER),
     "remove-preload": _Removal("take the library that is preloaded out of LD_PRELOAD", _LOADER),
     "remove-linux-driver": _Removal(
@@ -79,13 +78,21 @@ def removal_in_words(situation: Situation) -> str:
     primary = situation.primary
     if primary is None or not situation.answered_by(Kind.REMOVE):
         return ""
-    return _unwired(situation.facts) or _removal(primary).title
+    return _unwired(situation.facts) or _title(primary)
 
 
 def after_removal(situation: Situation, title: str) -> str:
     """The title of a way out that takes a removal besides: the driver is too old, and something is in the way."""
     first = removal_in_words(situation)
     return f"{title}; and {first}" if first and situation.needs is not None else title
+
+
+def _title(primary: Finding) -> str:
+    """What the removal is called; what the system's folders hold is in no LD_LIBRARY_PATH."""
+    removal = _removal(primary)
+    if removal is _REMOVALS[_FROM_PATH] and not any("LD_LIBRARY_PATH" in line for line in primary.do):
+        return "make the loader find the right libraries"
+    return removal.title
 
 
 def _removal(primary: Finding) -> _Removal:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.compat_choice import STARTUP_FILES, compat_in_use, wired_by
-from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.finding import Question, with_other_ways
 from firstlight.diagnosis.observed import container
 from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.known import Known
@@ -245,9 +245,10 @@ def repair_steps(question: Question, option: Option, extras: Extras) -> Iterator
             return
     lines = [line for line in option.brings if not is_requirement(line)]
     code = option.because[0] if option.because else option.id
-    for number, line in enumerate(lines, 1):
+    steps = with_other_ways(lines)
+    for number, (line, *others) in enumerate(steps, 1):
         told = told_command(line)
-        count = f" ({number} of {len(lines)})" if len(lines) > 1 else ""
+        count = f" ({number} of {len(steps)})" if len(steps) > 1 else ""
         yield replace(
             blank(option),
             id=slug(f"repair {number}"),
@@ -257,8 +258,14 @@ def repair_steps(question: Question, option: Option, extras: Extras) -> Iterator
             done_when=(a_person(f"`firstlight doctor` no longer finds {code}"),),
             seconds=NOT_MEASURED,
             bytes=option.cost.download_bytes,
-            note=told.remark,
+            note="; ".join(filter(None, (told.remark, *map(_in_words, others)))),
         )
+
+
+def _in_words(line: str) -> str:
+    """Another way to do a step, for its note: what stands behind a # in brackets."""
+    text, _, remark = line.partition("  # ")
+    return f"{text} ({remark})" if remark else text
 
 
 def _installed_now(question: Question, option: Option) -> Option:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
-from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
+from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity, with_other_ways
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.report.facts_text import every_fact
@@ -67,11 +68,21 @@ def finding_text(finding: Finding) -> str:
     out += _indented("means", (finding.means,))
     if finding.error:
         out += _indented("error", tuple(finding.error.splitlines()))
-    steps = finding.do
-    out += _indented("do", [f"{number}. {step}" for number, step in enumerate(steps, 1)] if len(steps) > 1 else steps)
+    out += _indented("do", _numbered(finding.do))
     if finding.caused_by:
         out += _indented("cause", (f"a symptom of {finding.caused_by}",))
     return out + _indented("source", (finding.source,))
+
+
+def _numbered(steps: Sequence[str]) -> list[str]:
+    """Steps with their numbers where there are several; other ways to do a step stand below it without one."""
+    groups = with_other_ways(steps)
+    if len(groups) < 2:
+        return list(steps)
+    lines: list[str] = []
+    for number, (step, *others) in enumerate(groups, 1):
+        lines += [f"{number}. {step}", *(f"   {other}" for other in others)]
+    return lines
 
 
 def _indented(label: str, lines: tuple[str, ...] | list[str]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from firstlight.diagnosis.finding import Diagnosis, Finding, Severity
+from firstlight.diagnosis.finding import Diagnosis, Finding, Severity, with_other_ways
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.plan.option import Option
 from firstlight.report.facts_text import Detail, facts_text
-from firstlight.report.html.markup import Markup, el, section
+from firstlight.report.html.markup import Markup, el, joined, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.layout import counted, gib
 from firstlight.report.summary import machine_summary
@@ -77,7 +77,15 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _steps(steps: Sequence[str]) -> str:
-    return steps[0] if len(steps) == 1 else el("ol", *(el("li", step) for step in steps)) if steps else ""
+    """A list with numbers where there are several; other ways to do a step stand below it."""
+    groups = with_other_ways(steps)
+    if len(groups) > 1:
+        return el("ol", *(el("li", _below_each_other(group)) for group in groups))
+    return _below_each_other(groups[0]) if groups else ""
+
+
+def _below_each_other(lines: Sequence[str]) -> str:
+    return lines[0] if len(lines) == 1 else joined(el("div", line) for line in lines)
 
 
 def _options(options: Sequence[Option]) -> Markup:
