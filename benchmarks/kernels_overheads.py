@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from benchmarks.call_times import Call, call_times
 from benchmarks.kernels_products import Kit
 from torch.nn import functional
 
@@ -18,10 +19,8 @@ from firstlight.kernels.pattern import transpose
 from firstlight.kernels.schedule import Schedule
 
 SIDE, TOKENS, BLOCK, DENSITY = 512, 16, 64, 0.1
-WARM_CALLS, CALLS, BATCHES = 50, 200, 11
 SCHEDULES = 15
 LIMIT = 8  # entries of a portion, as for 16 tokens
-Call = Callable[[], object]
 
 
 def overhead_calls(device: str, backend: str) -> dict[str, Call]:
@@ -65,34 +64,9 @@ def overhead_calls(device: str, backend: str) -> dict[str, Call]:
 
 
 def overheads(kit: Kit) -> dict[str, Any]:
-    """Microseconds of the processor for one call, by batches of calls that nobody waits for."""
-    found: dict[str, Any] = {}
-    for name, call in overhead_calls(kit.place.device, kit.backend).items():
-        with torch.set_grad_enabled("gradients" in name or "backward" in name):
-            try:
-                samples = _batches(kit, call)
-            except Exception as error:  # noqa: BLE001 one call that cannot run must not take the others with it
-                found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
-                continue
-        found[name] = {"median_us": round(median(samples), 2), "min_us": round(min(samples), 2), "samples_us": samples}
-        print(f"{name}: {median(samples):.1f} us of the processor", flush=True)
-    shape = f"{SIDE} x {SIDE}, block {BLOCK}, density {DENSITY}, {TOKENS} tokens, fp16"
-    return {"shape": shape, "calls_in_a_sample": CALLS, "calls": found}
-
-
-def _batches(kit: Kit, call: Call) -> list[float]:
-    samples = []
-    count = CALLS if kit.timer.has_launches else 2
-    for _ in range(min(WARM_CALLS, count)):
-        call()
-    for _ in range(BATCHES):
-        _finish(kit)
-        began = time.perf_counter()
-        for _ in range(count):
-            call()
-        samples.append(round((time.perf_counter() - began) / count * 1e6, 3))
-    _finish(kit)
-    return samples
+    """Microseconds of the processor for one call."""
+    found = call_times(overhead_calls(kit.place.device, kit.backend), on_gpu=kit.timer.has_launches)
+    return {"shape": f"{SIDE} x {SIDE}, block {BLOCK}, density {DENSITY}, {TOKENS} tokens, fp16", **found}
 
 
 def _finish(kit: Kit) -> None:

@@ -236,11 +236,11 @@ def _low(rows: Sequence[Row]) -> str:
 
 
 def _overheads(part: dict[str, Any]) -> str:
-    lines = [f"Processor time of one call ({part['shape']}):", "", *_heads("call", "median")]
+    lines = [f"Processor time of one call ({part['shape']}):", "", *_heads("call", "median", "least")]
     for name, call in part["calls"].items():
         if "error" in call or not call["samples_us"]:
             sys.exit(f"processor time of {name}: {call.get('error', 'no samples')}")
-        lines.append(_line(name, f"{call['median_us']:.1f} us"))
+        lines.append(_line(name, f"{call['median_us']:.1f} us", f"{min(call['samples_us']):.1f} us"))
     return "\n".join(lines)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 
@@ -12,6 +10,7 @@ from benchmarks.attention.calls import flex_attend, ours
 from benchmarks.attention.limits import Row
 from benchmarks.attention.parts import free, ms, ratio, say, turns
 from benchmarks.attention.work import Problem, State, inputs_of, table_problems
+from benchmarks.call_times import Call, call_times
 from benchmarks.kernels_products import DTYPES, seconds_of
 from benchmarks.sm90_watch import Manner, take_turns
 from torch.nn import functional
@@ -23,8 +22,7 @@ from firstlight.kernels.block_attention.lists import lists_of, turned_lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 
 LISTED = ("3.3 of 32 blocks a row", "density 0.5", "64x64 top")  # rows of the table whose lists are built
-BUILDS, CALLS, BATCHES = 15, 200, 11
-Call = Callable[[], object]
+BUILDS = 15
 
 
 # -------------------------------------------------------------------------------------------------------------- lists
@@ -104,18 +102,9 @@ def _waits(state: State, build: Call) -> str:
 
 
 def overheads(state: State) -> Row:
-    """Microseconds of the processor for one call on a small input, by batches of calls that nobody waits for."""
-    found: Row = {}
-    for name, call in overhead_calls(state).items():
-        with torch.set_grad_enabled("gradients" in name):
-            try:
-                samples = _batches(state, call)
-            except Exception as error:  # noqa: BLE001 one call that cannot run must not take the others with it
-                found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
-                continue
-        found[name] = {"median_us": round(median(samples), 2), "min_us": round(min(samples), 2), "samples_us": samples}
-        print(f"{name}: {median(samples):.1f} us of the processor", flush=True)
-    return {"shape": f"{state.scene.overhead.id}, fp16", "calls_in_a_sample": _count(state), "calls": found}
+    """Microseconds of the processor for one call on a small input."""
+    found = call_times(overhead_calls(state), on_gpu=state.kit.timer.has_launches)
+    return {"shape": f"{state.scene.overhead.id}, fp16", **found}
 
 
 def overhead_calls(state: State) -> dict[str, Call]:
@@ -145,26 +134,3 @@ def overhead_calls(state: State) -> dict[str, Call]:
     if state.wishes.flex:
         calls["flex_attention"] = partial(flex_attend(problem, mask), q, k, v)
     return calls
-
-
-def _batches(state: State, call: Call) -> list[float]:
-    samples, count = [], _count(state)
-    for _ in range(min(50, count)):
-        call()
-    for _ in range(BATCHES):
-        _finish(state)
-        began = time.perf_counter()
-        for _ in range(count):
-            call()
-        samples.append(round((time.perf_counter() - began) / count * 1e6, 3))
-    _finish(state)
-    return samples
-
-
-def _count(state: State) -> int:
-    return CALLS if state.kit.timer.has_launches else 2
-
-
-def _finish(state: State) -> None:
-    if state.kit.timer.has_launches:
-        torch.cuda.synchronize()
