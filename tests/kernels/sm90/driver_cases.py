@@ -54,12 +54,12 @@ def launches() -> dict[str, Any]:
     arguments = b"first" + bytes(123) + box + struct.pack("=QiB", 7, 9, 1)  # 269 bytes: the struct without its end
     libcuda.call("cuCtxSetCurrent", libcuda.primary_context(3))
     first = Launch(kernel, arguments, grid=(132, 2, 3), threads=384)
-    first(77)
-    first(2**47 + 5)
-    first.with_arguments(b"other" + bytes(314) + b"\x05")(77)
-    first(0)
-    Launch(kernel, arguments, grid=(4, 1, 1), threads=128, cluster=2)(1)
-    thread = threading.Thread(target=first, args=(78,))  # it has no context of its own yet
+    first.start(77)
+    first.start(2**47 + 5)
+    first.with_arguments(b"other" + bytes(314) + b"\x05").start(77)
+    first.start(0)
+    Launch(kernel, arguments, grid=(4, 1, 1), threads=128, cluster=2).start(1)
+    thread = threading.Thread(target=first.start, args=(78,))  # it has no context of its own yet
     thread.start()
     thread.join()
     return {
@@ -75,7 +75,7 @@ def _wrong(launch: type[Launch], kernel: driver.Kernel, arguments: bytes) -> lis
         lambda: load(b"not a cubin", "multiply", device=0),
         lambda: load(IMAGE, "absent", device=0),
         lambda: load(IMAGE, "multiply", device=0, shared_bytes=300_000),
-        lambda: launch(kernel, arguments, grid=(1, 1, 1), threads=2048)(0),
+        lambda: launch(kernel, arguments, grid=(1, 1, 1), threads=2048).start(0),
         lambda: launch(kernel, bytes(5000), grid=(1, 1, 1), threads=32),
         lambda: launch(kernel, bytes(128), grid=(1, 1, 1), threads=32),
     ]

@@ -25,8 +25,12 @@ from firstlight.kernels.sm90.variants import SAMPLED
 from firstlight.kernels.sm90.workspace import Control, control_of
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
+# where dense and values lie, the result, the stream, and where bias, addend and scratch do; 0: there is none
+Key = tuple[tuple[int, int], int, int, tuple[int, int, int]]
+NO_OTHERS = (0, 0, 0)
 _raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_is_capturing: Any = torch.cuda.is_current_stream_capturing
+# what torch.cuda.is_current_stream_capturing calls; a torch without CUDA has the latter alone
+_is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 
 
 class Started(NamedTuple):
@@ -36,12 +40,16 @@ class Started(NamedTuple):
     control: Control
 
 
-def keep_started(known: dict[tuple[int, ...], Started], key: tuple[int, ...], made: Started) -> None:
+def keep_started(known: dict[Any, Started], key: Any, made: Started) -> None:
     """Keeps launches for their addresses; not those being captured, which name memory of the graph."""
     if not _is_capturing():
         if len(known) >= MOST_KEPT:
             known.clear()
         known[key] = made
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 class ProductAgain:
@@ -55,7 +63,7 @@ class ProductAgain:
         self._ordinal, self._device = plan.problem.device, index.columns.device
         self._arrivals, self._room = plan.arrivals(self._lists), (plan.scratch_bytes(self._lists),)
         self._empty = empty_on(self._device)
-        self._known: dict[tuple[int, ...], Started] = {}
+        self._known: dict[Key, Started] = {}
 
     @property
     def first_list(self) -> Tensor:
@@ -68,24 +76,20 @@ class ProductAgain:
     ) -> None:  # fmt: skip
         if self._lists.pending:
             self._lists.wait()
-        scratch = self._empty(self._room, (1,), torch.uint8) if self._room[0] else None
         stream = _raw_stream(self._ordinal)
-        key = (
-            *addresses,
-            out.data_ptr(),
-            stream,
-            0 if bias is None else bias.data_ptr(),
-            0 if addend is None else addend.data_ptr(),
-            0 if scratch is None else scratch.data_ptr(),
-        )
+        others = NO_OTHERS
+        if bias is not None or addend is not None or self._room[0]:
+            scratch = self._empty(self._room, (1,), torch.uint8) if self._room[0] else None  # lives to the launch
+            others = _address(bias), _address(addend), _address(scratch)
+        key = (addresses, out.data_ptr(), stream, others)
         found = None if _is_capturing() else self._known.get(key)
         if found is None:
             found = self._put_together(key)
         for launch in found.launches:
-            launch(stream)
+            launch.start(stream)
 
-    def _put_together(self, key: tuple[int, ...]) -> Started:
-        dense, values, out, stream, bias, addend, scratch = key
+    def _put_together(self, key: Key) -> Started:
+        (dense, values), out, stream, (bias, addend, scratch) = key
         control = control_of(self._device, stream, arrivals=self._arrivals)
         at = Addresses(values, dense, out, bias, addend, scratch, control.queue, control.arrivals)
         made = Started(self._plan.launches(self._lists, at, self._epilogue), control)
@@ -117,7 +121,7 @@ class SampleAgain:
             found = Started(self._plan.launches(self._steps, at, self._alpha), control)
             keep_started(self._known, key, found)
         for launch in found.launches:
-            launch(stream)
+            launch.start(stream)
 
 
 _PRODUCTS: TensorMemo[ProductAgain] = TensorMemo()

@@ -92,7 +92,7 @@ def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, ou
     """Launches are kept with the mask by all that they depend on: in a loop the same addresses come back."""
     stream = _raw_stream(q.get_device())
     if not mask.counts_changes or torch.cuda.is_current_stream_capturing():
-        _made(q, k, v, mask, scale=scale, out=out, lse=lse).launch(stream)
+        _made(q, k, v, mask, scale=scale, out=out, lse=lse).launch.start(stream)
         return
     kept: dict[Any, _Ready] = mask.derived.setdefault(_KEPT, {})
     key = (
@@ -104,7 +104,7 @@ def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, ou
         if len(kept) >= _MOST_KEPT:
             kept.clear()
         found = kept[key] = _made(q, k, v, mask, scale=scale, out=out, lse=lse)
-    found.launch(stream)
+    found.launch.start(stream)
 
 
 def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> _Ready:

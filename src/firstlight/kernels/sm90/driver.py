@@ -3,7 +3,7 @@
     kernel = load(compiled.cubin, "multiply", device=0, shared_bytes=229_376)
     args = encode_map(...) + encode_map(...) + struct.pack("=QQi", first, second, count)   # the kernel's one struct
     launch = Launch(kernel, args, grid=(132, 1, 1), threads=384)
-    launch(torch._C._cuda_getCurrentRawStream(0))                                            # one call of the driver
+    launch.start(torch._C._cuda_getCurrentRawStream(0))                                      # one call of the driver
 
 The launch goes through cuda-bindings where they are installed (torch's wheels for CUDA 13 bring them), through ctypes
 otherwise; either costs 0.7 us of Python, measured against a driver that does nothing. All else is ctypes on
@@ -95,7 +95,7 @@ class Shape:
 
 
 class Launch:
-    """One launch, ready: `launch(raw_stream)`. The arguments are the bytes of the kernel's one struct."""
+    """One launch, ready: `launch.start(raw_stream)`. The arguments are the bytes of the kernel's one struct."""
 
     __slots__ = ("_bind", "_kept", "_start", "kernel", "shape")
 
@@ -107,7 +107,7 @@ class Launch:
         self._bind = _by_ctypes(kernel, self.shape) if launch is None else _by_bindings(launch, kernel, self.shape)
         self._place(arguments)
 
-    def __call__(self, raw_stream: int) -> None:
+    def start(self, raw_stream: int) -> None:
         """Starts the kernel on a stream; the current device must be the kernel's."""
         code = self._start(raw_stream)
         if code:

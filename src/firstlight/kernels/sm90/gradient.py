@@ -136,7 +136,7 @@ class _Start:
         )  # fmt: skip
         grid = (min(items, multiprocessors(device)), 1, 1)
         launch = Launch(_kernel(build, device), gradient_bytes(maps, fields), grid=grid, threads=THREADS)
-        launch(_raw_stream(device))
+        launch.start(_raw_stream(device))
 
 
 @functools.lru_cache(maxsize=64)
