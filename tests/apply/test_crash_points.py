@@ -91,9 +91,8 @@ def test_two_hundred_kills_at_random_moments_lose_nothing(tmp_path: Path) -> Non
         _, status = os.waitpid(process, 0)
         at_work = os.WIFSIGNALED(status)
         killed += at_work
-        reach_s *= (
-            1.02 if at_work else 0.95
-        )  # settles where seven kills of ten come in time, at any load of the machine
+        # settles where seven kills of ten come in time, at any load of the machine
+        reach_s *= 1.02 if at_work else 0.95
         apply_in(folder)
         undo_in(folder)
         assert tree(folder / "home") == before, f"kill {number}"

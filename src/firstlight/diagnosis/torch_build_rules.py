@@ -182,11 +182,11 @@ def _jetson_wheel(question: Question) -> Iterator[str]:
     facts = question.facts
     l4t = facts.place.l4t.value if isinstance(facts.place.l4t, Known) else ""
     pack, release = question.tables.jetpack(l4t), question.tables.tegra_release(l4t)
-    has_index = pack is not None and release is not None and pack.jetpack.startswith("6")
-    if has_index and release is not None:
+    index = ""
+    if pack is not None and release is not None and pack.jetpack.startswith("6"):
         index = f"https://pypi.jetson-ai-lab.io/jp6/{release.cuda.tag}"
         yield install(facts, "torch", "torchvision", index=index)
-    yield f"{'or ' if has_index else ''}NVIDIA's own wheels and containers for this JetPack: {_JETSON_GUIDE}"
+    yield f"{'or ' if index else ''}NVIDIA's own wheels and containers for this JetPack: {_JETSON_GUIDE}"
 
 
 def _each_once(gpus: tuple[SeenGpu, ...]) -> tuple[SeenGpu, ...]:

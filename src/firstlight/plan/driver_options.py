@@ -84,9 +84,9 @@ def _title(situation: Situation, branch: int) -> str:
 
 def _brings(situation: Situation, branch: int) -> Iterator[str]:
     """The package; on a Jetson the driver comes with JetPack alone, and below WSL it is in Windows."""
-    kind, cuda = platform(situation.facts), situation.needs or situation.torch_cuda
+    kind, needs = platform(situation.facts), situation.needs
     if kind is Platform.JETSON:
-        yield "a JetPack release with a newer driver" if cuda is None else f"a JetPack release with CUDA {cuda.major}"
+        yield "a JetPack release with a newer driver" if needs is None else f"a JetPack release with CUDA {needs.major}"
     elif branch and kind not in _IN_WINDOWS:
         yield _package(situation, branch)
 

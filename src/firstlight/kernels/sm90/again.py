@@ -29,8 +29,7 @@ MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
 Key = tuple[tuple[int, int], int, int, tuple[int, int, int]]
 NO_OTHERS = (0, 0, 0)
 _raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-# what torch.cuda.is_current_stream_capturing calls; a torch without CUDA has the latter alone
-_is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
+_is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing  # torch.cuda.is_current_stream_capturing adds a frame
 
 
 class Started(NamedTuple):
