@@ -16,6 +16,8 @@ from firstlight.bench.timers import Shot
 from firstlight.kernels import BlockSparseMatrix, linear, matmul
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import transpose
+from firstlight.kernels.prepared import empty_on
+from firstlight.kernels.product import PLAIN, Layout
 from firstlight.kernels.schedule import Schedule
 
 SIDE, TOKENS, BLOCK, DENSITY = 512, 16, 64, 0.1
@@ -60,6 +62,26 @@ def overhead_calls(device: str, backend: str) -> dict[str, Call]:
         "with gradients: linear, auto": lambda: linear(xg, wg),
         "forward and backward: torch.nn.functional.linear": backward(lambda: functional.linear(xg, dense_g)),
         "forward and backward: linear": backward(lambda: linear(xg, wg, backend=backend)),
+        **(_least_calls(w, x) if backend == "sm90" else {}),
+    }
+
+
+def _least_calls(w: BlockSparseMatrix, x: torch.Tensor) -> dict[str, Call]:
+    """What no way to call a kernel does without: a tensor for the result, and the driver's launch."""
+    from firstlight.kernels import sm90
+
+    shape = (x.shape[0], w.shape[0])
+    empty = empty_on(x.device)
+    out = empty(shape, (shape[1], 1), x.dtype)
+    again = sm90.prepare(w.index, x, layout=Layout.TOKENS, epilogue=PLAIN)
+    assert again is not None, "512 columns need no padding"
+    again(w.values, x, out, None, None, (x.data_ptr(), w.values.data_ptr()))
+    [started] = again._known.values()
+    [launch] = started.launches
+    stream = torch.cuda.current_stream().cuda_stream
+    return {
+        "of linear, the empty result alone": lambda: empty(shape, (shape[1], 1), x.dtype),
+        "of linear, the driver's launch alone": lambda: launch.start(stream),
     }
 
 

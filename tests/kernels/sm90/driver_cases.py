@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import struct
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -36,15 +35,8 @@ def written(library: str, work: Callable[[], Any]) -> list[Any]:
         return [*map(json.loads, file), answer]
 
 
-def through_ctypes() -> dict[str, Any]:
-    """As if cuda-bindings were not installed."""
-    sys.modules["cuda.bindings.driver"] = None  # type: ignore[assignment]
-    return launches()
-
-
 def launches() -> dict[str, Any]:
     """Maps, a kernel, and launches on streams, in another thread, with other arguments; then what must be refused."""
-    driver.bindings_start.cache_clear()
     kernel = load(IMAGE, "multiply", device=3, shared_bytes=200_000)
     assert load(IMAGE, "multiply", device=3, shared_bytes=200_000) is kernel  # kept
     box = encode_map(4096 * 7, "torch.bfloat16", (8192, 100), (16384,), (64, 128), 128)
@@ -56,14 +48,13 @@ def launches() -> dict[str, Any]:
     first = Launch(kernel, arguments, grid=(132, 2, 3), threads=384)
     first.start(77)
     first.start(2**47 + 5)
-    first.with_arguments(b"other" + bytes(314) + b"\x05").start(77)
+    Launch(kernel, b"other" + bytes(314) + b"\x05", grid=(4, 1, 1), threads=128).start(77)
     first.start(0)
-    Launch(kernel, arguments, grid=(4, 1, 1), threads=128, cluster=2).start(1)
+    first.start(77)
     thread = threading.Thread(target=first.start, args=(78,))  # it has no context of its own yet
     thread.start()
     thread.join()
     return {
-        "through": "ctypes" if driver.bindings_start() is None else "bindings",
         "registers": kernel.attribute("registers"), "local": kernel.attribute("local_bytes"),
         "argument_bytes": kernel.argument_bytes,
         "errors": [_refused(attempt) for attempt in _wrong(driver.Launch, kernel, arguments)],

@@ -1,13 +1,10 @@
 /* Stands in for libcuda: keeps to the driver's signatures and writes down what it was given, as JSON lines on stdout. */
-#define _GNU_SOURCE
 #include <cuda.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static __thread CUcontext current; /* as in the real driver, a new thread has none */
-static int quiet(void) { return getenv("FAKE_QUIET") != NULL; }
 
 CUresult cuInit(unsigned flags) { return getenv("FAKE_NO_DEVICE") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *device, int ordinal) { *device = ordinal; return CUDA_SUCCESS; }
@@ -47,16 +44,13 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
   return index ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
-  if (quiet()) return CUDA_SUCCESS;
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   if (config->blockDimX > 1024) return CUDA_ERROR_INVALID_VALUE;
   printf("{\"launch\": %llu, \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared\": %u, \"stream\": %llu, "
-         "\"cluster\": %u, \"misaligned\": %llu, \"arguments\": \"%.5s\", \"last\": %u}\n",
+         "\"attributes\": %u, \"misaligned\": %llu, \"arguments\": \"%.5s\", \"last\": %u}\n",
          (unsigned long long)function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
          config->blockDimY, config->blockDimZ, config->sharedMemBytes, (unsigned long long)config->hStream,
-         config->numAttrs && config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-             ? config->attrs[0].value.clusterDim.x * config->attrs[0].value.clusterDim.y * config->attrs[0].value.clusterDim.z
-             : 0,
+         config->numAttrs,
          (unsigned long long)params[0] % 64, (char *)params[0], ((unsigned char *)params[0])[319]);
   fflush(stdout);
   return CUDA_SUCCESS;
@@ -67,7 +61,6 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
   memset(map, 0xab, sizeof *map);
-  if (quiet()) return CUDA_SUCCESS;
   printf("{\"map\": %llu, \"type\": %d, \"misaligned\": %llu, \"sizes\": [", (unsigned long long)address, type,
          (unsigned long long)map % 64);
   for (unsigned i = 0; i < rank; i++) printf("%s%llu", i ? ", " : "", (unsigned long long)sizes[i]);
@@ -87,22 +80,3 @@ CUresult cuGetErrorName(CUresult result, const char **text) {
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult result, const char **text) { *text = "a stand-in's text"; return CUDA_SUCCESS; }
-
-/* cuda-bindings find the functions by name and launch without a config */
-#undef cuGetProcAddress
-CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *status) {
-  *function = dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW), name);
-  if (status) *status = *function ? 0 : 1;
-  return CUDA_SUCCESS;
-}
-CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags) {
-  return cuGetProcAddress_v2(name, function, version, flags, NULL);
-}
-CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
-                        unsigned z, unsigned shared, CUstream stream, void **params, void **extra) {
-  CUlaunchConfig config = {.gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z, .blockDimX = x, .blockDimY = y,
-                           .blockDimZ = z, .sharedMemBytes = shared, .hStream = stream};
-  return cuLaunchKernelEx(&config, function, params, extra);
-}

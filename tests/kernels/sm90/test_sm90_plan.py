@@ -43,7 +43,6 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     for name, value in (("FIRSTLIGHT_JIT", "nvcc"), ("CUDA_HOME", str(folder)), ("FIRSTLIGHT_CACHE_DIR", str(folder))):
         patch.setenv(name, value)
     patch.setattr(libcuda, "library", lambda: made)
-    patch.setattr(driver, "bindings_start", lambda: None)
     patch.setattr(again, "_raw_stream", lambda device: STREAM)
     patch.setattr(again, "_is_capturing", lambda: torch.cuda.is_current_stream_capturing())
     patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -196,11 +195,33 @@ def test_what_is_captured_gets_zeros_of_its_own(gpu: Driver, monkeypatch: pytest
     x, out = randn(64, 256), torch.empty(64, 256, dtype=torch.float16)
     call = sm90.prepare(matrix.index, x, layout=Layout.TOKENS, epilogue=Epilogue())
     assert call is not None
+    at = x.data_ptr(), matrix.values.data_ptr()
+    call(matrix.values, x, out, None, None, at)
+    known, kept = dict(call._known), dict(workspace._KEPT)
+    made, make = [], workspace._made
+
+    def counted(device: torch.device, counts: int) -> workspace.Control:
+        made.append(make(device, counts))
+        return made[-1]
+
+    monkeypatch.setattr(workspace, "_made", counted)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    kept = dict(workspace._KEPT)
+    call(matrix.values, x, out, None, None, at)
+    assert len(made) == 1, "the launch of the same addresses outside of the graph names the stream's zeros"
+    assert (call._known, workspace._KEPT) == (known, kept), "a launch of a graph names memory of the graph"
+
+
+def test_nobody_asks_whether_the_default_stream_is_captured(gpu: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = random(256, 256, 64)
+    x, out = randn(64, 256), torch.empty(64, 256, dtype=torch.float16)
+    call = sm90.prepare(matrix.index, x, layout=Layout.TOKENS, epilogue=Epilogue())
+    assert call is not None
+    monkeypatch.setattr(again, "_raw_stream", lambda device: 0)
     call(matrix.values, x, out, None, None, (x.data_ptr(), matrix.values.data_ptr()))
-    assert kept == workspace._KEPT
-    assert not call._known, "a launch of a graph names memory of the graph"
+    monkeypatch.setattr(again, "_is_capturing", lambda: pytest.fail("it was asked"))
+    launches = len(gpu.launched)
+    call(matrix.values, x, out, None, None, (x.data_ptr(), matrix.values.data_ptr()))
+    assert len(gpu.launched) == launches + 1
 
 
 def test_streams_do_not_share_a_queue() -> None:
@@ -287,7 +308,7 @@ def test_more_tokens_than_a_grid_has_tiles_are_turned_by_several_launches(gpu: D
     most = 65535 * TURN_SIDE
     launches = turn_launches(kernel, 1 << 40, 1 << 41, n=most + 70, cols=200)
     assert [launch.shape.grid for launch in launches] == [(4, 65535, 1), (4, 2, 1)]
-    told = [struct.unpack("<2Q3i", ctypes.string_at(launch._kept[1][0] or 0, 28)) for launch in launches]
+    told = [struct.unpack("<2Q3i", ctypes.string_at(launch._pointers[0] or 0, 28)) for launch in launches]
     pitch = most + 128
     assert told[0] == (1 << 40, 1 << 41, most, 200, pitch)
     assert told[1] == ((1 << 40) + 2 * most * 200, (1 << 41) + 2 * most, 70, 200, pitch)

@@ -22,11 +22,11 @@ from firstlight.kernels.sm90.problem import Problem
 from firstlight.kernels.sm90.sample_plan import SampleAddresses, SamplePlan, Sampling
 from firstlight.kernels.sm90.sample_plan import plan_of as plan_of_sample
 from firstlight.kernels.sm90.variants import SAMPLED
-from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.sm90.workspace import DEFAULT_STREAM, Control, control_of
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
-# where dense and values lie, the result, the stream, and where bias, addend and scratch do; 0: there is none
-Key = tuple[tuple[int, int], int, int, tuple[int, int, int]]
+# where dense, values and the result lie, the stream, and where bias, addend and scratch do, if there is any; 0: none
+Key = tuple[int, ...]
 NO_OTHERS = (0, 0, 0)
 _raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing  # torch.cuda.is_current_stream_capturing adds a frame
@@ -76,19 +76,19 @@ class ProductAgain:
         if self._lists.pending:
             self._lists.wait()
         stream = _raw_stream(self._ordinal)
-        others = NO_OTHERS
+        key: Key = (*addresses, out.data_ptr(), stream)
         if bias is not None or addend is not None or self._room[0]:
             scratch = self._empty(self._room, (1,), torch.uint8) if self._room[0] else None  # lives to the launch
-            others = _address(bias), _address(addend), _address(scratch)
-        key = (addresses, out.data_ptr(), stream, others)
-        found = None if _is_capturing() else self._known.get(key)
+            key += (_address(bias), _address(addend), _address(scratch))
+        found = self._known.get(key) if stream == DEFAULT_STREAM or not _is_capturing() else None
         if found is None:
             found = self._put_together(key)
         for launch in found.launches:
             launch.start(stream)
 
     def _put_together(self, key: Key) -> Started:
-        (dense, values), out, stream, (bias, addend, scratch) = key
+        dense, values, out, stream = key[:4]
+        bias, addend, scratch = key[4:] or NO_OTHERS
         control = control_of(self._device, stream, arrivals=self._arrivals)
         at = Addresses(values, dense, out, bias, addend, scratch, control.queue, control.arrivals)
         made = Started(self._plan.launches(self._lists, at, self._epilogue), control)
@@ -113,7 +113,7 @@ class SampleAgain:
         stream = _raw_stream(self._ordinal)
         place = 0 if scratch is None else scratch.data_ptr()
         key = (a.data_ptr(), b.data_ptr(), out_values.data_ptr(), stream, place)
-        found = None if _is_capturing() else self._known.get(key)
+        found = self._known.get(key) if stream == DEFAULT_STREAM or not _is_capturing() else None
         if found is None:
             control = control_of(self._device, stream, arrivals=self._arrivals)
             at = SampleAddresses(key[0], key[1], key[2], place, control.queue, control.arrivals)

@@ -25,7 +25,7 @@ from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.gradient import backward
 from firstlight.kernels.sm90.problem import multiprocessors
-from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.sm90.workspace import DEFAULT_STREAM, Control, control_of
 
 WARP_ROWS = 16  # that a warp stores at once
 MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
@@ -91,7 +91,8 @@ class _Ready(NamedTuple):
 def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
     """Launches are kept with the mask by all that they depend on: in a loop the same addresses come back."""
     stream = _raw_stream(q.get_device())
-    if not mask.counts_changes or torch.cuda.is_current_stream_capturing():
+    captured = stream != DEFAULT_STREAM and torch.cuda.is_current_stream_capturing()
+    if captured or not mask.counts_changes:
         _made(q, k, v, mask, scale=scale, out=out, lse=lse).launch.start(stream)
         return
     kept: dict[Any, _Ready] = mask.derived.setdefault(_KEPT, {})

@@ -15,6 +15,7 @@ from torch import Tensor
 QUEUE_INTS = 32  # next item and finished thread blocks, in a cache line of their own
 LEAST_ARRIVALS = 1 << 14
 _INT = 4
+DEFAULT_STREAM = 0  # CUDA captures no graph on it, so a call there need not ask: 0.6 us on the host of an H200
 
 
 class Control(NamedTuple):

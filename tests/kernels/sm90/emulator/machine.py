@@ -46,7 +46,6 @@ def emulated_gpu(folder: Path, *, multiprocessors: int = 2) -> Iterator[Emulatin
         for name, value in settings.items():
             patch.setenv(name, value)
         patch.setattr(libcuda, "library", lambda: made)
-        patch.setattr(driver, "bindings_start", lambda: None)
         for module in (again, attention, gradient):
             patch.setattr(module, "_raw_stream", lambda device: STREAM)
         patch.setattr(attention, "_KEPT", made)  # a name of its own for launches that name this driver
