@@ -164,7 +164,8 @@ def _keep(state: State, rows: list[Row]) -> None:
     others = tuple(row for each in shipped[:1] for row in each.rows if row.backend != state.kit.backend)
     source = f"benchmarks/kernels_sm90.py at {state.found['commit']}"
     if others:
-        source = f"{shipped[0].source}; rows of {state.kit.backend}: {source}"
+        mark = f"; rows of {state.kit.backend}: "  # those of an earlier run are all replaced
+        source = shipped[0].source.split(mark)[0] + mark + source
     machine = Machine(
         gpu=name, torch=torch.__version__, triton=state.found["software"]["triton"] or "", date=state.found["date"],
         source=source, rows=(*others, *rows),

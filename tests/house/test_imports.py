@@ -78,7 +78,7 @@ def _room(path: Path) -> str:
 
 def _imports(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):

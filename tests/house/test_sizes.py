@@ -19,13 +19,13 @@ FOLDERS_WITH_LONGER_FILES_ALLOWED = ("tests",)
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_a_source_file_is_at_most_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= FILE_LINES
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= FILE_LINES
 
 
 def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [
         node
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
 
