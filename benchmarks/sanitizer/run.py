@@ -7,9 +7,9 @@
     python -m benchmarks.sanitizer --judge FILE             names the races of a result again, without a GPU
 
 Each tool runs a child that launches the cases of cases.py and checks every number. Its output is kept whole.
-A race is named by orders.py or UNNAMED. Exit: 0 clean or every race named, 1 not, 2 it could not be run.
+A race is named by orders.py or UNNAMED. Exit: 0 all cases clean or every race named, 1 not, 2 it could not be run.
 A file of the same commit is added to, so tools may run at different times. The budget is shared: three parts for
-racecheck, one for each other tool, and what one leaves the next ones get.
+racecheck, two for memcheck, one for each other tool, and what one leaves the next ones get.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from firstlight.machine.spawn import run_bounded
 from firstlight.profile.children import Ended, run_kept
 
 SCHEMA = "firstlight.kernels-sanitizer/1"
-TOOLS = {"memcheck": 1, "racecheck": 3, "synccheck": 1, "initcheck": 1}  # with their shares of the time
+TOOLS = {"memcheck": 2, "racecheck": 3, "synccheck": 1, "initcheck": 1}  # with their shares of the time
 KERNELS = ("multiply", "sample", "turn", "attention", "gradient")
 ERROR_STATUS, WRONG_STATUS = 86, 3
 BARRIERS = 64  # mbarriers of a thread block that the tools make room for; our kernels have up to 36
@@ -308,6 +308,7 @@ def judged(tool: str, row: Row) -> Row:
         *([f"{len(unnamed)} UNNAMED races"] if unnamed else []),
         *([f"wrong numbers in {len(wrong)} cases"] if wrong else []),
         *(["no case was run"] if not row["cases"] else []),
+        *([f"{len(row['not_reached'])} cases not reached"] if row["not_reached"] else []),
         *([f"the tool's own trouble: {output.trouble[0][:120]}"] if output.trouble and not wrong else []),
         *([] if output.is_whole or groups or errors else ["no summary: its time was up or it failed"]),
     ]

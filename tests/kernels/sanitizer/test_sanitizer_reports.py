@@ -133,13 +133,20 @@ def test_a_run_that_was_cut_off_keeps_its_cases_and_is_not_clean() -> None:
 
 
 def test_a_race_of_the_item_slot_is_named_with_its_barriers_and_the_run_is_clean() -> None:
-    row = tool_row("racecheck", item_race(), Ended(86, in_time=True))
+    whole = item_race().replace("not reached: turn/32/tokens/n70/scattered/cols101\n", "")
+    row = tool_row("racecheck", whole, Ended(86, in_time=True))
     [group] = row["groups"]
     assert (group["order"], group["hazards"], group["reports"], group["cases"]) == ("item slot", 32, 2, (CASE,))
     assert (group["write"]["function"], group["other"]["function"]) == ("publish_item", "next_item")
     assert row["verdict"] == "clean: 1 cases, 1 races, each named"
     assert row["orders"][0]["barriers"] == ("known", "forgotten")
+    assert (row["is_clean"], row["not_reached"]) == (True, [])
+
+
+def test_a_case_that_was_not_reached_is_no_clean_case() -> None:
+    row = tool_row("racecheck", item_race(), Ended(86, in_time=True))
     assert row["not_reached"] == ["turn/32/tokens/n70/scattered/cols101"]
+    assert (row["is_clean"], row["verdict"]) == (False, "1 cases not reached")
 
 
 def test_a_race_that_no_row_has_is_unnamed_and_comes_first() -> None:
@@ -153,7 +160,7 @@ def test_a_race_that_no_row_has_is_unnamed_and_comes_first() -> None:
     ))  # fmt: skip
     row = tool_row("racecheck", text, ENDED)
     assert row["groups"][0]["order"] == UNNAMED
-    assert row["verdict"] == "1 UNNAMED races"
+    assert row["verdict"] == "1 UNNAMED races; 1 cases not reached"
     assert any("** UNNAMED **: write in publish_item" in line for line in sanitizing.told("racecheck", row))
 
 
