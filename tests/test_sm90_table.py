@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.sm90_table import PARTS, held_out_part, nsight_part, readme_part, table_part, without_part
+from tools.sm90_table import PARTS, held_out_part, new_part, nsight_part, readme_part, table_part, without_part
 
 NAME = "128/tokens/fp16/8192x8192x8192"
 
@@ -43,8 +43,9 @@ def written(folder: Path, found: dict[str, Any]) -> Path:
 
 def test_nothing_is_shown_before_it_was_measured(tmp_path: Path) -> None:
     absent = tmp_path / "absent.json"
-    assert [make(absent) for make in (readme_part, table_part, held_out_part, nsight_part, without_part)] == [""] * 5
-    assert set(PARTS) == {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without"}
+    makers = (readme_part, table_part, held_out_part, nsight_part, without_part, new_part)
+    assert [make(absent) for make in makers] == [""] * 6
+    assert set(PARTS) == {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without", "sm90-new"}
 
 
 def test_a_row_shows_its_share_of_cublas_and_its_limit_and_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
@@ -166,3 +167,21 @@ def test_what_the_parts_take_stands_beside_the_whole(tmp_path: Path) -> None:
     path.write_text(json.dumps(found))
     with pytest.raises(SystemExit, match="has no samples"):
         without_part(path)
+
+
+def test_a_new_pattern_stands_beside_one_that_was_used_before(tmp_path: Path) -> None:
+    row: dict[str, Any] = {
+        "block": 16, "density": 0.1, "shape": [8192, 8192, 4096], "backend": "sm90", "returned_ms": 2.5,
+        "first_ms": 3.25, "second_ms": 0.375, "first_samples_ms": [3.2, 3.25, 3.5],
+    }  # fmt: skip
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps({"commit": "abc", "parts": {"new": [row]}}))
+    text = new_part(path)
+    assert "| 16 | `sm90` | 2.50 ms | 3.25 ms | 0.38 ms |" in text
+    assert "8192 x 8192, 4096 tokens, density 0.1, medians of 3 new patterns; commit abc" in text
+    path.write_text(json.dumps({"commit": "abc", "parts": {"new": [row | {"first_samples_ms": []}]}}))
+    with pytest.raises(SystemExit, match="block 16 by sm90 has no samples"):
+        new_part(path)
+    path.write_text(json.dumps({"commit": "", "parts": {"new": [row]}}))
+    with pytest.raises(SystemExit, match="names no commit"):
+        new_part(path)

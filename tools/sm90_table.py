@@ -1,7 +1,7 @@
 """The tables of the Hopper kernels for README.md and docs/kernels/matmul.md.
 
-From results/kernels-sm90-h200.json, and -auto-, -without- and kernels-nsight-h200.json beside it. Nothing is shown
-before they exist.
+From results/kernels-sm90-h200.json, and -auto-, -without-, -new- and kernels-nsight-h200.json beside it. Nothing is
+shown before they exist.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ SM90 = ROOT / "results" / "kernels-sm90-h200.json"
 CHOICES = ROOT / "results" / "kernels-sm90-auto-h200.json"
 NSIGHT = ROOT / "results" / "kernels-nsight-h200.json"
 WITHOUT = ROOT / "results" / "kernels-sm90-without-h200.json"
+NEW = ROOT / "results" / "kernels-sm90-new-h200.json"
 CALLS = {"columns": "matmul", "tokens": "linear"}
 Row = dict[str, Any]
 
@@ -121,12 +122,32 @@ def without_part(path: Path = WITHOUT) -> str:
     return "\n".join(lines) + f"\n\n{about}; every sample in `results/{path.name}`.\n"
 
 
+def new_part(path: Path = NEW) -> str:
+    """The first product with a new pattern beside the second."""
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    rows = found["parts"].get("new", [])
+    if not found["commit"] or not rows:
+        sys.exit(f"results/{path.name} names no commit or holds no rows")
+    lines = _heads("block", "backend", "the first call returns after", "its result is there after", "the second call")
+    for row in rows:
+        if not row["first_samples_ms"]:
+            sys.exit(f"results/{path.name}: block {row['block']} by {row['backend']} has no samples")
+        times = [f"{row[name]:.2f} ms" for name in ("returned_ms", "first_ms", "second_ms")]
+        lines.append(_line(row["block"], f"`{row['backend']}`", *times))
+    (height, width, tokens), count = rows[0]["shape"], len(rows[0]["first_samples_ms"])
+    about = f"{height} x {width}, {tokens} tokens, density {rows[0]['density']:g}, medians of {count} new patterns"
+    return "\n".join(lines) + f"\n\n{about}; commit {found['commit']}, every time in `results/{path.name}`.\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "sm90": readme_part,
     "sm90-table": table_part,
     "sm90-held-out": held_out_part,
     "sm90-nsight": nsight_part,
     "sm90-without": without_part,
+    "sm90-new": new_part,
 }
 
 
