@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firstlight.cli.given import refuse_nothing
+
 if TYPE_CHECKING:
     from firstlight.bench.case import Case
     from firstlight.bench.choice import Choice
@@ -38,14 +40,13 @@ class BenchGroup(click.Group):
         if cmd_name not in SUBCOMMANDS:
             return None
         module = importlib.import_module(f"firstlight.cli.{SUBCOMMANDS[cmd_name][0]}")
-        command: click.Command = module.command
-        return command
+        return refuse_nothing(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in SUBCOMMANDS and args[0].endswith(CASE_FILES):
-            return args[0], importlib.import_module("firstlight.cli.bench_user").command, args[1:]
+            return args[0], refuse_nothing(importlib.import_module("firstlight.cli.bench_user").command), args[1:]
         if args and args[0] not in SUBCOMMANDS:
             ctx.fail(
                 f"{args[0]!r} is not a subcommand of bench; accepted: {', '.join(SUBCOMMANDS)}, or a file of your own "

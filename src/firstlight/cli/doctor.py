@@ -13,10 +13,13 @@ from firstlight.diagnosis.finding import Diagnosis, Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES, rule_named
 from firstlight.diagnosis.wanted import with_wanted
+from firstlight.errors import BadInput
 from firstlight.facts.look import Look
 from firstlight.tables import load
 
 if TYPE_CHECKING:
+    from firstlight.diagnosis.finding import Rule
+    from firstlight.facts.collect import Facts
     from firstlight.plan.request import Ranked
 
 _GOALS = click.Choice([goal.value for goal in Goal])
@@ -42,10 +45,10 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
 
     One finding is the primary cause; its symptoms are folded under it. Exit code 0: nothing blocks; 1: something does.
     """
-    from firstlight.report.doctor_text import Length, doctor_text, rule_text, why_not_text
+    from firstlight.report.doctor_text import Length, doctor_text
 
     if given["explain_rule"]:
-        click.echo(rule_text(rule_named(given["explain_rule"])), nl=False)
+        _explain(given)
         return
     if given["html_file"]:
         from firstlight.cli.html_file import html_can_be_written
@@ -57,7 +60,7 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
     question = Question(facts, tables, Goal(goal), wants)
     diagnosis = judge(question, RULES)
     if asked is not None:
-        click.echo(why_not_text(asked, facts, diagnosis), nl=False)
+        _say_why_not(asked, facts, diagnosis, as_json=given["as_json"])
         return
     if given["html_file"]:
         _write_html(given["html_file"], question, diagnosis)
@@ -76,6 +79,33 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
     if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
         click.echo(warning, err=True)
     click.get_current_context().exit(1 if diagnosis.blocked else 0)
+
+
+def _explain(given: dict[str, Any]) -> None:
+    if given["why_not"]:
+        raise BadInput(
+            "--explain-rule and --why-not were both given; one of them is accepted. Ask one after the other."
+        )
+    rule = rule_named(given["explain_rule"])
+    if given["as_json"]:
+        from firstlight.report.rule_json import rule_document
+
+        click.echo(json.dumps(rule_document(rule), indent=1))
+    else:
+        from firstlight.report.doctor_text import rule_text
+
+        click.echo(rule_text(rule), nl=False)
+
+
+def _say_why_not(rule: Rule, facts: Facts, diagnosis: Diagnosis, *, as_json: bool) -> None:
+    if as_json:
+        from firstlight.report.rule_json import why_not_document
+
+        click.echo(json.dumps(why_not_document(rule, facts, diagnosis), indent=1))
+    else:
+        from firstlight.report.doctor_text import why_not_text
+
+        click.echo(why_not_text(rule, facts, diagnosis), nl=False)
 
 
 def _write_html(path: str, question: Question, diagnosis: Diagnosis) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from firstlight import __version__
+from firstlight.cli.given import refuse_nothing
 from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
@@ -52,8 +53,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"firstlight.cli.{VERBS[cmd_name][0]}")
-        command: click.Command = module.command
-        return command
+        return refuse_nothing(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

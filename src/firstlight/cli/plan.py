@@ -10,6 +10,7 @@ import click
 
 from firstlight.cli.looking import look_options
 from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
+from firstlight.errors import BadInput
 from firstlight.facts.look import Look
 
 
@@ -32,6 +33,11 @@ def command(look: Look, wanted: Wanted, **given: Any) -> None:
     Nothing is changed. The same machine and the same request give the same plan and the same digest. Paths are those
     of this machine, so that commands can be pasted. Exit code 0: a plan, or nothing to do; 1: no option can work here.
     """
+    if given["all_options"] and wanted.option:
+        raise BadInput(
+            f"--options and --option {wanted.option} were both given; --options lists all of them, --option takes one. "
+            "Leave one out."
+        )
     ranking = ranking_of(facts_of(look), wanted)
     form = _Form.JSON if given["as_json"] else _Form.TEXT
     if given["all_options"]:

@@ -27,12 +27,13 @@ def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, o
         "wants": list(question.wants),
         "blocked": diagnosis.blocked,
         "primary": diagnosis.primary or None,
-        "findings": [_finding(finding, diagnosis) for finding in diagnosis.findings],
+        "findings": [finding_document(finding, diagnosis) for finding in diagnosis.findings],
         "options": [option_document(option) for option in options.options],
     }
 
 
-def _finding(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
+def finding_document(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
+    """One finding; `primary` where it is the cause of the others."""
     return {
         "code": finding.code,
         "severity": finding.severity.value,

@@ -123,9 +123,13 @@ def why_not_text(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> str:
     fired = diagnosis.of(rule.code)
     if fired is not None:
         return f"{rule.code} did fire:\n{finding_text(fired)}"
-    lines = list(every_fact(facts, ""))
     out = f"{rule.code} did not fire.\n" + _indented("fires", (rule.fires_when,))
-    for place in rule.looks_at:
-        found = [line for line in lines if line.startswith((f"{place}:", f"{place}."))][:6]
-        out += _indented("here", found or (f"{place}: nothing",))
+    for place, found in facts_of_rule(rule, facts).items():
+        out += _indented("here", found[:6] or (f"{place}: nothing",))
     return out
+
+
+def facts_of_rule(rule: Rule, facts: Facts) -> dict[str, list[str]]:
+    """What this machine has at each place that a rule looks at, one line a fact."""
+    lines = list(every_fact(facts, ""))
+    return {place: [line for line in lines if line.startswith((f"{place}:", f"{place}."))] for place in rule.looks_at}

@@ -1,0 +1,28 @@
+"""An option that was given as nothing is refused: `--facts "$FILE"` with FILE unset is not `--facts` left out."""
+
+from __future__ import annotations
+
+import click
+from click.core import ParameterSource
+
+from firstlight.errors import BadInput
+
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+def refuse_nothing(command: click.Command) -> click.Command:
+    """The same command; options whose default is an empty text no longer take one from the command line."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.default == "" and parameter.callback is None:
+            parameter.callback = _refuse
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            refuse_nothing(each)
+    return command
+
+
+def _refuse(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value == "" and not ctx.resilient_parsing and ctx.get_parameter_source(parameter.name or "") in GIVEN:
+        name = max(parameter.opts, key=len)
+        raise BadInput(f"{name} is empty; accepted: {parameter.metavar or 'a value'}. Fill it in, or leave {name} out.")
+    return value
