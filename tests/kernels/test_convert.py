@@ -167,6 +167,67 @@ def test_scipy_parts_are_copied() -> None:
     assert matrix.values.data_ptr() != bsr.values().data_ptr()
 
 
+def scipy_matrix(values: Tensor, col: list[int], crow: list[int], shape: tuple[int, int]) -> SimpleNamespace:
+    """What scipy.sparse.bsr_array offers."""
+    col_array, crow_array = (torch.tensor(part, dtype=torch.int32).numpy() for part in (col, crow))
+    return SimpleNamespace(data=values.numpy(), indices=col_array, indptr=crow_array, shape=shape)
+
+
+@pytest.mark.parametrize("block", [None, 16, 64])
+def test_scipy_blocks_stored_twice_are_summed_in_any_order(block: int | None) -> None:
+    values = torch.randn(4, 32, 32)
+    theirs = scipy_matrix(values, [1, 0, 1, 1], [0, 3, 4], (64, 64))
+    matrix = checked(from_scipy_bsr(theirs, block=block))
+    zeros = torch.zeros(32, 32)
+    dense = torch.cat([torch.cat([values[1], values[0] + values[2]], 1), torch.cat([zeros, values[3]], 1)])
+    assert torch.equal(matrix.to_dense(), dense)
+    assert matrix.pattern.distinct
+
+
+def test_a_scipy_column_outside_of_the_matrix_is_refused() -> None:
+    theirs = scipy_matrix(torch.randn(2, 32, 32), [0, 2], [0, 1, 2], (64, 64))
+    for block in (None, 16):
+        with pytest.raises(UnsupportedInput, match="col holds 2 at entry 1, in block row 1"):
+            from_scipy_bsr(theirs, block=block)
+
+
+def unchecked_bsr(crow: list[int], col: list[int], shape: tuple[int, int], *, width: int = 32) -> Tensor:
+    values = torch.randn(len(col), 32, width)
+    return torch.sparse_bsr_tensor(crow, col, values, size=shape, check_invariants=False)
+
+
+@pytest.mark.parametrize("block", [None, 16, 64])
+@pytest.mark.parametrize(
+    ("crow", "col", "message"),
+    [
+        ([0, 2, 3], [0, 0, 1], "block row 0 stores block column 0 more than once"),
+        ([0, 2, 3], [0, 2, 1], "col holds 2 at entry 1, in block row 0"),
+        ([0, 2, 3], [0, -1, 1], "col holds -1 at entry 1, in block row 0"),
+        ([0, 2, 2], [0, 1, 1], "crow ends with 2 and there are 3 stored blocks"),
+        ([0, 1, 2, 3], [0, 1, 1], r"crow has shape \[4\]"),
+    ],
+)
+def test_a_wrong_torch_bsr_tensor_is_refused_at_every_block_size(
+    block: int | None, crow: list[int], col: list[int], message: str
+) -> None:
+    with pytest.raises(UnsupportedInput, match=message):
+        BlockSparseMatrix.from_torch_bsr(unchecked_bsr(crow, col, (64, 64)), block=block)
+
+
+def test_numbers_beyond_the_shape_are_refused_at_another_block_size() -> None:
+    for shape in ((60, 64), (64, 60)):
+        with pytest.raises(UnsupportedInput, match="hold non-zero numbers beyond the shape"):
+            BlockSparseMatrix.from_torch_bsr(unchecked_bsr([0, 1, 2], [0, 3], shape, width=16), block=16)
+
+
+def test_unsorted_torch_bsr_blocks_are_sorted_by_another_block_size() -> None:
+    bsr = unchecked_bsr([0, 2, 3], [1, 0, 1], (64, 64))
+    matrix = checked(BlockSparseMatrix.from_torch_bsr(bsr, block=16))
+    first, second, third = bsr.values()
+    dense = torch.cat([torch.cat([second, first], 1), torch.cat([torch.zeros(32, 32), third], 1)])
+    assert torch.equal(matrix.to_dense(), dense)
+
+
 def test_an_stk_matrix_is_taken_around_its_values() -> None:
     data = torch.randn(2, 128, 128, dtype=torch.float16)
     theirs = SimpleNamespace(  # what stk.Matrix offers; its column indices are 16-bit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from firstlight.kernels import BlockSparseMatrix, CopiedInput, UnsupportedInput, linear, matmul
+from firstlight.kernels import BlockSparseMatrix, CopiedInput, UnsupportedInput, linear, matmul, reference
+from firstlight.kernels import pattern as pattern_room
 from firstlight.kernels.choose import forget_choices
+from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import MOST_CALLS
 from firstlight.kernels.repeated import again, prepared_calls
@@ -279,3 +282,57 @@ def test_a_pattern_goes_when_nobody_holds_it_any_more() -> None:
     gone = weakref.ref(w.pattern)
     del w
     assert gone() is None  # no cycle: its memory does not wait for the garbage collector
+
+
+def test_a_call_made_while_another_thread_notices_a_change_is_not_kept_with_the_old_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = BlockSparseMatrix.from_mask(torch.eye(4).bool(), block=16, values=torch.randn(64, 64))
+    x = torch.randn(64, 3)
+    matmul(w.T, x, backend="reference")  # so that there is an old index
+    w.pattern.col.copy_(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
+    inside, go, done = threading.Event(), threading.Event(), threading.Event()
+    make_index, multiply = Index, reference.multiply
+
+    def index_made_late(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(pattern_room, "Index", make_index)
+        inside.set()
+        go.wait(5)  # the first thread is in the midst of starting over
+        return make_index(*given, **named)
+
+    def multiply_waiting(*given: Any, **named: Any) -> None:
+        if threading.current_thread() is second:
+            go.set()  # its index is read: the first thread goes on and ends
+            done.wait(5)
+        multiply(*given, **named)
+
+    def notice() -> None:
+        matmul(w, x, backend="reference")
+        done.set()
+
+    monkeypatch.setattr(pattern_room, "Index", index_made_late)
+    monkeypatch.setattr(reference, "multiply", multiply_waiting)
+    first = threading.Thread(target=notice)
+    second = threading.Thread(target=lambda: matmul(w.T, x, alpha=2.0, backend="reference"))
+    first.start()
+    inside.wait(5)
+    second.start()
+    for thread in (second, first):
+        thread.join(20)
+    for _ in range(2):
+        torch.testing.assert_close(matmul(w.T, x, alpha=2.0, backend="reference"), 2.0 * (w.to_dense().T @ x))
+
+
+def test_a_call_during_which_the_index_changes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = BlockSparseMatrix.from_mask(torch.eye(4).bool(), block=16, values=torch.randn(64, 64))
+    x, multiply = torch.randn(64, 3), reference.multiply
+
+    def changed_meanwhile(*given: Any, **named: Any) -> None:
+        multiply(*given, **named)
+        w.pattern.col.copy_(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reference, "multiply", changed_meanwhile)
+        matmul(w.T, x, backend="reference")
+    assert prepared_calls(w) == 0
+    torch.testing.assert_close(matmul(w.T, x, backend="reference"), w.to_dense().T @ x)

@@ -84,3 +84,15 @@ def test_what_has_no_numbers_is_not_kept_beside_what_has() -> None:
 def test_on_the_processor_nothing_is_captured_and_nobody_waits() -> None:
     assert not being_captured(torch.zeros(2))
     assert ready_after(torch.zeros(2)) is None
+
+
+def test_what_torch_func_wraps_is_not_kept() -> None:
+    seen: list[bool] = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append(keepable(real, x * 2))
+        return x.sum()
+
+    real = torch.zeros(2)
+    torch.func.grad(look)(real)
+    assert seen == [False]

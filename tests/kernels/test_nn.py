@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 
-from firstlight.kernels import BlockSparseMatrix, UnsupportedInput
+from firstlight.kernels import BlockSparseMatrix, UnsupportedInput, dense, linear
+from firstlight.kernels.convert import scatter
 from firstlight.kernels.nn import BlockSparseLinear
 from tests.kernels.cases import scattered
 
@@ -149,3 +153,90 @@ def test_a_transposed_matrix_is_stored_the_ordinary_way() -> None:
     matrix = BlockSparseMatrix.random(48, 64, block=16, density=0.5)
     layer = BlockSparseLinear(matrix.T)
     torch.testing.assert_close(layer(torch.eye(48)), matrix.to_dense())
+
+
+def doubled() -> BlockSparseMatrix:
+    """A matrix whose first block is stored twice."""
+    values = torch.randn(3, 16, 16)
+    crow, col = torch.tensor([0, 2, 3]), torch.tensor([0, 0, 1])
+    return BlockSparseMatrix.from_parts(values, crow, col, (32, 32), allow_duplicates=True)
+
+
+def test_blocks_stored_twice_are_summed_in_the_layer_its_copies_and_the_matrix() -> None:
+    w, x = doubled(), torch.randn(5, 32)
+    plain = linear(x, w, backend="reference")
+    layer = BlockSparseLinear(w, backend="dense")
+    adopting = BlockSparseLinear(BlockSparseMatrix.random(32, 32, block=16, density=1.0), backend="dense")
+    adopting.adopt_pattern(layer.state_dict())
+    adopting.load_state_dict(layer.state_dict())
+    twins = (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer).to("meta"), adopting)
+    twins[2].load_state_dict(layer.state_dict(), assign=True)
+    for one in (layer, *twins):
+        torch.testing.assert_close(one(x), plain)
+        torch.testing.assert_close(one.double()(x.double()).float(), plain)
+    torch.testing.assert_close(linear(x, w.with_values(w.values.clone()), backend="dense"), plain)
+
+
+def test_a_layer_that_goes_leaves_the_matrix_its_dense_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, x = BlockSparseMatrix.random(64, 64, block=16, density=0.5), torch.randn(5, 64)
+    BlockSparseLinear(w)(x)
+    layer = BlockSparseLinear(w)
+    assert layer.matrix.pattern is w.pattern
+    layer.values = nn.Parameter(torch.randn_like(layer.values))
+    assert layer.matrix.values is layer.values
+    assert layer.matrix.pattern is w.pattern
+    del layer
+    gc.collect()
+    made: list[object] = []
+
+    def counted(*given: Any, **named: Any) -> torch.Tensor:
+        made.append(given)
+        return scatter(*given, **named)
+
+    monkeypatch.setattr(dense, "scatter", counted)
+    for _ in range(3):
+        linear(x, w, backend="dense")
+    assert len(made) == 1
+
+
+def test_an_adopted_pattern_is_a_copy_and_is_checked() -> None:
+    _, sparse = pair()
+    twin = copy.deepcopy(sparse)
+    state = sparse.state_dict()
+    twin.adopt_pattern(state)
+    assert twin.crow.data_ptr() != sparse.crow.data_ptr()
+    assert twin.col.data_ptr() != sparse.col.data_ptr()
+    falling, beyond = state["crow"].clone(), state["col"].clone()
+    falling[1], beyond[0] = 99, 9
+    for wrong, words in (({"crow": falling}, "layer: crow falls from 99"), ({"col": beyond}, "layer: col holds 9")):
+        with pytest.raises(UnsupportedInput, match=words):
+            twin.adopt_pattern(state | wrong)
+        with pytest.raises(RuntimeError, match=words):
+            copy.deepcopy(twin).to("meta").load_state_dict(state | wrong, assign=True)
+    with pytest.raises(UnsupportedInput, match=r"values has shape .*; \[any, 16, 16\] is accepted"):
+        twin.adopt_pattern(state | {"values": torch.zeros(state["values"].shape[0], 32, 32)})
+    torch.testing.assert_close(twin.matrix.to_dense(), torch.zeros(44, 61))
+
+
+def test_torch_distributed_checkpoint_reads_and_writes_a_model() -> None:
+    layer = pair()[1]
+    model = nn.Sequential(layer)
+    state = copy.deepcopy(get_model_state_dict(model))
+    assert list(state) == list(model.state_dict()) == ["0.values", "0.bias", "0.crow", "0.col", "0.shape"]
+    x = torch.randn(5, 61)
+    plain = model(x)
+    with torch.no_grad():
+        layer.values.zero_()
+    set_model_state_dict(model, state)
+    assert torch.equal(model(x), plain)
+
+
+def test_a_layer_pickled_before_shape_was_a_buffer_is_read() -> None:
+    layer = BlockSparseLinear(doubled(), backend="dense")
+    x = torch.randn(5, 32)
+    plain, old = layer(x), copy.copy(layer)
+    old._buffers = {key: item for key, item in layer._buffers.items() if key != "shape"}
+    del old.distinct
+    back = pickle.loads(pickle.dumps(old))
+    assert back.shape.tolist() == [32, 32, 16]
+    torch.testing.assert_close(back(x), plain)

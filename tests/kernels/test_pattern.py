@@ -178,3 +178,41 @@ def test_a_compiled_function_reads_a_pattern_without_a_graph_break() -> None:
     assert torch.equal(compiled(torch.zeros(2)), positions(torch.zeros(2)))  # first call: built inside the graph
     torch._dynamo.reset()
     assert torch.equal(compiled(torch.zeros(2)), positions(torch.zeros(2)))  # now: read from the pattern
+
+
+def test_another_pattern_over_the_same_tensors_displaces_neither() -> None:
+    crow, col = torch.tensor([0, 2, 3]), torch.tensor([0, 0, 1])
+    first = Pattern(crow, col, (32, 32), 16, distinct=False)
+    second = Pattern(crow, col, (32, 32), 16, distinct=False)
+    assert pattern_behind(first.forward) is first
+    assert pattern_behind(second.forward) is second
+    assert pattern_of(crow, col, (32, 32), 16) is first
+    del second
+    assert pattern_behind(first.forward) is first
+    third = Pattern(crow, col, (32, 32), 16, distinct=False)
+    del first
+    gc.collect()
+    assert pattern_behind(third.forward) is third
+    assert pattern_of(crow, col, (32, 32), 16) is third
+
+
+def test_what_is_derived_under_torch_func_can_be_read_afterwards() -> None:
+    pattern = small_pattern()
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return x.sum() + pattern.rows_of_entries.sum() + pattern.transposed.columns.sum()
+
+    torch.func.grad(read)(torch.randn(3))
+    torch.func.vmap(read)(torch.randn(2, 3))
+    assert pattern.rows_of_entries.data_ptr() != 0
+    assert pattern.rows_of_entries.tolist() == [0, 0, 1]
+    assert pattern.transposed.columns.data_ptr() != 0
+    assert pattern.transposed.columns.tolist() == [0, 0, 1]
+
+
+def test_a_pattern_made_under_torch_func_is_used_there() -> None:
+    def read(x: torch.Tensor) -> torch.Tensor:
+        made = Pattern((x.detach() > 5).cumsum(0), (x[1:].detach() > 9).long(), (32, 32), 16)
+        return x.sum() + made.rows_of_entries.sum() + made.transposed.columns.sum()
+
+    assert torch.func.grad(read)(torch.tensor([0.0, 6.0, 6.0])).tolist() == [1, 1, 1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from firstlight.kernels import UnsupportedInput
 from firstlight.kernels.nn import BlockSparseLinear
@@ -57,6 +59,61 @@ def test_every_layer_is_accounted_for_with_the_reason() -> None:
     assert report.parameters_before - report.parameters_after == 2 * (128 * 256) * 3 // 4
     assert "up" in str(report)
     assert model(torch.randint(0, 64, (2, 7))).shape == (2, 7, 64)
+
+
+class Shared(nn.Module):
+    """One layer under two names, and two layers with one bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.second = self.first
+        self.left = nn.Linear(64, 64)
+        self.right = nn.Linear(64, 64)
+        self.right.bias = self.left.bias
+
+
+def test_shared_layers_and_shared_biases_are_kept() -> None:
+    model = Shared()
+    report = sparsify_(model, block=16, density=0.5)
+    assert {layer.name: (layer.done, layer.why) for layer in report.layers} == {
+        "first": ("kept", "it is shared: first and second are one layer"),
+        "left": ("kept", "its bias is shared with another module"),
+        "right": ("kept", "its bias is shared with another module"),
+    }
+    assert model.first is model.second
+    assert type(model.first) is nn.Linear
+    assert model.left.bias is model.right.bias
+
+
+def test_a_layer_below_a_shared_parent_is_replaced_there_once() -> None:
+    block = nn.Sequential(nn.Linear(64, 64))
+    model = nn.ModuleList([block, block])
+    assert [layer.why for layer in sparsify_(model, block=16, density=0.5, skip=["1.0"]).layers] == [
+        "it matches the skip pattern 1.0"
+    ]
+    report = sparsify_(model, block=16, density=0.5)
+    assert [(layer.name, layer.done) for layer in report.layers] == [("0.0", "sparsified")]
+    assert isinstance(block[0], BlockSparseLinear)
+    assert model[0] is model[1] is block
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.5),  # type: ignore[no-untyped-call]
+        lambda layer: nn.utils.weight_norm(layer),
+        lambda layer: nn.utils.spectral_norm(layer),
+    ],
+)
+def test_a_weight_that_a_hook_computes_is_kept(computed: Callable[[nn.Module], nn.Module]) -> None:
+    model = nn.Sequential(nn.Linear(64, 64))
+    computed(model[0])
+    [layer] = sparsify_(model, block=16, density=0.5).layers
+    assert layer.done == "kept"
+    assert "its weight is computed by a hook" in layer.why
+    assert model(torch.randn(3, 64)).shape == (3, 64)
 
 
 def test_the_largest_blocks_are_kept_with_their_values() -> None:
@@ -149,6 +206,53 @@ def test_pruning_further_carries_the_optimizers_state_over(kind: type[torch.opti
     assert prune_further_(layer, density=0.5, optimizer=optimizer) == 0
 
 
+class Factored(torch.optim.SGD):
+    """Keeps sums over rows and columns of each block in two dimensions, as Adafactor does in transformers."""
+
+    def step(self, closure: Any = None) -> Any:
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.dim() == 3:
+                found = self.state[parameter]
+                for name, side in (("row", 2), ("column", 1)):
+                    found[name] = found.get(name, 0) + parameter.grad.square().sum(side)
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adafactor, torch.optim.Adagrad, Factored])
+def test_factored_statistics_are_cut_with_their_blocks(kind: type[torch.optim.Optimizer]) -> None:
+    model = nn.Sequential(nn.Linear(64, 64))
+    sparsify_(model, block=16, density=1.0)  # 16 blocks of 16: the number of blocks is also their size
+    layer = model[0]
+    assert isinstance(layer, BlockSparseLinear)
+    optimizer = kind(model.parameters(), lr=1e-2)  # type: ignore[call-arg]
+    for density in (0.75, 0.5):
+        optimizer.zero_grad()
+        torch.autograd.backward(model(torch.randn(8, 64)).square().sum())
+        optimizer.step()
+        kept = keep_best(layer.values.detach().abs().sum((1, 2)).view(1, -1), density=density * 16 / len(layer.values))
+        before = {name: item.clone() for name, item in optimizer.state[layer.values].items() if item.dim() > 1}
+        prune_further_(layer, density=density, optimizer=optimizer)
+        for name, item in before.items():
+            assert torch.equal(optimizer.state[layer.values][name], item[kept.view(-1)]), name
+        assert before
+
+
+def test_pruning_between_backward_and_step_keeps_the_gradient() -> None:
+    model = nn.Sequential(nn.Linear(64, 64))
+    sparsify_(model, block=16, density=1.0)
+    layer = model[0]
+    assert isinstance(layer, BlockSparseLinear)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    torch.autograd.backward(model(torch.randn(8, 64)).square().sum())
+    gradient = layer.values.grad
+    assert gradient is not None
+    kept = keep_best(layer.values.detach().abs().sum((1, 2)).view(1, -1), density=0.25).view(-1)
+    wanted = layer.values.detach()[kept] - 0.5 * gradient[kept]
+    prune_further_(layer, density=0.25, optimizer=optimizer)
+    optimizer.step()
+    torch.testing.assert_close(layer.values.detach(), wanted)
+
+
 def test_the_example_prunes_and_trains_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(__file__).parents[2] / "examples" / "prune_and_finetune.py"
     example = runpy.run_path(str(path), run_name="example")
@@ -174,6 +278,7 @@ def test_mistakes_are_named() -> None:
     assert isinstance(layer, BlockSparseLinear)
     with pytest.raises(UnsupportedInput, match="does not hold the values"):
         prune_further_(layer, density=0.1, optimizer=torch.optim.SGD([nn.Parameter(torch.zeros(1))]))
+    assert layer.density == 0.5  # refused before anything was dropped
     assert "cannot be replaced inside" in sparsify_(nn.Linear(128, 128), block=16, density=0.5).layers[0].why
 
 

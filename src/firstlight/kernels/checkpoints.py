@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from firstlight.errors import BadInput, UnsupportedInput
+from firstlight.kernels.checks import require_block
 from firstlight.kernels.construct import from_mask, from_parts
 from firstlight.kernels.convert import from_torch_bsr
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.nn import BlockSparseLinear
-from firstlight.kernels.pruning import keep_best
+from firstlight.kernels.pruning import require_density
+from firstlight.kernels.sparsify import Wiring, replace_layer, why_irreplaceable, wiring_of
 
 INNER = ("bsr_crow_indices", "bsr_col_indices", "bsr_values")
 SEPARATORS = (".", ":", "_")  # between a weight's name and an inner tensor's in flattened checkpoints
@@ -83,11 +85,12 @@ def converted(
 def from_superblock(
     state: Mapping[str, Tensor], *, density: float, block: int | None = None, skip: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The state dict of superblock's SupermaskLinear layers with weight * scale + shift at the best-scored blocks.
+    """The state dict of superblock's SupermaskLinear layers with weight * scale + shift at the tiles it kept.
 
     density: 1 - the sparsity the model was trained with (the state dict does not hold it). The tile size is read off
     the shapes of weight and scores; block: re-block to this size.
     """
+    require_density(density)
     skipped = set(skip)
     layers = [key.removesuffix(".scores") for key in state if key.endswith(".scores")]
     layers = [name for name in layers if state[f"{name}.weight"].dim() == 2 and name not in skipped]
@@ -95,9 +98,9 @@ def from_superblock(
     out: dict[str, Any] = {key: item for key, item in state.items() if key not in used}
     for name in layers:
         weight, scores = state[f"{name}.weight"], state[f"{name}.scores"]
-        one = torch.ones(1, dtype=weight.dtype)
+        one = weight.new_ones(1)
         effective = weight * state.get(f"{name}.scale", one) + state.get(f"{name}.shift", one * 0)
-        matrix = from_mask(keep_best(scores, density=density), block=_tile(name, weight, scores), values=effective)
+        matrix = from_mask(_supermask(scores, density), block=_tile(name, weight, scores), values=effective)
         out.update(layer_state(name, _reblocked(matrix, block)))
     return out
 
@@ -118,41 +121,60 @@ def layer_state(name: str, matrix: BlockSparseMatrix) -> dict[str, Tensor]:
 def load_with_patterns(model: nn.Module, state: Mapping[str, Any], *, strict: bool = True) -> tuple[str, ...]:
     """Loads a state dict and takes its patterns: Linear layers become BlockSparseLinear where it holds values for them.
 
-    Returns the names of the layers whose pattern was taken. The parameters are new: make the optimizer afterwards.
+    Returns the names of the layers whose pattern was taken. A layer that is in the model under several names stays one
+    layer. A Linear that sparsify_ could not replace either (a subclass, a shared or parametrized weight, hooks) is
+    refused, before anything is changed. The parameters are new: make the optimizer afterwards.
     """
-    taken: list[str] = []
-    for name in [key.removesuffix("values").rstrip(".") for key in state if key.split(".")[-1] == "values"]:
-        prefix = f"{name}." if name else ""
-        if f"{prefix}crow" not in state or f"{prefix}shape" not in state:
-            continue
-        try:
-            layer = model.get_submodule(name)
-        except AttributeError:
-            continue  # load_state_dict names the unexpected keys
+    wiring = wiring_of(model)
+    taken = {name: layer for name in _names_with_blocks(state) if (layer := _takes_blocks(model, name)) is not None}
+    made: dict[int, BlockSparseLinear] = {}  # by the id of the layer it stands for
+    for name, layer in taken.items():
+        if isinstance(layer, nn.Linear) and id(layer) not in made:
+            made[id(layer)] = _layer_for(name, layer, state, wiring)
+    for name, layer in taken.items():
         if isinstance(layer, BlockSparseLinear):
-            layer.adopt_pattern(state, prefix)
-        elif isinstance(layer, nn.Linear) and name:
-            path, _, last = name.rpartition(".")
-            model.get_submodule(path).register_module(last, _layer_for(layer, state, prefix))
-        else:
-            continue
-        taken.append(name)
+            layer.adopt_pattern(state, f"{name}." if name else "")
+    for key, new in made.items():
+        for name in wiring.names[key]:
+            replace_layer(model, name, new)
     model.load_state_dict(dict(state), strict=strict)
     return tuple(taken)
 
 
-def _layer_for(layer: nn.Linear, state: Mapping[str, Tensor], prefix: str) -> BlockSparseLinear:
-    rows, cols, _ = (int(item) for item in state[prefix + "shape"])
+def _names_with_blocks(state: Mapping[str, Any]) -> list[str]:
+    """The layers whose values, crow, col and shape are all there, e.g. ["layers.0.up"]; "" is the model itself."""
+    prefixes = [key.removesuffix("values") for key in state if key.split(".")[-1] == "values"]
+    parts = ("crow", "col", "shape")
+    return [prefix.rstrip(".") for prefix in prefixes if all(prefix + part in state for part in parts)]
+
+
+def _takes_blocks(model: nn.Module, name: str) -> BlockSparseLinear | nn.Linear | None:
+    try:
+        layer = model.get_submodule(name)
+    except AttributeError:
+        return None  # load_state_dict names the unexpected keys
+    return layer if isinstance(layer, (BlockSparseLinear, nn.Linear)) else None
+
+
+def _layer_for(name: str, layer: nn.Linear, state: Mapping[str, Tensor], wiring: Wiring) -> BlockSparseLinear:
+    if why := why_irreplaceable(name, layer, wiring):
+        raise UnsupportedInput(
+            f"{name or 'the model'}: the checkpoint holds blocks for this layer, and it cannot become a "
+            f"BlockSparseLinear: {why}. A plain torch.nn.Linear is accepted. Change the model, or put the dense weight "
+            f"into the checkpoint (BlockSparseMatrix.to_dense)."
+        )
+    prefix = f"{name}."
+    rows, cols, block = (int(item) for item in state[prefix + "shape"])
     if (rows, cols) != (layer.out_features, layer.in_features):
         raise UnsupportedInput(
-            f"{prefix.rstrip('.')}: the checkpoint's weight is [{rows}, {cols}]; the model's layer is "
+            f"{name}: the checkpoint's weight is [{rows}, {cols}]; the model's layer is "
             f"[{layer.out_features}, {layer.in_features}]. Build the model in the checkpoint's shape."
         )
-    device, dtype = layer.weight.device, layer.weight.dtype
-    values = torch.zeros(state[prefix + "values"].shape, dtype=dtype, device=device)
-    crow, col = state[prefix + "crow"].to(device), state[prefix + "col"].to(device)
-    matrix = from_parts(values, crow, col, (rows, cols))
-    return BlockSparseLinear(matrix, None if layer.bias is None else layer.bias).train(layer.training)
+    require_block(block)
+    none = torch.zeros(-(-rows // block), -(-cols // block), dtype=torch.bool, device=layer.weight.device)
+    made = BlockSparseLinear.from_linear(layer, none, block=block)
+    made.adopt_pattern(state, prefix)
+    return made
 
 
 def _as_matrix(key: str, item: Any, block: int | None) -> BlockSparseMatrix | None:
@@ -201,6 +223,19 @@ def _flattened_names(state: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def _layer_of(weight_name: str) -> str:
     return weight_name.removesuffix("weight").rstrip(".")
+
+
+def _supermask(scores: Tensor, density: float) -> Tensor:
+    """The tiles superblock computes with: scores from its percentile on, e.g. 11 of 100 at density 0.1; all of equals.
+
+    As in torchao's supermask.py (percentile, SupermaskLinear): the sparsity is at most 1 - 1 / tiles, and the rank is
+    rounded over tiles - 1 by way of per cents, which decides where the product ends in a half.
+    """
+    tiles = scores.numel()
+    sparsity = round(1.0 - density, 12)  # 1 - 0.07 is 0.9299999999999999; they were given 0.93
+    per_cent = min(sparsity, 1.0 - 1.0 / tiles) * 100
+    rank = 1 + round(0.01 * per_cent * (tiles - 1))
+    return scores >= scores.flatten().kthvalue(rank).values
 
 
 def _tile(name: str, weight: Tensor, scores: Tensor) -> int:

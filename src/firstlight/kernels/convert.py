@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.checks import require_block, require_dtype, require_shape, require_size
-from firstlight.kernels.construct import Allowed, from_parts, pattern_from_places, summed, with_index_dtype
+from firstlight.kernels.checks import require_block, require_dtype, require_pattern, require_shape, require_size
+from firstlight.kernels.construct import STRICT, Allowed, from_parts, pattern_from_places, summed, with_index_dtype
 from firstlight.kernels.index import Index
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.pattern import BLOCKS, Pattern, rows_of_entries
@@ -55,11 +55,11 @@ def from_torch_bsr(tensor: Tensor, *, block: int | None = None) -> BlockSparseMa
         )
     values, crow, col = tensor.values().detach(), tensor.crow_indices(), tensor.col_indices()
     shape = (tensor.shape[0], tensor.shape[1])
-    return _from_rectangular(values, crow, col, shape, block=block)
+    return _from_rectangular(values, crow, col, shape, block=block, allowed=STRICT)
 
 
 def _from_rectangular(
-    values: Tensor, crow: Tensor, col: Tensor, shape: tuple[int, int], *, block: int | None
+    values: Tensor, crow: Tensor, col: Tensor, shape: tuple[int, int], *, block: int | None, allowed: Allowed
 ) -> BlockSparseMatrix:
     height, width = values.shape[-2:]
     if block is None or (height, width) == (block, block):
@@ -68,12 +68,30 @@ def _from_rectangular(
                 f"the blocks are {height} x {width}; 16, 32, 64 and 128 square are accepted. Pass block= to split or "
                 f"join them, e.g. block=16."
             )
-        return from_parts(values, crow, col, shape)
+        return from_parts(values, crow, col, shape, allowed=allowed)
     require_block(block)
-    unit = math.gcd(height, width, block)
-    rows = rows_of_entries(crow, col)
-    pieces = _Pieces(values, rows.to(torch.int64), col.to(torch.int64)).split(unit)
-    return pieces.joined(shape, block, distinct=True, index_dtype=col.dtype)
+    require_shape(crow, "crow", (-(-shape[0] // height) + 1,))
+    require_shape(col, "col", (values.shape[0],))
+    # the pieces are put in order, so the blocks need not be
+    require_pattern(crow, col, -(-shape[1] // width), allow_unsorted=True, allow_duplicates=allowed.duplicates)
+    rows, cols = rows_of_entries(crow, col).to(torch.int64), col.to(torch.int64)
+    _require_inside(values, rows, cols, shape)
+    pieces = _Pieces(values, rows, cols).split(math.gcd(height, width, block))
+    return pieces.joined(shape, block, distinct=not allowed.duplicates, index_dtype=col.dtype)
+
+
+def _require_inside(values: Tensor, rows: Tensor, cols: Tensor, shape: tuple[int, int]) -> None:
+    """Raises on a non-zero number beyond the shape, as checks.require_zero_padding does for square blocks."""
+    height, width = values.shape[-2:]
+    if shape[0] % height == 0 and shape[1] % width == 0:
+        return
+    below = rows[:, None] * height + torch.arange(height, device=rows.device) >= shape[0]
+    right = cols[:, None] * width + torch.arange(width, device=cols.device) >= shape[1]
+    if bool(((below[:, :, None] | right[:, None, :]) & (values != 0)).any()):
+        raise UnsupportedInput(
+            f"blocks of {height} x {width} hold non-zero numbers beyond the shape {list(shape)}; zeros are accepted "
+            f"there. Zero them, or pass the larger shape."
+        )
 
 
 def to_torch_bsr(matrix: BlockSparseMatrix) -> Tensor:
@@ -107,12 +125,14 @@ def from_block_coo(values: Tensor, rows: Tensor, cols: Tensor, shape: tuple[int,
 
 
 def from_scipy_bsr(matrix: Any, *, block: int | None = None) -> BlockSparseMatrix:
-    """A scipy.sparse.bsr_array or bsr_matrix on the CPU; the numbers are copied. block: as for from_torch_bsr."""
-    sorted_matrix = matrix if matrix.has_sorted_indices else matrix.sorted_indices()
-    values, col, crow = (
-        torch.tensor(part) for part in (sorted_matrix.data, sorted_matrix.indices, sorted_matrix.indptr)
-    )
-    return _from_rectangular(values, crow, col, (int(matrix.shape[0]), int(matrix.shape[1])), block=block)
+    """A scipy.sparse.bsr_array or bsr_matrix on the CPU; the numbers are copied. block: as for from_torch_bsr.
+
+    Blocks in any order are taken, and those stored twice are summed, which is what they mean to SciPy.
+    """
+    values, col, crow = (torch.tensor(part) for part in (matrix.data, matrix.indices, matrix.indptr))
+    shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+    allowed = Allowed(unsorted=True, duplicates=True)
+    return _from_rectangular(values, crow, col, shape, block=block, allowed=allowed).canonicalize()
 
 
 def from_stk(matrix: Any) -> BlockSparseMatrix:

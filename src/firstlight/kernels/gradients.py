@@ -23,6 +23,7 @@ from firstlight.kernels.product import Activation, Layout
 from firstlight.kernels.reference import activated
 
 GRADIENT = ("the gradient of the output", "x")
+KEPT = 3  # tensors that a product keeps for its gradients; behind them those of the pattern
 
 
 class Engine(Protocol):
@@ -66,7 +67,8 @@ def product_gradients(
     values, dense, output = saved
     grad = grad.contiguous()  # the sum for the bias takes its order from the layout; one order, the same bits
     if output is not None:
-        grad = grad * (output > 0)
+        # torch's own for relu: 0 at a dead unit, where a product would make NaN of an infinite gradient
+        grad = torch.ops.aten.threshold_backward(grad, output.detach(), 0)
     plain = request._replace(activation=Activation.NONE, beta=0.0, names=GRADIENT)
     d_values = d_dense = d_bias = d_addend = None
     if wanted.values:
@@ -116,7 +118,9 @@ class Multiply(torch.autograd.Function):
             out = call.run(values, dense, bias, addend, addresses)
         needs_values, needs_dense, _, _, _ = ctx.needs_input_grad
         relu = request.activation is Activation.RELU
-        ctx.save_for_backward(values if needs_dense else None, dense if needs_values else None, out if relu else None)
+        ctx.save_for_backward(
+            values if needs_dense else None, dense if needs_values else None, out if relu else None, *pattern.watched
+        )
         ctx.asked = asked
         return out
 
@@ -125,7 +129,7 @@ class Multiply(torch.autograd.Function):
         grad = ready(grads[0], GRADIENT[0])
         pattern, request, _, _ = ctx.asked
         found = product_gradients(
-            EAGER, pattern, grad, ctx.saved_tensors, request=request, wanted=Wanted(*ctx.needs_input_grad[:4])
+            EAGER, pattern, grad, ctx.saved_tensors[:KEPT], request=request, wanted=Wanted(*ctx.needs_input_grad[:4])
         )
         return (*found, None)
 
@@ -135,13 +139,13 @@ class Sample(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, pattern: Pattern, request: Request) -> Tensor:
-        ctx.save_for_backward(a, b)
+        ctx.save_for_backward(a, b, *pattern.watched)
         ctx.pattern, ctx.request = pattern, request
         return sample_now(pattern, a, b, request)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        d_a, d_b = sample_gradients(EAGER, ctx.pattern, grads[0], ctx.saved_tensors, request=ctx.request)
+        d_a, d_b = sample_gradients(EAGER, ctx.pattern, grads[0], ctx.saved_tensors[:2], request=ctx.request)
         return d_a, d_b, None, None
 
 

@@ -67,6 +67,7 @@ def call_key(dense: Tensor, bias: Tensor | None, addend: Tensor | None, request:
 def _multiply_anew(
     pattern: Pattern, values: Tensor, dense: Tensor, request: Request, extras: Extras, key: Any
 ) -> Tensor:
+    changes = 0 if key is None else pattern.count_changes()  # before the index is read
     index = pattern.transposed if request.transposed else pattern.forward
     given, dense = dense, ready(dense, request.names[0])
     shape, tokens = dense.shape, request.layout is Layout.TOKENS
@@ -100,7 +101,9 @@ def _multiply_anew(
             if hasattr(module, "prepare"):
                 launch = module.prepare(index, flat, layout=request.layout, epilogue=epilogue)
             launch = launch or ModuleLaunch(index, module, request, (flat.shape, flat_shape))
-            keep(pattern, key, Prepared(pattern, dense, out, request, launch))
+            call = Prepared(pattern, dense, out, request, launch)
+            if pattern.count_changes() == changes:  # else the call may hold an index older than the count it goes by
+                keep(pattern, key, call)
     return out
 
 
@@ -114,15 +117,14 @@ def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tens
     if request.transposed:
         a, b = b, a
     out = a.new_empty((index.entries, index.block, index.block))
-    if request.layout is Layout.TOKENS:
-        a, b = a.view(-1, index.rows), b.view(-1, index.cols)
-        n = a.shape[0]
-    else:
-        n = a.shape[-1] * a.shape[:-2].numel()
-        if a.dim() > 3:
-            a, b = a.view(-1, index.rows, a.shape[-1]), b.view(-1, index.cols, b.shape[-1])
+    tokens = request.layout is Layout.TOKENS
+    n = a.shape[:-1].numel() if tokens else a.shape[-1] * a.shape[:-2].numel()
     if not n:
         return out.zero_()
+    if tokens:
+        a, b = a.view(-1, index.rows), b.view(-1, index.cols)
+    elif a.dim() > 3:
+        a, b = a.view(-1, index.rows, a.shape[-1]), b.view(-1, index.cols, b.shape[-1])
     if index.entries:
         module = backend_module("sample", pattern, a, n, request=request)
         if a.is_cuda and a.get_device() != torch.cuda.current_device():

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
 from torch._subclasses.fake_tensor import FakeTensor
 
 V = TypeVar("V")
@@ -71,9 +72,13 @@ def keepable(source: Tensor, made: Tensor) -> bool:
     """Whether `made`, computed from `source` now, may be used by later calls.
 
     Inside a CUDA graph capture nothing is computed until the graph is replayed and the memory is the graph's; under
-    FakeTensorMode there are no numbers at all.
+    FakeTensorMode there are no numbers at all; what torch.func wraps cannot be read after its call.
     """
-    return not being_captured(source) and isinstance(made, FakeTensor) == isinstance(source, FakeTensor)
+    return (
+        not being_captured(source)
+        and isinstance(made, FakeTensor) == isinstance(source, FakeTensor)
+        and not _functorch.is_functorch_wrapped_tensor(made)
+    )
 
 
 class Ready:

@@ -9,25 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from firstlight.errors import UnsupportedInput
+from firstlight.kernels.checks import require_parts, require_pattern, require_shape
 from firstlight.kernels.construct import from_mask
 from firstlight.kernels.functions import linear, linear_traced
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import Parts
-from firstlight.kernels.pattern import Pattern
+from firstlight.kernels.pattern import Pattern, rows_of_entries
 from firstlight.kernels.product import Activation
 
 
 class BlockSparseLinear(nn.Module):
     """activation(x @ W.T + bias) with W stored as blocks; in place of torch.nn.Linear.
 
-    Parameters: values [stored blocks, block, block], bias. Buffers: crow, col. The state dict holds them and `shape`
-    [out_features, in_features, block]; loading one with another pattern is refused with a message (see adopt_pattern).
+    Parameters: values [stored blocks, block, block], bias. Buffers: crow, col, and shape [out_features, in_features,
+    block] for the state dict. Loading one with another pattern is refused with a message (see adopt_pattern).
     """
 
     values: nn.Parameter
     bias: nn.Parameter | None
     crow: Tensor
     col: Tensor
+    shape: Tensor
+    distinct: bool  # no block is stored twice
 
     def __init__(
         self, matrix: BlockSparseMatrix, bias: Tensor | None = None, *,
@@ -43,8 +46,10 @@ class BlockSparseLinear(nn.Module):
         self.values = nn.Parameter(matrix.values.detach())
         self.register_buffer("crow", matrix.pattern.crow)
         self.register_buffer("col", matrix.pattern.col)
+        self.register_buffer("shape", self._sizes_on(matrix.device))
+        self.distinct = matrix.pattern.distinct
         self.bias = None if bias is None else nn.Parameter(bias.detach())
-        self._kept: BlockSparseMatrix | None = None
+        self._kept: BlockSparseMatrix | None = BlockSparseMatrix(self.values, matrix.pattern)
 
     @classmethod
     def from_linear(
@@ -68,10 +73,15 @@ class BlockSparseLinear(nn.Module):
         """The weight [out_features, in_features] over this layer's own parameters."""
         kept = self._kept
         if kept is None or kept.values is not self.values or kept.pattern.crow is not self.crow:
-            shape = (self.out_features, self.in_features)
-            kept = BlockSparseMatrix(self.values, Pattern(self.crow, self.col, shape, self.block))
-            self._kept = kept
+            kept = self._kept = BlockSparseMatrix(self.values, self._pattern())
         return kept
+
+    def _pattern(self) -> Pattern:
+        known = None if self._kept is None else self._kept.pattern
+        if known is not None and known.crow is self.crow and known.col is self.col:
+            return known  # the values alone are other ones
+        shape = (self.out_features, self.in_features)
+        return Pattern(self.crow, self.col, shape, self.block, distinct=self.distinct)
 
     @property
     def density(self) -> float:
@@ -115,14 +125,19 @@ class BlockSparseLinear(nn.Module):
     @torch.no_grad()
     def adopt_pattern(self, state: Mapping[str, Tensor], prefix: str = "") -> None:
         """Takes the pattern of a saved state dict, so that load_state_dict fits; the values are zero until then."""
-        crow, col, values = (state[prefix + name] for name in ("crow", "col", "values"))
         shape = tuple(int(item) for item in state[prefix + "shape"])
-        if shape != (self.out_features, self.in_features, self.block):
+        if shape != self._sizes:
             raise UnsupportedInput(self._other_shape(prefix, shape))
+        self._require_pattern(state, prefix)
         device = self.values.device
-        fresh = torch.zeros(values.shape, dtype=self.values.dtype, device=device)
+        fresh = torch.zeros(state[prefix + "values"].shape, dtype=self.values.dtype, device=device)
+        with torch.inference_mode(mode=False):  # tensors of its own: the state dict may be another model's
+            crow, col = (
+                state[prefix + key].to(device).clone(memory_format=torch.contiguous_format) for key in ("crow", "col")
+            )
         self.values = nn.Parameter(fresh, requires_grad=self.values.requires_grad)
-        self.crow, self.col, self._kept = crow.to(device), col.to(device), None
+        self.crow, self.col, self.shape, self._kept = crow, col, self._sizes_on(device), None
+        self.distinct = self._is_distinct(state[prefix + "crow"], state[prefix + "col"])
 
     def extra_repr(self) -> str:
         stored = self.values.shape[0]
@@ -137,21 +152,22 @@ class BlockSparseLinear(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": None}  # a copy makes its own
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:  # noqa: FBT001 torch's
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "shape"] = torch.tensor([self.out_features, self.in_features, self.block])
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if "shape" not in self._buffers:  # pickled before it was a buffer
+            self.register_buffer("shape", self._sizes_on(self.crow.device))
+            self.distinct = self._is_distinct(self.crow, self.col)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        _, strict, missing, unexpected, errors = rest
+        *_, errors = rest
         complaint = self._why_not(state_dict, prefix)
         if complaint:
             errors.append(complaint)
             return  # torch's own "size mismatch for values" would only hide the cause
+        had_numbers = not self.crow.is_meta
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        if strict and prefix + "shape" in unexpected:
-            unexpected.remove(prefix + "shape")
-        if strict and prefix + "shape" not in state_dict:
-            missing.append(prefix + "shape")
+        if not (had_numbers or self.crow.is_meta):  # assign=True put a pattern where there was none
+            self.distinct = self._is_distinct(self.crow, self.col)
 
     def _why_not(self, state: Mapping[str, Tensor], prefix: str) -> str:
         name = prefix.rstrip(".") or "this layer"
@@ -162,16 +178,22 @@ class BlockSparseLinear(nn.Module):
             )
         if any(prefix + key not in state for key in ("values", "crow", "col")):
             return ""  # torch names the missing keys
-        if prefix + "shape" in state:
+        if prefix + "shape" in state and not state[prefix + "shape"].is_meta:
             shape = tuple(int(item) for item in state[prefix + "shape"])
-            if shape != (self.out_features, self.in_features, self.block):
+            if shape != self._sizes:
                 return self._other_shape(prefix, shape)
         crow, col = state[prefix + "crow"], state[prefix + "col"]
         same = crow.shape == self.crow.shape and col.shape == self.col.shape
-        if same and not self.crow.is_meta:
+        if same and not (self.crow.is_meta or crow.is_meta):
             device = self.crow.device
             same = bool((crow.to(device) == self.crow).all()) and bool((col.to(device) == self.col).all())
-        if same:
+        if same and not self.crow.is_meta:
+            return ""
+        if same:  # nothing to compare it with, so it is looked at by itself
+            try:
+                self._require_pattern(state, prefix)
+            except UnsupportedInput as error:
+                return str(error)
             return ""
         places = "" if col.shape[0] != self.col.shape[0] else ", at other places"
         return (
@@ -180,9 +202,37 @@ class BlockSparseLinear(nn.Module):
             f"patterns: firstlight.kernels.checkpoints.load_with_patterns(model, state)."
         )
 
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.out_features, self.in_features, self.block
+
+    def _sizes_on(self, device: torch.device) -> Tensor:
+        with torch.inference_mode(mode=False):
+            return torch.tensor(self._sizes, device=device)
+
+    def _require_pattern(self, state: Mapping[str, Tensor], prefix: str) -> None:
+        """Raises unless a state dict holds a pattern of this shape; unsorted columns and blocks twice are accepted."""
+        values = state[prefix + "values"]
+        crow, col = (state[prefix + key].to(values.device) for key in ("crow", "col"))
+        rows, cols, block = self._sizes
+        try:
+            require_shape(values, "values", (None, block, block))
+            require_parts(values, crow, col, (rows, cols))
+            if not crow.is_meta:
+                require_pattern(crow, col, -(-cols // block), allow_unsorted=True, allow_duplicates=True)
+        except UnsupportedInput as error:
+            raise UnsupportedInput(f"{prefix.rstrip('.') or 'this layer'}: {error}") from None
+
+    def _is_distinct(self, crow: Tensor, col: Tensor) -> bool:
+        if crow.is_meta:
+            return False  # not known yet; True would be a promise
+        places = rows_of_entries(crow, col).to(torch.int64) * -(-self.in_features // self.block) + col
+        ordered = torch.sort(places).values
+        return not bool((ordered[1:] == ordered[:-1]).any())
+
     def _other_shape(self, prefix: str, shape: tuple[int, ...]) -> str:
         name = prefix.rstrip(".") or "this layer"
         return (
             f"{name}: the checkpoint is for [out_features, in_features, block] = {list(shape)}; this layer has "
-            f"{[self.out_features, self.in_features, self.block]}. Build the layer in that shape."
+            f"{list(self._sizes)}. Build the layer in that shape."
         )

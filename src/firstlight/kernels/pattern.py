@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.kernels.index import Index
@@ -29,10 +32,11 @@ class Pattern:
         self.block = block
         self.distinct = distinct  # no block is stored twice: promised by whoever made the pattern
         self._tracked = not (crow.is_inference() or col.is_inference())
+        self._changes = -1  # nothing is derived yet
         self._start_over()
 
     def _start_over(self) -> None:
-        self._changes = self._count_changes()
+        changes = self.count_changes()
         rows, cols = self.shape
         self._forward = Index(self.crow, self.col, None, rows, cols, self.block, blocks_transposed=False)
         self._transposed: Index | None = None
@@ -42,15 +46,17 @@ class Pattern:
         self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
         self.backends: dict[Any, Any] = {}  # see choose.py
         self.calls: dict[Any, Any] = {}  # see prepared.py
-        _PATTERNS.put(self.crow, self.col, weakref.ref(self), (rows, cols, self.block))
+        _register(self, self._forward)
+        self._changes = changes  # last: another thread that sees it finds nothing old
 
-    def _count_changes(self) -> int:
+    def count_changes(self) -> int:
+        """A number that grows with every change of the index tensors in place, e.g. 2; 0 where those do not count."""
         # versions only grow, so their sum changes when either does
         return self.crow._version + self.col._version if self._tracked else 0
 
     def _look_for_changes(self) -> None:
         # dynamo cannot branch on a version counter: a compiled region uses the pattern as it was when traced
-        if not is_dynamo_compiling() and self._count_changes() != self._changes:
+        if not is_dynamo_compiling() and self.count_changes() != self._changes:
             self._start_over()
 
     @property
@@ -70,6 +76,11 @@ class Pattern:
     def counts_changes(self) -> bool:
         """Whether a change of the index tensors in place is noticed; not for those made in inference mode."""
         return self._tracked
+
+    @property
+    def watched(self) -> tuple[Tensor, ...]:
+        """The tensors that must not change before a backward pass; saved for it, so that torch complains if they do."""
+        return (self.crow, self.col) if self._tracked else ()
 
     @property
     def pending(self) -> list[Ready]:
@@ -105,20 +116,22 @@ class Pattern:
             return self._rows
         if is_dynamo_compiling():
             return rows_of_entries(self.crow, self.col)  # part of the graph: computed by each call, not kept
-        with torch.inference_mode(mode=False):
+        changes = self.count_changes()
+        with _plainly(self.crow, self.col):
             rows = rows_of_entries(self.crow, self.col)
-        if keepable(self.crow, rows):
+        if keepable(self.crow, rows) and self.count_changes() == changes:
             self._rows, self._rows_ready = rows, ready_after(rows)
         return rows
 
     def _transpose(self) -> Index:
         if is_dynamo_compiling():
             return transpose(self._forward)
-        with torch.inference_mode(mode=False):
+        changes = self.count_changes()
+        with _plainly(self.crow, self.col):
             made = transpose(self._forward)
-        if keepable(self.crow, made.columns):
+        if keepable(self.crow, made.columns) and self.count_changes() == changes:
             self._transposed, self._transposed_ready = made, ready_after(made.columns)
-            _PATTERNS.put(made.row_starts, made.columns, weakref.ref(self), (made.rows, made.cols, made.block))
+            _register(self, made)
         return made
 
     def to(self, device: torch.device | str) -> Pattern:
@@ -136,8 +149,27 @@ class Pattern:
         return f"Pattern(shape={self.shape}, block={self.block}, entries={self.entries}, device={self.crow.device})"
 
 
-_PATTERNS: TensorMemo[weakref.ReferenceType[Pattern]] = TensorMemo()
+_PATTERNS: TensorMemo[tuple[weakref.ReferenceType[Pattern], ...]] = TensorMemo()
 _ADOPTED: TensorMemo[Pattern] = TensorMemo()
+
+
+def _register(pattern: Pattern, index: Index) -> None:
+    """Lets pattern_behind find the pattern by an index of it, beside the living ones over the same tensors."""
+    tag = (index.rows, index.cols, index.block)
+    others = _PATTERNS.get(index.row_starts, index.columns, tag) or ()
+    living = [other for other in others if other() not in (None, pattern)]
+    _PATTERNS.put(index.row_starts, index.columns, (*living, weakref.ref(pattern)), tag)
+
+
+@contextmanager
+def _plainly(*sources: Tensor) -> Iterator[None]:
+    """What is computed here outlives inference mode and the torch.func call around it, unless that made the sources."""
+    with torch.inference_mode(mode=False):
+        if any(_functorch.is_functorch_wrapped_tensor(source) for source in sources):
+            yield
+        else:
+            with torch._C._DisableFuncTorch():
+                yield
 
 
 def _rebuild(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int, distinct: object) -> Pattern:
@@ -175,10 +207,10 @@ def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) ->
     For code that only has the tensors, such as a registered operator.
     """
     tag = (*shape, block)
-    reference = _PATTERNS.get(crow, col, tag)
-    known = None if reference is None else reference()
-    if known is not None and known.crow is crow and known.col is col:
-        return known
+    for reference in _PATTERNS.get(crow, col, tag) or ():
+        known = reference()
+        if known is not None and known.crow is crow and known.col is col:
+            return known
     adopted = _ADOPTED.get(crow, col, tag)
     if adopted is None:
         adopted = Pattern(crow.detach(), col.detach(), shape, block, distinct=False)
@@ -188,5 +220,11 @@ def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) ->
 
 def pattern_behind(index: Index) -> Pattern | None:
     """The living Pattern that this index is a direction of, or None for an index made by hand."""
-    reference = _PATTERNS.get(index.row_starts, index.columns, (index.rows, index.cols, index.block))
-    return None if reference is None else reference()
+    references = _PATTERNS.get(index.row_starts, index.columns, (index.rows, index.cols, index.block))
+    if references is None:
+        return None
+    if len(references) == 1:
+        return references[0]()
+    # several over the same tensors: its own, whose dense copies are forgotten when values change behind torch's back
+    living = [pattern for reference in references if (pattern := reference()) is not None]
+    return next((pattern for pattern in living if pattern._forward is index), living[0] if living else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -49,6 +49,14 @@ class Report:
         return "\n".join([*lines, total])
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Under which names the modules of a model are found, and how many modules hold each parameter; by id."""
+
+    names: Mapping[int, tuple[str, ...]]
+    uses: Mapping[int, int]
+
+
 @torch.no_grad()
 def sparsify_(
     model: nn.Module, *, block: int, density: float, method: str | Method = "magnitude",
@@ -59,14 +67,14 @@ def sparsify_(
     method: "magnitude" (largest l1 norm), "random", or a function (name, weight, block, density) -> bool mask
     [block rows, block columns]. scope: "matrix" or "row" (see pruning.keep_best). skip: names or patterns such as
     "head" or "layers.0.*". Kept as they are, each with the reason in the report: layers that match skip, subclasses of
-    Linear, shared or parametrized weights, layers with hooks, and layers of fewer than 16 blocks.
+    Linear, shared layers, shared or parametrized weights, layers with hooks, and layers of fewer than 16 blocks.
     Make the optimizer after this call: the parameters are new.
     """
     require_block(block)
     require_density(density)
     chosen = _method(method, scope)
     patterns = _patterns(skip, model)
-    uses = _uses_of_weights(model)
+    wiring = wiring_of(model)
     layers: list[Layer] = []
     before = after = 0
     for name, module in list(model.named_modules()):
@@ -74,13 +82,13 @@ def sparsify_(
             continue
         weight = module.weight
         before += weight.numel()
-        if why := _why_kept(name, module, patterns, uses) or _too_small(weight, block):
+        if why := _why_kept(model, module, patterns, wiring) or _too_small(weight, block):
             layers.append(Layer(name, "kept", why, 1.0, weight.numel()))
             after += weight.numel()
             continue
         mask = _checked(chosen(name, weight.detach(), block, density), weight, block)
         made = BlockSparseLinear.from_linear(module, mask, block=block, backend=backend)
-        note = _replace(model, name, made)
+        note = replace_layer(model, name, made)
         stored = made.values.shape[0]
         numbers = made.values.numel()
         layers.append(Layer(name, "sparsified", f"{stored} of {mask.numel()} blocks{note}", made.density, numbers))
@@ -94,7 +102,8 @@ def prune_further_(
 ) -> int:
     """Drops the stored blocks with the smallest norm until the layer has this density; returns how many were dropped.
 
-    The optimizer's state for the values (momentum and the like) is carried over for the blocks that stay.
+    The gradient and the optimizer's state for the values (momentum and the like) are carried over for the blocks that
+    stay.
     """
     require_density(density)
     places = -(-layer.out_features // layer.block) * -(-layer.in_features // layer.block)
@@ -104,28 +113,35 @@ def prune_further_(
         return 0
     kept = keep_best(stored_scores(layer.values, norm=norm).view(1, -1), density=wanted / stored).view(-1)
     old = layer.values
+    if optimizer is not None:
+        _require_held(optimizer, old)
     layer.keep_(kept)
+    layer.values.grad = None if old.grad is None else old.grad[kept]
     if optimizer is not None:
         _carry_over(optimizer, old, layer.values, kept)
     return stored - layer.values.shape[0]
 
 
-def _carry_over(optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter, kept: Tensor) -> None:
-    found = False
-    for group in optimizer.param_groups:
-        for place, parameter in enumerate(group["params"]):
-            if parameter is old:
-                group["params"][place] = new
-                found = True
-    if not found:
+def _require_held(optimizer: torch.optim.Optimizer, values: nn.Parameter) -> None:
+    if not any(parameter is values for group in optimizer.param_groups for parameter in group["params"]):
         raise UnsupportedInput(
             "the optimizer does not hold the values of this layer; pass the one that was made with model.parameters()."
         )
+
+
+def _carry_over(optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter, kept: Tensor) -> None:
+    for group in optimizer.param_groups:
+        group["params"][:] = [new if parameter is old else parameter for parameter in group["params"]]
     state: dict[str, Any] = optimizer.state.pop(old, {})
-    optimizer.state[new] = {
-        name: item[kept].contiguous() if isinstance(item, Tensor) and item.shape == old.shape else item
-        for name, item in state.items()
-    }
+    optimizer.state[new] = {name: _of_kept(item, old, kept) for name, item in state.items()}
+
+
+def _of_kept(item: Any, values: Tensor, kept: Tensor) -> Any:
+    """An item of an optimizer's state for the blocks that stay, e.g. Adafactor's row_var [stored blocks, block, 1]."""
+    # factored statistics keep the block as their first dimension, and lose another one in some optimizers
+    if isinstance(item, Tensor) and 1 < item.dim() <= values.dim() and item.shape[0] == values.shape[0]:
+        return item[kept].contiguous()
+    return item
 
 
 def _method(method: str | Method, scope: str) -> Method:
@@ -157,13 +173,17 @@ def _checked(mask: Tensor, weight: Tensor, block: int) -> Tensor:
     return mask
 
 
-def _uses_of_weights(model: nn.Module) -> dict[int, int]:
+def wiring_of(model: nn.Module) -> Wiring:
+    """The names and shared parameters of a model as it is now."""
+    names: dict[int, tuple[str, ...]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        names[id(module)] = (*names.get(id(module), ()), name)
     uses: dict[int, int] = {}
     for module in model.modules():
         for parameter in module._parameters.values():
             if parameter is not None:
                 uses[id(parameter)] = uses.get(id(parameter), 0) + 1
-    return uses
+    return Wiring(names, uses)
 
 
 def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
@@ -173,7 +193,7 @@ def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
             f"skip is the string {skip!r}; a list of names or patterns is accepted, e.g. [{skip!r}]."
         )
     patterns = tuple(skip)
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    names = [name for name, module in model.named_modules(remove_duplicate=False) if isinstance(module, nn.Linear)]
     for pattern in patterns:
         if not any(name == pattern or fnmatchcase(name, pattern) for name in names):
             shown = ", ".join(names[:8])
@@ -183,18 +203,31 @@ def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
     return patterns
 
 
-def _why_kept(name: str, module: nn.Linear, skip: tuple[str, ...], uses: dict[int, int]) -> str:
+def _why_kept(model: nn.Module, module: nn.Linear, skip: tuple[str, ...], wiring: Wiring) -> str:
+    names = wiring.names[id(module)]
     for pattern in skip:
-        if name == pattern or fnmatchcase(name, pattern):
+        if any(name == pattern or fnmatchcase(name, pattern) for name in names):
             return f"it matches the skip pattern {pattern}"
+    if why := why_irreplaceable(names[0], module, wiring):
+        return why
+    # below a shared parent a layer has several names and one place
+    places = {(id(model.get_submodule(path)), last) for path, _, last in (name.rpartition(".") for name in names)}
+    return f"it is shared: {' and '.join(names)} are one layer" if len(places) > 1 else ""
+
+
+def why_irreplaceable(name: str, module: nn.Linear, wiring: Wiring) -> str:
+    """Why a BlockSparseLinear cannot stand for this layer, e.g. "its weight is parametrized"; "" where it can."""
     if not name:
         return "it is the model itself, and cannot be replaced inside of it; use BlockSparseLinear.from_linear"
     if hasattr(module, "parametrizations"):
         return "its weight is parametrized"
     if type(module) is not nn.Linear:
         return f"it is a {type(module).__name__}, whose owner reads its weight"
-    if uses[id(module.weight)] > 1:
-        return "its weight is shared with another module"
+    if "weight" not in module._parameters:
+        return "its weight is computed by a hook (pruning or weight_norm of torch.nn.utils)"
+    for part in ("weight", "bias"):
+        if wiring.uses.get(id(module._parameters.get(part)), 0) > 1:
+            return f"its {part} is shared with another module"
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         return "it has hooks, which a new layer would lose"
     if module.weight.is_meta:
@@ -209,7 +242,7 @@ def _too_small(weight: Tensor, block: int) -> str:
     return ""
 
 
-def _replace(model: nn.Module, name: str, made: BlockSparseLinear) -> str:
+def replace_layer(model: nn.Module, name: str, made: BlockSparseLinear) -> str:
     """Puts the layer into its parent; returns what else had to change."""
     path, _, last = name.rpartition(".")
     parent = model.get_submodule(path)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.gradients import Wanted, product_gradients, sample_gradients
+from firstlight.kernels.gradients import KEPT, Wanted, product_gradients, sample_gradients
 from firstlight.kernels.launch import NOTHING, Extras, Request, multiply_now, sample_now
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.product import Activation
@@ -26,12 +26,13 @@ class TransformedMultiply(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         values, dense, _, _, ctx.pattern, ctx.request = inputs
-        ctx.save_for_backward(values, dense, output if ctx.request.activation is Activation.RELU else None)
+        relu = ctx.request.activation is Activation.RELU
+        ctx.save_for_backward(values, dense, output if relu else None, *ctx.pattern.watched)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         found = product_gradients(
-            TRANSFORMED, ctx.pattern, grads[0], ctx.saved_tensors, request=ctx.request,
+            TRANSFORMED, ctx.pattern, grads[0], ctx.saved_tensors[:KEPT], request=ctx.request,
             wanted=Wanted(*ctx.needs_input_grad[:4]),
         )  # fmt: skip
         return (*found, None, None)
@@ -65,12 +66,12 @@ class TransformedSample(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         a, b, ctx.pattern, ctx.request = inputs
-        ctx.save_for_backward(a, b)
+        ctx.save_for_backward(a, b, *ctx.pattern.watched)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return (
-            *sample_gradients(TRANSFORMED, ctx.pattern, grads[0], ctx.saved_tensors, request=ctx.request),
+            *sample_gradients(TRANSFORMED, ctx.pattern, grads[0], ctx.saved_tensors[:2], request=ctx.request),
             None,
             None,
         )
