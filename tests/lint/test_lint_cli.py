@@ -184,3 +184,14 @@ def test_the_page_lists_every_rule_with_its_severity() -> None:
     page = (ROOT / "docs/lint.md").read_text()
     for rule in LINT_RULES:
         assert f"| `{rule.code}` | {rule.severity.value} |" in page
+
+
+def test_the_example_of_the_page_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/lint.md").read_text().splitlines()
+    start = next(index for index, line in enumerate(page) if line.startswith("    finetune.Dockerfile:13: "))
+    shown = [line.removeprefix("    ").removesuffix(" ...") for line in page[start : page.index("", start)]]
+    _, out = _lint(capsys, "finetune.Dockerfile", "--for", H100_550)
+    printed = out.splitlines()
+    place = printed.index(shown[0])
+    for line in shown:
+        assert line in printed[place:]

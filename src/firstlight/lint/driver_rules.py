@@ -23,12 +23,13 @@ from firstlight.lint.host import (
     runs_major,
     wheel_for,
 )
-from firstlight.lint.images import Image
+from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import apt_packages
 from firstlight.lint.model import Copied, Target
 from firstlight.lint.require_cuda import Offered, meets
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.torches import InImage, Replacement, certain_variants, codes_of, torches
+from firstlight.lint.torches import InImage, Replacement, codes_in_reach, codes_of, runs_on_gpu, torches
+from firstlight.lint.wheels import certain_variants, no_index_has_local
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import CudaVersion, TorchVersion
 
@@ -158,16 +159,19 @@ def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Se
     torch = torches(target, question).last
     if torch is None or torch.cuda is None:
         return
-    codes = codes_of(torch, question)
-    missing = [
-        gpu for gpu in gpus_of(question)
-        if codes and question.tables.any_runs_on(codes, gpu.capability, torch_cuda=torch.cuda) is Runs.NO
-    ]  # fmt: skip
+    missing = [gpu for gpu in gpus_of(question) if runs_on_gpu(torch, gpu.capability, question) is Runs.NO]
     if missing:
         names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.capability})" for gpu in missing))
-        listed = " ".join(code.sm for code in codes)
-        saw = f"{torch.how}: {torch.shown} has code for {listed}, none of which runs on {names}"
+        saw = f"{torch.how}: {torch.shown} {_code_words(torch, question)}, none of which runs on {names}"
         yield Seen(torch.place, saw, _other_wheel(torch, question))
+
+
+def _code_words(torch: InImage, question: Question) -> str:
+    """'has code for sm_80 sm_90'; where that is not known, what its compiler can make: 'sm_35 to sm_90'."""
+    if codes := codes_of(torch, question):
+        return "has code for " + " ".join(code.sm for code in codes)
+    reach = codes_in_reach(torch, question)
+    return f"can have code for {reach[0].sm} to {reach[-1].sm}, all that its compiler makes"
 
 
 def torch_is_cpu_only(target: Target, question: Question) -> Iterator[Seen]:
@@ -183,6 +187,12 @@ def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[S
     torch = torches(target, question).last
     if torch is None or not torch.pinned or torch.install is None or torch.install.tool == "conda":
         return
+    if no_index_has_local(torch.install) and not _may_be_configured(target):
+        default = torch.install.index or "PyPI, which carries no versions with a local part"
+        searched = " and ".join((*torch.install.extra_indexes, default))
+        saw = f"{torch.how}: no torch {torch.version} is on {searched}"
+        yield Seen(torch.place, saw, _other_wheel(torch, question))
+        return
     newest = question.tables.newest_torch(question.facts.place.arch)
     if torch.version.stage != 2 or newest is None or torch.version > newest.torch:
         return
@@ -193,6 +203,14 @@ def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[S
         yield Seen(torch.place, saw, _other_wheel(torch, question))
         return
     yield from _python_lacks(torch, question)
+
+
+def _may_be_configured(target: Target) -> bool:
+    """Whether pip or uv may read an index from a file of the image, which is not looked at."""
+    copied = [event.destination for event in target.events if isinstance(event, Copied)]
+    written = [path for ran in target.ran for path in ran.command.writes]
+    read = re.compile(r"pip\.conf$|/\.?pip/?$|uv\.toml$|/uv/?$")
+    return target.image.flavour is Flavour.UNKNOWN or any(read.search(path) for path in (*copied, *written))
 
 
 def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:

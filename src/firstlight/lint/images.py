@@ -56,6 +56,7 @@ class Image:
     flavour: Flavour
     cuda: CudaVersion | None = None
     torch: TorchVersion | None = None
+    companions: tuple[str, ...] = ()  # what comes with its torch: torchvision
     python: str = ""  # 3.12, where the name tells
     system: str = ""  # ubuntu24.04
     has_python: bool = True
@@ -135,6 +136,7 @@ def _pytorch(name: str, repository: str, tag: str, *, pinned: bool) -> Image:
         flavour,
         cuda=_cuda(match["cuda"]) if match is not None else None,
         torch=_torch(match["torch"]) if match is not None else None,
+        companions=("torchvision", "torchaudio"),  # the Dockerfile of github.com/pytorch/pytorch installs all three
         has_compat=devel,
         asks_for_gpus=True,
         requires_cuda=devel,

@@ -14,12 +14,15 @@ _WITH_VALUE = (
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--index", "--default-index", "-c", "--constraint",
     "-r", "--requirement", "-t", "--target", "--prefix", "--python", "-p", "--root", "--cache-dir", "--timeout",
     "--retries", "--progress-bar", "--torch-backend", "--platform", "--python-version", "--only-binary", "--no-binary",
-    "--config-settings", "-C", "--trusted-host", "--proxy", "--python-preference",
+    "--config-settings", "-C", "--trusted-host", "--proxy", "--python-preference", "--index-strategy",
+    "--upgrade-strategy", "--prerelease",
 )  # fmt: skip
+_WITH_VALUE_IN_CONDA = ("-n", "--name", "--channel", "--file")
 _PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _CONDA = ("conda", "mamba", "micromamba")
-_INDEXES = ("-i", "--index-url", "--index", "--default-index")
+_INDEXES = ("-i", "--index-url", "--default-index")
+_FIND_LINKS = ("-f", "--find-links")
 # Projects whose source releases compile CUDA code while they are installed.
 CUDA_EXTENSIONS = frozenset(("flash-attn", "causal-conv1d", "mamba-ssm", "apex", "grouped-gemm", "flash-attn-3"))
 
@@ -51,6 +54,8 @@ class Install:
     options: tuple[str, ...]
     python: str  # 3.11 of pip3.11 or python3.11 -m pip; "" where it does not say
     tool: str  # pip, uv, conda
+    find_links: tuple[str, ...] = ()
+    first_index: bool = False  # uv takes a project from the first index that has it, pip the best of all
 
     def of(self, project: str) -> Requirement | None:
         return next((each for each in self.requirements if each.project == project), None)
@@ -75,13 +80,26 @@ def installs_of(target: Target) -> tuple[Install, ...]:
         if isinstance(event, EnvSet):
             env[event.name] = event.value
         elif isinstance(event, Ran):
+            env = {**dict(_configured(event)), **env}  # variables win over pip's configuration
             found += _installs_of(event, {**env, **dict(event.command.assigned)})
     return tuple(found)
 
 
+def _configured(ran: Ran) -> Iterator[tuple[str, str]]:
+    """What `pip config set global.extra-index-url URL` or `export` sets, as the variable that means the same."""
+    words = [word for word in ran.words if not word.startswith("-")]
+    if words[:1] == ["export"]:
+        yield from (pair for word in words if (pair := word.partition("=")[::2])[0].startswith(("PIP_", "UV_")))
+    if "config" in words and words[0].rpartition("/")[2].startswith(("pip", "python")):
+        start = words.index("config") + 1
+        if words[start : start + 1] == ["set"] and len(words) > start + 2:
+            yield "PIP_" + words[start + 1].rpartition(".")[2].upper().replace("-", "_"), words[start + 2]
+
+
 def _with_files(install: Install, lists: dict[str, str]) -> Install:
     """An install with the requirements of the files that it names, as far as these were found."""
-    requirements, index, extra = list(install.requirements), install.index, list(install.extra_indexes)
+    requirements, index = list(install.requirements), install.index
+    extra, links = list(install.extra_indexes), list(install.find_links)
     for name in install.files:
         for line in lists.get(name, "").splitlines():
             text = re.split(r"(?:^|\s)#|;|\s--hash", line.strip())[0].strip()
@@ -90,9 +108,17 @@ def _with_files(install: Install, lists: dict[str, str]) -> Install:
                 index = index or value.strip()
             elif option == "--extra-index-url":
                 extra.append(value.strip())
+            elif option in _FIND_LINKS:
+                links.append(value.strip())
             elif text and not option and (found := _requirement(text.replace(" ", ""), "pip")) is not None:
                 requirements.append(found)
-    return replace(install, requirements=tuple(requirements), index=index, extra_indexes=tuple(extra))
+    return replace(
+        install,
+        requirements=tuple(requirements),
+        index=index,
+        extra_indexes=tuple(extra),
+        find_links=tuple(links),
+    )
 
 
 def _installs_of(ran: Ran, env: dict[str, str]) -> Iterator[Install]:
@@ -124,6 +150,7 @@ def _install(ran: Ran, words: list[str], tool: str, *, python: str, env: dict[st
     requirements: list[Requirement] = []
     options: list[str] = []
     values: dict[str, list[str]] = {}
+    with_value = (*_WITH_VALUE, *_WITH_VALUE_IN_CONDA) if tool == "conda" else _WITH_VALUE
     index = 0
     while index < len(words):
         word = words[index]
@@ -131,22 +158,51 @@ def _install(ran: Ran, words: list[str], tool: str, *, python: str, env: dict[st
         name, equals, value = word.partition("=")
         if word.startswith("-"):
             options.append(name)
-            if name in _WITH_VALUE and not equals and index < len(words):
+            if name in with_value and not equals and index < len(words):
                 value = words[index]
                 index += 1
             values.setdefault(name, []).append(value)
         elif (requirement := _requirement(word, tool)) is not None:
             requirements.append(requirement)
-    set_by = {"pip": "PIP_INDEX_URL", "uv": "UV_INDEX_URL"}.get(tool, "")
-    given = [value for option in _INDEXES for value in values.get(option, [])]
-    chosen = given[-1] if given else env.get(set_by, "")
-    if tool == "uv" and (backend := (values.get("--torch-backend") or [env.get("UV_TORCH_BACKEND", "")])[0]):
-        chosen = chosen or f"https://download.pytorch.org/whl/{backend}"
-    extra = tuple(values.get("--extra-index-url", []))
-    if not extra and tool == "pip" and env.get("PIP_EXTRA_INDEX_URL"):
-        extra = (env["PIP_EXTRA_INDEX_URL"],)
     files = tuple(value for option in ("-r", "--requirement") for value in values.get(option, []))
-    return Install(ran, tuple(requirements), chosen, extra, files, tuple(options), python, tool)
+    searched = _searched(values, tool, env)
+    return Install(ran, tuple(requirements), searched.index, searched.extra, files, tuple(options), python, tool,
+                   searched.find_links, first_index=searched.first_index)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """Where an install looks, by its options and its variables."""
+
+    index: str
+    extra: tuple[str, ...]
+    find_links: tuple[str, ...]
+    first_index: bool
+
+
+def _searched(values: dict[str, list[str]], tool: str, env: dict[str, str]) -> _Searched:
+    """pip adds its options to PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS; with uv an option replaces the variable."""
+
+    def given(*options: str) -> list[str]:
+        return [value for option in options for value in values.get(option, [])]
+
+    if tool == "uv":
+        index = (given(*_INDEXES) or [env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL", "")])[-1]
+        backend = (given("--torch-backend") or [env.get("UV_TORCH_BACKEND", "")])[0]
+        extra = [
+            *([f"https://download.pytorch.org/whl/{backend}"] if backend else []),  # for torch it comes before all
+            *(given("--index") or env.get("UV_INDEX", "").split()),
+            *(given("--extra-index-url") or env.get("UV_EXTRA_INDEX_URL", "").split()),
+        ]
+        links = given(*_FIND_LINKS) or env.get("UV_FIND_LINKS", "").split()
+        strategy = (given("--index-strategy") or [env.get("UV_INDEX_STRATEGY", "")])[-1]
+        return _Searched(index, tuple(extra), tuple(links), first_index=strategy != "unsafe-best-match")
+    if tool == "conda":
+        return _Searched("", (), (), first_index=False)
+    index = (given(*_INDEXES, "--index") or [env.get("PIP_INDEX_URL", "")])[-1]  # pip takes shortened options
+    extra = [*env.get("PIP_EXTRA_INDEX_URL", "").split(), *given("--extra-index-url")]
+    links = [*env.get("PIP_FIND_LINKS", "").split(), *given(*_FIND_LINKS)]
+    return _Searched(index, tuple(extra), tuple(links), first_index=False)
 
 
 def _requirement(word: str, tool: str) -> Requirement | None:

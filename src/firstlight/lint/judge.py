@@ -13,13 +13,13 @@ from firstlight.lint.build_rules import BUILD_LINT_RULES
 from firstlight.lint.compose import ReadFile, read_compose
 from firstlight.lint.compose_rules import COMPOSE_LINT_RULES
 from firstlight.lint.driver_rules import DRIVER_LINT_RULES
-from firstlight.lint.images import Flavour
 from firstlight.lint.installs import installs_of
 from firstlight.lint.library_path_rules import LIBRARY_PATH_LINT_RULES
 from firstlight.lint.model import Target
 from firstlight.lint.rule import LintFinding, LintReport, LintRule, Seen
 from firstlight.lint.run_rules import RUN_LINT_RULES
 from firstlight.lint.stages import read_dockerfile
+from firstlight.lint.unjudged import not_judged
 
 LINT_RULES: tuple[LintRule, ...] = (
     *DRIVER_LINT_RULES,
@@ -75,25 +75,8 @@ def lint(given: Given, question: Question, *, read: ReadFile) -> LintReport:
         for finding in _of(target, question):
             found.setdefault((finding.code, finding.file, finding.line, finding.saw), finding)
     order = sorted(found.values(), key=lambda each: (each.file != given.file, each.file, each.line, _rank(each)))
-    unread = dict.fromkeys(sentence for target in targets for sentence in _not_judged(target))
+    unread = dict.fromkeys(sentence for target in targets for sentence in not_judged(target, question))
     return LintReport(given.file, tuple(order), tuple(unread))
-
-
-def _not_judged(target: Target) -> Iterator[str]:
-    """What the verdict leaves out, in sentences."""
-    image = target.image
-    if target.service is not None and not image.name:
-        yield f"{target.place}: service {target.name}: it names no image, or its Dockerfile was not found"
-    elif "$" in image.name:
-        yield f"{target.place}: {image.name}: give the value with --build-arg"
-    elif image.flavour is Flavour.UNKNOWN and image.cuda is None and image.name:
-        yield f"{target.place}: the name {image.name} does not tell what is inside"
-    for install in installs_of(target):
-        for name in install.files:
-            if name not in dict(target.lists):
-                yield f"{install.ran.place}: {name} was not found beside the Dockerfile"
-    for other in target.copied_from:
-        yield from _not_judged(other)
 
 
 def _of(target: Target, question: Question) -> Iterator[LintFinding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -152,8 +153,12 @@ def _events(
         elif each.keyword in ("COPY", "ADD"):
             yield Copied(expand((each.argument.split() or [""])[-1].strip('"[],'), known), place)
         elif each.keyword == "RUN":
+            # A RUN has the ARGs in its environment; installers read theirs, e.g. ARG PIP_EXTRA_INDEX_URL=...
+            theirs = [name for name in local if name.startswith(("PIP_", "UV_")) and name not in env]
+            read = tuple((name, local[name]) for name in theirs)
             for command in _commands(each):
-                yield Ran(_expanded(command, known), Place(file, command.line))
+                ran = _expanded(command, known)
+                yield Ran(replace(ran, assigned=(*read, *ran.assigned)), Place(file, command.line))
 
 
 def _line_of(instruction: Instruction, name: str) -> int:

@@ -6,16 +6,15 @@ import re
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import platform
-from firstlight.diagnosis.specifiers import newest, satisfies
-from firstlight.errors import BadVersion
+from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
-from firstlight.lint.installs import Install, installs
+from firstlight.lint.companions import Present, kept, present_after, present_in_base, release_left
+from firstlight.lint.installs import Install, Requirement, installs
 from firstlight.lint.model import Place, Ran, Target
-from firstlight.tables.torch_rows import TorchRelease, VariantStatus
+from firstlight.lint.wheels import built_for, taken, torch_asked
+from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
-
-_INDEX_TAG = re.compile(r"/whl/(?:nightly/|test/)?(cu\d{2,3}|cpu|rocm[\d.]*|xpu)/?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +30,15 @@ class InImage:
     place: Place
     how: str  # 'pip install torch==2.5.1', or the name of the base image
     pinned: bool  # the file names the version
-    from_index: bool  # PyTorch's own index, or the local part in the version
+    from_index: bool  # PyTorch's own index, or the local part in the version, so that the version has a local part
     python: str
     install: Install | None = None
+    index: str = ""  # that it is of; '' is PyPI
+
+    @property
+    def installed_version(self) -> str:
+        """The version as pip lists it, e.g. 2.5.1+cu124; PyPI's wheels have no local part."""
+        return f"{self.version.public}+{self.variant}" if self.from_index and self.variant else self.version.public
 
     @property
     def shown(self) -> str:
@@ -80,16 +85,20 @@ def torches(target: Target, question: Question) -> Torches:
         current = InImage(
             image.torch, cuda, tag, target.place, image.name, pinned=True, from_index=True, python=image.python
         )
+    present = present_in_base(image, question)
     replaced: list[Replacement] = []
     history: list[tuple[Ran, InImage | None]] = [(target.ran[0], current)] if target.ran else []
     for install in installs(target):
         after = _after(target, install, question, current)
         if after is not None and current is not None and _other(current, after):
             replaced.append(_replacement(current, install, after))
-        elif after is None and current is not None and (found := _dragged(install, question, current)) is not None:
-            replaced.append(found)
-            after = found.after
+        elif after is None and current is not None:
+            dragged = _dragged(install, question, current, present=present)
+            if dragged is not None:
+                replaced.append(dragged)
+                after = dragged.after
         current = after or current
+        present = present_after(install, question, present=present, torch=None if current is None else current.version)
         history.append((install.ran, current))
     if current is None:
         for other in target.copied_from:
@@ -104,7 +113,7 @@ def _other(before: InImage, after: InImage) -> bool:
 def _replacement(before: InImage, install: Install, after: InImage) -> Replacement:
     asked = install.of("torch")
     by = f"torch{asked.spec}" if asked is not None else "torch"
-    where = f" from {install.index}" if install.index else ""
+    where = f" from {after.index}" if after.index else ""
     return Replacement(before, install, by, "torch", f"it asks for {by}{where}", after)
 
 
@@ -132,116 +141,55 @@ def _python_named(target: Target) -> str:
 
 def _after(target: Target, install: Install, question: Question, current: InImage | None) -> InImage | None:
     """The torch that an install which names torch leaves; None where it leaves what there was."""
-    asked = install.of("torch") or (install.of("pytorch") if install.tool == "conda" else None)
+    asked = torch_asked(install)
     if asked is None or platform(question.facts) is Platform.JETSON:
         return None
-    if current is not None and not install.upgrades and not asked.address:
-        meets = True if not asked.spec else satisfies(str(current.version), asked.spec)
-        if meets and (not asked.exact or "+" not in asked.exact):
-            return None  # pip keeps what fits, whatever the index
-    python = python_of(target, install)
-    variant, from_index = _variant_asked(install, asked.exact, asked.address)
-    version = _version_asked(install, question, variant, python=python)
-    if version is None:
+    if current is not None and _keeps(current, install, asked):
         return None
-    cuda, variant = _cuda_of(version, variant, question)
+    python = python_of(target, install)
+    found = taken(install, asked, question, python=python)
+    if found is None:
+        return None
+    built = built_for(found, install, question)
     how = install.ran.shown
     if how.endswith("..."):
-        how = f"{install.tool} install torch{asked.spec}" + (f" from {install.index}" if install.index else "")
+        how = f"{install.tool} install torch{asked.spec}" + (f" from {found.index}" if found.index else "")
     return InImage(
-        version, cuda, variant, install.ran.place, how, bool(asked.exact or asked.address), from_index, python, install
+        found.version,
+        built.cuda,
+        built.variant,
+        install.ran.place,
+        how,
+        pinned=bool(asked.exact or asked.address),
+        from_index=found.has_local,
+        python=python,
+        install=install,
+        index=found.index,
     )
 
 
-def _variant_asked(install: Install, exact: str, address: str) -> tuple[str, bool]:
-    """('cu124', True) of a local part, an address or PyTorch's index; ('', False) of PyPI."""
-    if "+" in exact:
-        return exact.partition("+")[2], True
-    if address:
-        match = re.search(r"(?:%2B|\+)(cu\d+|cpu)", address)
-        return (match.group(1), True) if match is not None else ("", False)
-    match = _INDEX_TAG.search(install.index)
-    return (match.group(1), True) if match is not None else ("", False)
+def _keeps(current: InImage, install: Install, asked: Requirement) -> bool:
+    """Whether pip keeps the torch that is there, which it does where it fits, whatever the index."""
+    if install.upgrades or asked.address:
+        return False
+    return not asked.spec or satisfies(current.installed_version, asked.spec) is True
 
 
-def _version_asked(install: Install, question: Question, variant: str, *, python: str) -> TorchVersion | None:
-    asked = install.of("torch") or install.of("pytorch")
-    assert asked is not None
-    text = asked.exact
-    if asked.address:
-        match = re.search(r"torch-(\d+\.\d+\.\d+(?:(?:%2B|\+)\w+)?)", asked.address)
-        text = match.group(1).replace("%2B", "+") if match is not None else ""
-        if not text:
-            return None
-    if text:
-        try:
-            return TorchVersion.parse(text)
-        except BadVersion:
-            return None
-    if install.tool == "conda" or "nightly" in install.index or "--pre" in install.options:
-        return None  # what these give is in no table
-    return _newest(question, asked.spec, variant, python=python)
-
-
-def _newest(question: Question, spec: str, variant: str, *, python: str) -> TorchVersion | None:
-    """The newest release that the tables know for this machine, Python, specifier and variant."""
-    tables = question.tables
-    fitting: dict[str, TorchRelease] = {}
-    for row in tables.torch_releases:
-        if row.machine != question.facts.place.arch or (python and python not in row.cpython):
-            continue
-        if spec and not satisfies(row.torch.public, spec):
-            continue
-        if variant.startswith("cu") and CudaVersion.from_tag(variant) not in _variants(question, row.torch):
-            continue
-        fitting[row.torch.public] = row
-    best = newest(tuple(fitting))
-    return fitting[best].torch if best else None
-
-
-def _variants(question: Question, torch: TorchVersion) -> set[CudaVersion]:
-    """The CUDA variants of a torch that PyTorch's index is said to have."""
-    rows = question.tables.torch_variants(torch)
-    known = {row.wheel_cuda for row in rows}
-    release = question.tables.torch_release(torch.public, question.facts.place.arch)
-    if release is not None and release.wheel_cuda is not None:
-        known.add(release.wheel_cuda)
-    return known
-
-
-def certain_variants(question: Question, torch: TorchVersion) -> set[CudaVersion]:
-    """The same, () where one of them is only in torch's own list, so that the index may have more or fewer."""
-    rows = question.tables.torch_variants(torch)
-    if any(row.status is VariantStatus.IN_WHEEL_TABLE for row in rows):
-        return set()
-    return _variants(question, torch)
-
-
-def _cuda_of(version: TorchVersion, variant: str, question: Question) -> tuple[CudaVersion | None, str]:
-    if variant.startswith("cu"):
-        return CudaVersion.from_tag(variant), variant
-    if variant:
-        return None, "cpu" if variant == "cpu" else variant
-    release = question.tables.torch_release(version.public, question.facts.place.arch)
-    if release is None:
-        return None, ""
-    return release.wheel_cuda, "cpu" if release.wheel_cuda is None else release.wheel_cuda.tag
-
-
-def _dragged(install: Install, question: Question, current: InImage) -> Replacement | None:
+def _dragged(
+    install: Install, question: Question, current: InImage, *, present: tuple[Present, ...]
+) -> Replacement | None:
     """An install that does not name torch and yet replaces it, since what it names pins another one."""
-    if "--no-deps" in install.options or install.tool == "conda":
+    named = torch_asked(install)
+    if "--no-deps" in install.options or install.tool == "conda" or (named is not None and named.exact):
         return None
     for each in install.requirements:
-        rows = [row for row in question.tables.companions if row.project == each.project]
-        if each.spec:
-            rows = [row for row in rows if satisfies(row.version, each.spec)]
-        best = newest(tuple(row.version for row in rows))
-        row = next((row for row in rows if row.version == best), None)
+        row = release_left(each, install, question, present=present)
         pin = None if row is None else row.pin("torch")
         if row is None or pin is None or pin.admits(current.version):
             continue
         supposed = "" if each.exact else f" ({row.version} is the newest that the tables know)"
+        if kept(each, install, present) is not None:
+            supposed = " and is in the image already"
         why = f"{each.project} {row.version} requires torch{pin.spec}{supposed}"
         after = _pinned(pin.spec, install, question)
         return Replacement(current, install, f"{each.project}{each.spec}", each.project, why, after)
@@ -249,22 +197,21 @@ def _dragged(install: Install, question: Question, current: InImage) -> Replacem
 
 
 def _pinned(spec: str, install: Install, question: Question) -> InImage | None:
-    match = re.fullmatch(r"==\s*([\d.]+)", spec)
-    version = TorchVersion.parse(match.group(1)) if match is not None else _newest(question, spec, "", python="")
-    if version is None:
+    found = taken(install, Requirement("torch", spec), question, python="")
+    if found is None:
         return None
-    found = _INDEX_TAG.search(install.index)
-    cuda, variant = _cuda_of(version, found.group(1) if found is not None else "", question)
+    built = built_for(found, install, question)
     return InImage(
-        version,
-        cuda,
-        variant,
+        found.version,
+        built.cuda,
+        built.variant,
         install.ran.place,
         install.ran.shown,
         pinned=True,
-        from_index=found is not None,
+        from_index=found.has_local,
         python=install.python,
         install=install,
+        index=found.index,
     )
 
 
@@ -278,3 +225,23 @@ def codes_of(torch: InImage, question: Question) -> tuple[ComputeCapability, ...
         return ()
     row = question.tables.variant_targets(torch.version, torch.cuda, machine=arch)
     return () if row is None else row.compiled_for
+
+
+def codes_in_reach(torch: InImage, question: Question) -> tuple[ComputeCapability, ...]:
+    """All that the compiler of a wheel's CUDA makes code for, oldest first: sm_35 to sm_90 for 11.8; () not known.
+
+    Only of wheels, which have no PTX in the variants that the tables do not list; conda's builds may have some.
+    """
+    if torch.cuda is None or torch.install is None or torch.install.tool == "conda":
+        return ()
+    row = question.tables.targets(torch.cuda)
+    return () if row is None else tuple(sorted({ComputeCapability.parse(each) for each in row.targets}))
+
+
+def runs_on_gpu(torch: InImage, gpu: ComputeCapability, question: Question) -> Runs:
+    """Whether a torch has code for a GPU; where its list is not known: NO where its compiler knows no such code."""
+    assert torch.cuda is not None, torch
+    if codes := codes_of(torch, question):
+        return question.tables.any_runs_on(codes, gpu, torch_cuda=torch.cuda)
+    possible = question.tables.any_runs_on(codes_in_reach(torch, question), gpu, torch_cuda=torch.cuda)
+    return Runs.NO if possible is Runs.NO else Runs.NOT_KNOWN

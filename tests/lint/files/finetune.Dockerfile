@@ -10,7 +10,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     pip install -r requirements.txt && \
     # built from source
     pip install --no-build-isolation flash-attn==2.7.4 && \
-    pip install torchvision torchaudio
+    pip install -U torchvision torchaudio
 
 COPY . .
 CMD ["python", "train.py"]

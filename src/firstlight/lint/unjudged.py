@@ -1,0 +1,63 @@
+"""What the verdict on an image leaves out, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import platform
+from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.facts.place import Platform
+from firstlight.lint.host import driver_of
+from firstlight.lint.images import Flavour
+from firstlight.lint.installs import installs, installs_of
+from firstlight.lint.model import Target
+from firstlight.lint.torches import InImage, runs_on_gpu, torches
+from firstlight.lint.wheels import torch_asked
+from firstlight.tables.gpu_rows import Runs
+
+
+def not_judged(target: Target, question: Question) -> Iterator[str]:
+    """What could not be read, then what the tables do not know of the torch inside."""
+    yield from _not_read(target)
+    yield from _torch_not_known(target, question)
+
+
+def _not_read(target: Target) -> Iterator[str]:
+    image = target.image
+    if target.service is not None and not image.name:
+        yield f"{target.place}: service {target.name}: it names no image, or its Dockerfile was not found"
+    elif "$" in image.name:
+        yield f"{target.place}: {image.name}: give the value with --build-arg"
+    elif image.flavour is Flavour.UNKNOWN and image.cuda is None and image.name:
+        yield f"{target.place}: the name {image.name} does not tell what is inside"
+    for install in installs_of(target):
+        for name in install.files:
+            if name not in dict(target.lists):
+                yield f"{install.ran.place}: {name} was not found beside the Dockerfile"
+    for other in target.copied_from:
+        yield from _not_read(other)
+
+
+def _torch_not_known(target: Target, question: Question) -> Iterator[str]:
+    """A torch that cannot be held against the driver or the GPUs; nothing where the machine has neither."""
+    if platform(question.facts) is Platform.JETSON or (driver_of(question) is None and not gpus_of(question)):
+        return
+    torch = torches(target, question).last
+    if torch is not None:
+        yield from _cuda_or_code_not_known(torch, question)
+        return
+    for install in installs(target):
+        if torch_asked(install) is not None:
+            yield f"{install.ran.place}: {install.ran.shown}: which torch it brings is not known"
+
+
+def _cuda_or_code_not_known(torch: InImage, question: Question) -> Iterator[str]:
+    if torch.cuda is None:
+        if not torch.variant:
+            yield f"{torch.place}: {torch.how}: which CUDA torch {torch.version.public} is built for is not known"
+        return
+    open_ = [gpu for gpu in gpus_of(question) if runs_on_gpu(torch, gpu.capability, question) is Runs.NOT_KNOWN]
+    if open_:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in open_))
+        yield f"{torch.place}: whether {torch.shown} has code for {names} is not in the tables"
