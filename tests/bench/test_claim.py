@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from pathlib import Path
 
 import jsonschema
@@ -161,6 +163,7 @@ def test_a_link_near_its_rate_is_saturated_and_one_above_it_cannot_be() -> None:
 def test_a_link_that_is_not_named_is_asked_for() -> None:
     judgement = _judged(case="link", shape="1GB", gbps="22.8")
     assert _codes(judgement, Kind.NOTE) == ["no-link"]
+    assert judgement.can_be_true is None
 
 
 @pytest.mark.parametrize(
@@ -230,11 +233,60 @@ def test_a_copy_that_counts_one_direction_is_found_out() -> None:
     assert "A copy reads and writes: both count." in judgement.remarks[0].text
 
 
-def test_a_precision_the_gpu_has_no_peak_for_is_not_judged() -> None:
-    result = _invoked("--gpu", "A100", "--case", "gemm", "--shape", "8192", "--dtype", "fp8", "--ms", "1.00")
-    assert result.exit_code == 0
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "number", "said"),
+    [
+        ("A100", "fp8", ("--tflops", "5000"), "A100 SXM 80 GB (capability 8.0) has no units for fp8; capability 8.9"),
+        ("A100", "fp8", ("--ms", "100"), "has no units for fp8"),
+        ("RTX 4090", "nvfp4", ("--ms", "1"), "RTX 4090 (capability 8.9) has no units for nvfp4; capability 10.0"),
+        ("H100", "mxfp8", ("--ms", "1"), "has no units for mxfp8; capability 10.0"),
+        ("T4", "tf32", ("--ms", "200"), "has no units for tf32; capability 8.0"),
+    ],
+)
+def test_a_format_the_gpu_has_no_units_for_is_refused(gpu: str, dtype: str, number: tuple[str, str], said: str) -> None:
+    result = _invoked("--gpu", gpu, "--case", "gemm", "--shape", "8192", "--dtype", dtype, *number)
+    assert result.exit_code == 1
+    assert said in " ".join(result.output.split())
+
+
+def test_formats_that_the_gpu_has_are_judged_by_their_rates() -> None:
+    assert _judged(gpu="RTX 4090", case="gemm", shape="8192", dtype="fp8", tflops="300").can_be_true
+    assert _judged(gpu="B200", case="gemm", shape="8192", dtype="nvfp4", tflops="7000").can_be_true
+    assert _codes(_judged(gpu="H100", case="gemm", shape="8192", dtype="fp8", tflops="5000"), Kind.WRONG) == [
+        "above-ceiling"
+    ]
+
+
+def test_a_rate_above_every_format_of_the_gpu_is_refused_without_a_peak_of_its_own() -> None:
+    over = _judged(gpu="T4", case="gemm", shape="8192", dtype="bf16", tflops="500")
+    assert _codes(over, Kind.WRONG) == ["above-ceiling"]
+    assert over.remarks[0].text == (
+        "No bf16 peak is known for T4, but 500 TFLOPS is 384 % of the fastest it does in any format, 130.3 TFLOPS."
+    )
+    assert _judged(gpu="V100", case="gemm", shape="8192", dtype="bf16", tflops="500").can_be_true is False
+    convolution = {"case": "conv2d", "shape": "B=32,CIN=256,COUT=512,HW=28,K=3", "dtype": "bf16", "tflops": "500"}
+    assert _judged(gpu="T4", **convolution).can_be_true is None  # direct flops, a Winograd kernel does fewer
+
+
+@pytest.mark.parametrize(("gpu", "dtype", "tflops"), [("T4", "bf16", "60"), ("V100", "int8", "500")])
+def test_a_rate_without_a_peak_is_not_judged_and_not_called_possible(gpu: str, dtype: str, tflops: str) -> None:
+    arguments = ("--gpu", gpu, "--case", "gemm", "--shape", "8192", "--dtype", dtype, "--tflops", tflops)
+    result = _invoked(*arguments)
+    assert result.exit_code == 4
     assert "not refused, but not judged in full" in result.output
-    assert "No fp8 peak is known for A100" in result.output
+    assert f"No {dtype} peak is known for {gpu}" in result.output
+    document = json.loads(_invoked(*arguments, "--json").output)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert document["can_be_true"] is None
+
+
+def test_in_every_row_of_the_rates_a_wider_format_is_at_most_as_fast() -> None:
+    order = (("fp64", "fp64_tc"), ("fp32",), ("tf32",), ("fp16", "bf16"), ("fp8", "int8"), ("fp4",))
+    for row in TABLES.gpu_rates:
+        steps = [[rate for name in names if (rate := getattr(row, name)) is not None] for names in order]
+        known = [rates for rates in steps if rates]
+        assert all(max(wide) <= min(narrow) for wide, narrow in itertools.pairwise(known)), row.line
+        assert None in (row.fp16, row.bf16) or row.fp16 == row.bf16, row.line
 
 
 def test_the_gpu_may_come_from_a_saved_machine() -> None:
@@ -309,7 +361,7 @@ def test_a_number_stands_for_what_rounds_to_it(value: float, digits: int) -> Non
     if float(text) == 0:
         return
     read = number(text, "--ms")
-    assert abs(read.value - value) <= read.half * 1.000001
+    assert abs(read.value - value) <= read.half * 1.000001 + math.ulp(value)  # what the subtraction itself rounds
     assert read.half == pytest.approx(0.5 * 10**-digits)
 
 

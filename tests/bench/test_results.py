@@ -116,6 +116,7 @@ BAD = {
     "NaN": (_changed(*FIGURE, "time_s", "mad", value=float("nan")), "mad: expected a number, found nan"),
     "true for a count": (_changed(*FIGURE, "time_s", "n", value=True), "n: expected a whole number, found True"),
     "a clock of 0": (_changed(*FIGURE, "passes", 0, "sm_mhz", value=0.0), "what is not known is null, never 0"),
+    "a graph of no calls": (_changed("cases", 0, "graph_calls", value=0), r"cases\[0\]\.graph_calls: 0; accepted: 1"),
     "no passes": (_changed(*FIGURE, "passes", value=[]), "one pass at least"),
     "two figures of one regime": (_changed("cases", 0, "figures", 1, "regime", value="burst"), "two figures of one"),
     "a headline that is not there": (_changed("cases", 0, "headline", value=None), r"cases\[0\]\.headline"),

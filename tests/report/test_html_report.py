@@ -167,10 +167,20 @@ def test_a_run_without_a_gpu_or_without_figures_has_a_report_too(run: RunResult)
         replace(c, gpu=-1, figures=(), headline=None, verdict=Verdict.SKIPPED, reason="no") for c in run.cases
     )
     made = bench_report((replace(run, gpus=(), cases=cases, health=Health()),), load())
-    assert made.judgement.sentence.startswith("This processor was measured; what a healthy one reaches is not known")
+    assert made.judgement.sentence.startswith(
+        f"Nothing was measured: {len(cases)} of {len(cases)} cases were skipped (no)"
+    )
     assert Seen(made.text).open == []
     assert 'id="roofline"' not in made.text
     assert "No case has a figure." in made.text
+
+
+def test_a_run_in_which_every_case_was_skipped_is_not_said_to_have_been_measured(run: RunResult) -> None:
+    skipped = tuple(case for case in run.cases if case.verdict is Verdict.SKIPPED)
+    sentence = bench_report((replace(run, cases=skipped),), load()).judgement.sentence
+    assert sentence.startswith(f"Nothing was measured: {len(skipped)} of {len(skipped)} cases were skipped (")
+    assert "was measured;" not in sentence
+    assert "nothing stands out" not in sentence
 
 
 def test_two_runs_are_compared_with_intervals_and_what_became_slower_comes_first(run: RunResult) -> None:

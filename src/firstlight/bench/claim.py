@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
+from firstlight.bench.formats import most_of_any_format, why_no_units
 from firstlight.bench.limits import ALGORITHMIC, Achieved, Clocks, Timed, limit_of
 from firstlight.bench.operator_counts import Work
 from firstlight.bench.peaks import Peaks, pcie_gbps
@@ -19,6 +20,7 @@ SATURATED_PCT = 80.0  # links and memories in good order reach 80 to 90 % of the
 # No GPU has more L2 than 128 MiB: from four times that on, traffic must reach the memory.
 SURELY_IN_MEMORY = 4 * 128 * 2**20
 GIB = 2**30 / 1e9
+NOT_JUDGED = ("no-peak", "no-link")  # the remarks that leave a claim open
 NVLINK_EACH_WAY = {3: 300.0, 4: 450.0, 5: 900.0}  # GB/s of one GPU with all its links
 
 
@@ -72,7 +74,7 @@ class Claim:
 class Judgement:
     """The answer: can_be_true, the remarks, and what the time (or the rate, without one) means."""
 
-    can_be_true: bool
+    can_be_true: bool | None  # None: nothing is wrong with it, but a limit is not known and was not judged
     remarks: tuple[Remark, ...]
     time_s: float
     tflops: float
@@ -95,13 +97,19 @@ def judge_claim(claim: Claim) -> Judgement:
         *_rounding(claim),
     )
     return Judgement(
-        can_be_true=all(remark.kind is not Kind.WRONG for remark in remarks),
+        can_be_true=_can_be_true(remarks),
         remarks=remarks,
         time_s=time_s,
         tflops=claim.work.flops / time_s / 1e12,
         gbps=claim.work.bytes / time_s / 1e9,
         limit=limit,
     )
+
+
+def _can_be_true(remarks: tuple[Remark, ...]) -> bool | None:
+    if any(remark.kind is Kind.WRONG for remark in remarks):
+        return False
+    return None if any(remark.code in NOT_JUDGED for remark in remarks) else True
 
 
 def number(text: str, what: str) -> Number:
@@ -214,9 +222,12 @@ def _compute_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     if claim.held_against in ("bandwidth", "link", "none") or not claim.work.flops:
         return
     peaks, dtype = claim.peaks, claim.held_against
+    if why := why_no_units(dtype, peaks):
+        yield Remark(Kind.WRONG, "no-units", why)
+        return
     highest, spec = peaks.max_tflops(dtype), peaks.spec_tflops(dtype)
     if highest is None:
-        yield Remark(Kind.NOTE, "no-peak", f"No {dtype} peak is known for {peaks.name}: the rate is not judged.")
+        yield from _without_peak(claim, time_s)
         return
     for rate in _rates(claim, time_s):
         if rate.least > highest:
@@ -231,6 +242,24 @@ def _compute_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
                 f"{needed:.2f} GHz; the highest is {(peaks.max_clock_mhz or 0) / 1000:.2f} GHz.",
                 rate.value / spec,
             )
+
+
+def _without_peak(claim: Claim, time_s: float) -> Iterator[Remark]:
+    """A format without a row: wrong above the fastest the GPU has, else open."""
+    peaks, dtype = claim.peaks, claim.held_against
+    most = most_of_any_format(dtype, peaks)
+    over = (
+        []
+        if most is None or ALGORITHMIC in claim.flags
+        else [rate for rate in _rates(claim, time_s) if rate.least > most]
+    )
+    if most is None or not over:
+        yield Remark(Kind.NOTE, "no-peak", f"No {dtype} peak is known for {peaks.name}: the rate is not judged.")
+    for rate in over:
+        assert most is not None, dtype
+        text = f"No {dtype} peak is known for {peaks.name}, but {rate.words} is {100 * rate.value / most:.0f} % of the"
+        text += f" fastest it does in any format, {most:,.1f} TFLOPS."
+        yield Remark(Kind.WRONG, "above-ceiling", text, rate.value / most)
 
 
 @dataclass(frozen=True, slots=True)

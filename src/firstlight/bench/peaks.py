@@ -37,6 +37,7 @@ class Peaks:
     nvlink_gbps: float | None = None
     seen: tuple[tuple[str, float], ...] = ()
     note: str = ""
+    capability: ComputeCapability | None = None
 
     def spec_tflops(self, precision: str) -> float | None:
         """The datasheet's dense peak: 989.4 for fp16 on an H100 SXM; fp64 is that of the tensor cores where better."""
@@ -118,6 +119,7 @@ def find_peaks(
         nvlink_gbps=known.nvlink_gbps,
         seen=known.seen,
         note=known.note,
+        capability=cc,
     )
 
 
@@ -173,6 +175,7 @@ def _from_row(row: GpuPeak, rate: GpuRate) -> Peaks:
         max_bandwidth_gbps=row.bandwidth_gbps,
         nvlink_gbps=row.nvlink_gbps,
         seen=seen,
+        capability=row.capability,
     )
 
 
@@ -182,6 +185,7 @@ def _estimated(name: str, capability: ComputeCapability, rate: GpuRate) -> Peaks
         name=name,
         per_clock=_rates(rate),
         note=f"no datasheet row for this GPU; estimated from its SMs, its clock and the rates of {rate.line}",
+        capability=capability,
     )
 
 

@@ -358,6 +358,8 @@ def _check_case(case: CaseResult, where: str) -> None:
         raise BadInput(f"{where}.reason: empty; a case that is {case.verdict.value} says why")
     if min(case.flops, case.dense_flops, case.bytes) < 0:
         raise BadInput(f"{where}.flops: negative work")
+    if case.graph_calls < 1:
+        raise BadInput(f"{where}.graph_calls: {case.graph_calls}; accepted: 1 for plain launches, more in a graph")
     if len({figure.regime for figure in case.figures}) < len(case.figures):
         raise BadInput(f"{where}.figures: two figures of one regime")
     for number, figure in enumerate(case.figures):

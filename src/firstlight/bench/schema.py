@@ -74,7 +74,7 @@ def claim_schema() -> dict[str, Any]:
         "schema": {"const": "firstlight.claim/1"},
         "made_by": _TEXT,
         "claim": {"type": "object", "properties": claim, "required": list(claim)},
-        "can_be_true": flag,
+        "can_be_true": _or_null(flag),
         "remarks": {"type": "array", "items": _schema(Remark, definitions)},
         "counted": {"type": "object", "properties": counted, "required": list(counted)},
     }

@@ -8,6 +8,7 @@ _EPILOG = (
     "Example: firstlight bench check-claim --gpu H100 --case sdpa --shape B=16,H=96,S=4096,D=128,causal "
     "--dtype fp16 --ms 12.27 --tflops 1075"
 )
+_EXIT_CODES = {True: 0, False: 1, None: 4}
 
 
 @click.command(
@@ -43,7 +44,8 @@ def command(as_json: bool, saturates: bool, **typed: str) -> None:  # noqa: FBT0
     """Say whether a claimed time or rate can be true on a GPU, and what is wrong with it and by how much.
 
     Nothing is measured: the work is counted from the shape and held against the clock ceiling of the GPU.
-    Exit code 0: it can be true; 1: it cannot; 2: the claim is not understood.
+    Exit code 0: it can be true; 1: it cannot; 2: the claim is not understood; 4: it cannot be judged, because the
+    peak of the GPU in that dtype is not known, or the link was not said.
     """
     import json
 
@@ -58,4 +60,4 @@ def command(as_json: bool, saturates: bool, **typed: str) -> None:  # noqa: FBT0
         click.echo(json.dumps(claim_document(claim, judgement), indent=1))
     else:
         click.echo(claim_text(claim, judgement), nl=False)
-    click.get_current_context().exit(0 if judgement.can_be_true else 1)
+    click.get_current_context().exit(_EXIT_CODES[judgement.can_be_true])

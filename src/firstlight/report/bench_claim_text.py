@@ -13,13 +13,16 @@ from firstlight.report.layout import labelled
 
 SCHEMA = "firstlight.claim/1"
 _LABEL = 11
+_VERDICTS = {
+    True: "can be true",
+    False: "cannot be true as stated",
+    None: "not refused, but not judged in full",
+}
 
 
 def claim_text(claim: Claim, judgement: Judgement) -> str:
     """The claim, the verdict, what is wrong, and what the number means when it is counted right."""
-    verdict = "can be true" if judgement.can_be_true else "cannot be true as stated"
-    if judgement.can_be_true and any(remark.code in ("no-peak", "no-link") for remark in judgement.remarks):
-        verdict = "not refused, but not judged in full"
+    verdict = _VERDICTS[judgement.can_be_true]
     out = labelled("claim", [_claim_line(claim)], label_width=_LABEL)
     out += labelled("verdict", [f"{verdict}."], label_width=_LABEL)
     if claim.peaks.note:
@@ -31,7 +34,7 @@ def claim_text(claim: Claim, judgement: Judgement) -> str:
 
 
 def claim_document(claim: Claim, judgement: Judgement) -> dict[str, Any]:
-    """The document, schema first; a number that was not given is null."""
+    """The document, schema first; a number that was not given is null, and so is a verdict that was not reached."""
     return {
         "schema": SCHEMA,
         "made_by": f"firstlight {__version__}",

@@ -79,6 +79,9 @@ def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = (
     name = card_name(run)
     against = any(thing.weight is Weight.AGAINST for thing in things)
     many = len(run.gpus) > 1
+    if run.why_nothing:
+        seen = f"; {counted(len(things), 'thing')} to look at" if things else ""
+        return Judgement(f"Nothing was measured: {run.why_nothing}{seen}.", Tone.WARN, things, bests)
     if against:
         tone, head = Tone.BAD, f"{name} {'do not run as they' if many else 'does not run as it'} should"
     elif not bests:
