@@ -90,7 +90,13 @@ def test_the_facts_of_a_machine_say_its_python_processor_and_c_library(tmp_path:
         ((*H100, "--platform", "sparc"), "--platform 'sparc': accepted: x86_64, aarch64"),
         ((*H100, "--python", "2.7"), "--python '2.7': accepted is a minor release of Python 3, e.g. 3.12"),
         ((*H100, "--glibc", "musl"), "--glibc 'musl': accepted is a release of glibc 2"),
-        ((*H100, "--want", "torch==2.9.0+cu130"), "needs a driver that runs CUDA 13"),
+        (("--for", "RTX 4090, driver >= 550", "--want", "torch==2.9.0+cu130"), "needs a driver that runs CUDA 13"),
+        ((*H100, "--glibc", "2.17", "--want", "torch==2.9.0"), "need glibc 2.28 or newer; this machine has 2.17"),
+        ((*H100, "--find-links", "/no/such/folder"), "--find-links /no/such/folder: there is no such folder"),
+        ((*H100, "--index-url", "notaurl"), "--index-url 'notaurl': accepted: an address that begins with https://"),
+        ((*H100, "--index-url", "me:secret@mirror/simple"), "--index-url 'mirror/simple': accepted"),
+        (("--for", "GH200, driver 580", "--platform", "x86_64"), "every machine with GH200 is aarch64"),
+        (("--for", "H100, GH200, driver 580"), "wheels are for one of the two. Give --platform aarch64"),
         ((*H100, "--want", "python==3.12"), "say it with --python"),
         (("--for", "RTX 5090, driver >= 580", "--want", "torch==2.5.0"), "for RTX 5090, driver >= 580"),
     ],
@@ -102,8 +108,46 @@ def test_what_cannot_be_is_refused_with_what_can(tmp_path: Path, words: tuple[st
 
 def test_the_oldest_driver_of_the_class_decides(tmp_path: Path) -> None:
     asked = ("--want", "torch==2.9.0+cu130", "--out", str(tmp_path / "out"), "--dry-run")
-    assert _bundle("--for", "H100, driver >= 580", *asked).exit_code == 0
-    assert "CUDA 13" in _refused("--for", "H100, driver >= 570.133.20", *asked)
+    newer, older = (_bundle("--for", f"H100, driver >= {each}", *asked) for each in ("580", "570.133.20"))
+    assert (newer.exit_code, older.exit_code) == (0, 0)
+    assert "cuda-compat" not in newer.stderr
+    assert "they need cuda-compat-13-0 first, which is not in the bundle" in older.stderr
+    assert "`firstlight emit bash`" in older.stderr
+    assert "CUDA 13" in _refused("--for", "RTX 5090, driver >= 570.133.20", *asked)
+
+
+def test_a_bundle_for_a_driver_that_is_too_old_says_what_comes_first_there(tmp_path: Path) -> None:
+    folder, out = tmp_path / "index", tmp_path / "out"
+    make_wheel(folder, "torch", "2.9.0+cu130")
+    asked = ("--want", "torch==2.9.0+cu130", *H100, "--out", str(out), "--find-links", str(folder))
+    result = _bundle(*asked)
+    assert result.exit_code == 0, result.output
+    last = result.stdout.splitlines()[-1]
+    assert last == f"there, once cuda-compat-13-0 is installed: firstlight apply --offline {out}"
+    bundle = read_bundle(str(out))
+    assert bundle.requirements == ("torch==2.9.0+cu130",)
+    assert bundle.option.startswith("forward-compat:"), bundle.option
+
+
+def test_an_old_c_library_takes_the_newest_torch_that_has_wheels_for_it(tmp_path: Path) -> None:
+    result = _bundle(*H100, "--glibc", "2.17", "--out", str(tmp_path / "out"), "--dry-run")
+    assert "  torch==2.6.0 from the index pip is set to" in result.stderr.splitlines()
+    recorded = Path(__file__).parents[1] / "machines/h100-driver-570"
+    words = ("--facts", str(recorded), "--glibc", "2.17", "--want", "torch==2.9.0", "--out", str(tmp_path / "out"))
+    assert "need glibc 2.28 or newer; this machine has 2.17" in _refused(*words)
+
+
+@pytest.mark.parametrize("gpu", ["GH200", "GB200", "GB300", "GB10", "Jetson Thor"])
+def test_gpus_that_come_with_an_arm_processor_alone_get_wheels_for_it(tmp_path: Path, gpu: str) -> None:
+    result = _bundle("--for", f"{gpu}, driver 580", "--out", str(tmp_path / "out"), "--dry-run")
+    assert result.stderr.startswith(f"for {gpu}, driver 580 (aarch64, ")
+
+
+@pytest.mark.parametrize("gpu", ["H100", "B200", "RTX 5090"])
+def test_other_gpus_are_in_x86_64_machines_unless_another_platform_is_asked_for(tmp_path: Path, gpu: str) -> None:
+    words = ("--for", f"{gpu}, driver 580", "--out", str(tmp_path / "out"), "--dry-run")
+    assert "(x86_64, " in _bundle(*words).stderr
+    assert "(aarch64, " in _bundle(*words, "--platform", "aarch64").stderr
 
 
 def test_apply_finds_its_wants_in_a_bundle_for_this_machine_and_plans_from_the_folder(

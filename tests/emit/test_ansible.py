@@ -80,6 +80,36 @@ def test_the_packages_are_pinned_and_come_from_their_index() -> None:
     assert argv[-3:] == ["--index-url", "https://download.pytorch.org/whl/cu130", "torch==2.9.0+cu130"]
 
 
+def test_a_compiler_and_the_headers_are_installed_where_they_are_missing_and_before_the_proof() -> None:
+    tasks = _tasks(text_of(emit_ansible(subject()), "playbook.yml"))
+    names = [task["name"] for task in tasks]
+    asked, compiler, headers = (
+        tasks[names.index(name)]
+        for name in ("Ask whether torch can compile", "Install a C++ compiler", "Install Python's headers")
+    )
+    assert names.index("Install Python's headers") < names.index("Prove it")
+    assert (asked["changed_when"], asked["check_mode"]) == (False, False)
+    assert "'g++' if ansible_facts.pkg_mgr == 'apt'" in compiler["ansible.builtin.package"]["name"]
+    assert headers["ansible.builtin.package"]["name"].startswith("python{{ firstlight_version.stdout }}-")
+    assert [task["when"] for task in (compiler, headers)] == [
+        "'no compiler' in firstlight_compiles.stdout",
+        "'no headers' in firstlight_compiles.stdout",
+    ]
+
+
+def test_what_is_asked_about_the_compiler_sees_one_that_is_there(tmp_path: Path) -> None:
+    tasks = _tasks(text_of(emit_ansible(subject()), "playbook.yml"))
+    task = next(task for task in tasks if task["name"] == "Ask whether torch can compile")
+    argv = [sys.executable, *task["ansible.builtin.command"]["argv"][1:]]
+    said = []
+    for _ in range(2):
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, env={"PATH": str(tmp_path)})
+        said.append(done.stdout)
+        (tmp_path / "g++").touch(mode=0o755)
+    assert said[0].startswith("no compiler ")
+    assert said[1].startswith(f"{tmp_path}/g++ ")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_user_says_about_the_machine_stays_in_a_comment(text: str) -> None:
     plain, hostile = emit_ansible(subject()), emit_ansible(subject(made_for=text))

@@ -94,6 +94,15 @@ def test_an_image_that_was_built_before_is_taken_as_it_is() -> None:
     assert [file.name for file in emitted.files] == [PATH, ".devcontainer/check_host.sh"]
 
 
+def test_an_image_and_a_base_for_it_are_refused_together() -> None:
+    with pytest.raises(BadInput) as refused:
+        emit_devcontainer(subject(choices=Choices(image="x/y:1", base="debian:12")))
+    assert str(refused.value) == (
+        "--image 'x/y:1' and --base 'debian:12': accepted is one of them. "
+        "An image that was built has its base already; leave --base out, or --image to build one."
+    )
+
+
 def test_who_made_it_and_the_gates_stand_where_tools_keep_their_own() -> None:
     emitted = emit_devcontainer(subject())
     ours = _document(text_of(emitted, PATH))["customizations"]["firstlight"]

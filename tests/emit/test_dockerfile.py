@@ -83,6 +83,77 @@ def test_wheels_are_cached_between_builds() -> None:
     assert all("--mount=type=cache,target=/root/.cache/pip" in run for run in installs)
 
 
+def _last_stage(text: str) -> list[str]:
+    """What is run in the stage that becomes the image."""
+    read = _instructions(text)
+    start = max(place for place, (word, _) in enumerate(read) if word == "FROM")
+    return [rest for word, rest in read[start:] if word == "RUN"]
+
+
+class Stage:
+    """The RUN that brings a compiler, with stand-ins for apt-get, g++ and the base's python3 alone in PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        [self.script] = [run for run in _last_stage(text_of(emit_dockerfile(subject()), "Dockerfile")) if "g++" in run]
+        (folder / "bin").mkdir()
+        (folder / "bin/rm").symlink_to("/bin/rm")
+        self.program("python3", f"echo '{folder}/include'")
+
+    def program(self, name: str, line: str) -> None:
+        file = self.folder / "bin" / name
+        file.write_text(f"#!/bin/sh\n{line}\n")
+        file.chmod(0o755)
+
+    def asked_of_apt(self, *, code: int = 0) -> str:
+        script = self.script.replace("/var/lib/apt/lists", f"{self.folder}/lists")
+        path = {"PATH": str(self.folder / "bin")}
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=path)
+        assert done.returncode == code, done.stderr
+        log = self.folder / "apt.log"
+        return log.read_text() if log.exists() else ""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path)
+    made.program("apt-get", f'echo "$*" >> {tmp_path}/apt.log')
+    return made
+
+
+def test_the_image_gets_a_compiler_which_torch_compile_and_triton_call(stage: Stage) -> None:
+    (stage.folder / "include").mkdir()
+    (stage.folder / "include/Python.h").write_text("")  # as in Python's own images
+    assert stage.asked_of_apt() == "update\ninstall --yes --no-install-recommends g++\n"
+
+
+def test_a_python_of_apt_gets_its_headers_too(stage: Stage) -> None:
+    assert stage.asked_of_apt() == "update\ninstall --yes --no-install-recommends g++ python3-dev\n"
+
+
+def test_a_base_that_has_both_asks_apt_for_nothing(stage: Stage) -> None:
+    stage.program("g++", "")
+    (stage.folder / "include").mkdir()
+    (stage.folder / "include/Python.h").write_text("")
+    assert stage.asked_of_apt() == ""
+
+
+def test_a_base_without_apt_is_taken_as_it_is_and_one_whose_apt_fails_is_not(stage: Stage) -> None:
+    stage.program("apt-get", "exit 100")
+    stage.asked_of_apt(code=100)
+    (stage.folder / "bin/apt-get").unlink()
+    assert stage.asked_of_apt() == ""
+
+
+def test_every_user_may_note_what_cuinit_said() -> None:
+    # a dev container gives the user the number of its owner on the host
+    [run] = [run for run in _last_stage(text_of(emit_dockerfile(subject()), "Dockerfile")) if "compat/run" in run]
+    assert " chmod 1777 /opt/firstlight/compat " in run
+    assert not any(
+        "chmod 1777" in run for run in _last_stage(text_of(emit_dockerfile(subject(NEW_H100)), "Dockerfile"))
+    )
+
+
 def test_a_base_can_be_pinned_by_its_digest() -> None:
     base = "docker.io/library/python@sha256:" + "0" * 64
     emitted = emit_dockerfile(subject(choices=Choices(base=base)))

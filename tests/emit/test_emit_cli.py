@@ -66,6 +66,7 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
         (("ansible", *FOR, "--user", "x"), "--user says nothing to ansible"),
         (("ansible", *FOR, "--name", "x"), "--name says nothing to ansible; accepted: with dockerfile or devcontainer"),
         (("bash", *FOR, "--name", "x"), "--name says nothing to bash"),
+        (("devcontainer", *FOR, "--image", "x", "--base", "y"), "--image 'x' and --base 'y': accepted is one of them."),
         (("bash", *FOR, "--force"), "it goes with --out"),
         (("bash", *FOR, "--volume", "/"), "accepted is a folder of its own"),
         (("bash", *FOR, "--out", __file__), "is a file; accepted: a folder"),
@@ -99,11 +100,13 @@ def test_json_holds_the_gates_and_the_files() -> None:
 
 def test_slurm_names_the_archive_that_it_brings_not_the_package_of_the_plan() -> None:
     argv = ("slurm", *FOR, "--want", "torch==2.9.0+cu130")
-    [title, *_] = _run(*argv).stderr.splitlines()
+    [title, _, driver, cuda, *_] = _run(*argv).stderr.splitlines()
     assert title == (
         "slurm for H100, driver >= 550: the CUDA 13.1 compat library of NVIDIA's archive, wired at each start; "
         "and torch==2.9.0+cu130"
     )
+    assert driver == "  driver   580.65.06 or newer; 535, 550, 570, 575 with a compat library, decided at each start"
+    assert cuda == "  CUDA     12.2, 12.4, 12.8 or newer, as nvidia-smi counts it"  # 12.7 is branch 565
     [compat] = _document(*argv)["compat"]
     assert compat["package"] == "cuda_compat-linux-x86_64-590.48.01_cuda13.1-archive.tar.xz"
     assert compat["branches"] == [535, 550, 570, 575]
@@ -121,8 +124,18 @@ def test_a_recorded_machine_is_named_by_its_folder() -> None:
 
 
 def test_the_processor_can_be_another() -> None:
-    document = _document("bash", "--for", "GH200, driver 580", "--platform", "aarch64")
+    document = _document("bash", "--for", "H100, driver 580", "--platform", "aarch64")
     assert document["target"]["machine"] == "aarch64"
+
+
+@pytest.mark.parametrize("gpu", ["GH200", "GB200", "GB10", "Jetson Thor"])
+def test_gpus_that_come_with_an_arm_processor_alone_get_files_for_it(gpu: str) -> None:
+    assert _document("bash", "--for", f"{gpu}, driver 580")["target"]["machine"] == "aarch64"
+
+
+def test_an_orin_gets_wheels_for_its_processor() -> None:
+    argv = ("--for", "Jetson AGX Orin, driver 540", "--option", "driver-upgrade:580")
+    assert _document("dockerfile", *argv)["target"]["machine"] == "aarch64"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +149,7 @@ def test_the_processor_can_be_another() -> None:
         ((*FOR, "--volume", "/my disk"), "torch.compile"),
         ((*FOR, "--python", "snake"), "3.12"),
         ((*FOR, "--platform", "sparc"), "x86_64"),
+        (("--for", "GH200, driver 580", "--platform", "x86_64"), "every machine with GH200 is aarch64"),
         ((*FOR, "--option", "source-build:torch"), "option"),
         (("--facts", "/no/such"), "no/such"),
     ],

@@ -142,6 +142,26 @@ def test_the_shell_lets_in_what_the_gates_say(place: Place, driver: str, said: s
     assert ("580.65.06 or newer" in done.stderr) == (said == "out")
 
 
+def test_a_refusal_names_the_releases_that_would_do_and_not_those_between_them(place: Place) -> None:
+    place.driver("560.35.03")  # nvidia-smi shows CUDA 12.6 there, newer than 12.2 and refused
+    assert "such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit" in place.asks().stderr
+
+
+@pytest.mark.parametrize(
+    ("torch", "compat", "words"),
+    [
+        ("2.9.0", (), "12.0 or newer"),
+        ("2.9.0+cu130", (), "13.0 or newer"),
+        ("2.9.0+cu130", (COMPAT_13_0,), "12.2, 12.4, 12.7 or newer"),
+        ("2.9.0+cpu", (), ""),
+    ],
+)
+def test_the_releases_that_are_let_in_are_named_with_their_gaps(
+    torch: str, compat: tuple[CompatPart, ...], words: str
+) -> None:
+    assert _gates(torch, compat=compat).cuda_words == words
+
+
 def test_without_a_driver_it_says_so_and_goes_on(place: Place) -> None:
     done = place.asks()
     assert done.stdout == "in no\n"

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from firstlight.emit.document import Emitted
-from firstlight.emit.runpod import cuda_floor, emit_runpod
+from firstlight.emit.runpod import emit_runpod
 from firstlight.emit.subject import Choices
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
@@ -88,8 +88,8 @@ def test_with_compat_no_host_above_the_floor_is_one_that_the_library_does_not_ta
     made = subject()
     emitted = emit_runpod(made)
     assert _pod(emitted)["gpu"]["minCudaVersion"] == "12.7"  # of branch 565; 560 is CUDA 12.6 and is not taken
-    floor = cuda_floor(made)
-    assert floor is not None
+    assert isinstance(made.gates.cuda_floor, Known)
+    floor = made.gates.cuda_floor.value
     reported = {row.native_cuda for row in made.tables.driver_branches if row.native_cuda >= floor}
     assert reported <= set(made.gates.allowed_cuda)
     assert any("12.2, 12.4 run it too" in note for note in emitted.notes)

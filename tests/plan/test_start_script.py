@@ -29,9 +29,10 @@ class Place:
         self.wiring = Wiring(str(self.compat), "13.0", (535, 550, 570), sys.executable, str(folder))
         source = folder / "libcuda.c"
         source.write_text(_LIBCUDA)
-        library = self.compat / "libcuda.so.1"
+        library = self.compat / "libcuda.so.580.95.05"
         define = f'-DANSWER="{folder / "answer"}"'
         subprocess.run(["gcc", "-shared", "-fPIC", define, str(source), "-o", str(library)], check=True)
+        (self.compat / "libcuda.so.1").symlink_to(library.name)
         self.answers(0)
         self.write()
 
@@ -41,6 +42,7 @@ class Place:
         assert "/sys/module/nvidia/version" in text
         text = text.replace("/sys/module/nvidia/version", str(self.folder / "sys"))
         text = text.replace("/proc/driver/nvidia/version", str(self.folder / "proc"))
+        text = text.replace("/etc/ld.so.conf.d/", f"{self.folder}/conf.d/")
         Path(self.wiring.wire).write_text(text)
         run = Path(self.wiring.run)
         run.write_text(run_script(self.wiring))
@@ -48,6 +50,11 @@ class Place:
 
     def driver(self, version: str) -> None:
         (self.folder / "sys").write_text(f"{version}\n")
+
+    def hook(self, *lines: str) -> None:
+        """Let the container toolkit have written these lines for ldconfig; the last has no end, as some write it."""
+        (self.folder / "conf.d").mkdir()
+        (self.folder / "conf.d/00-compat-123.conf").write_text("\n".join(lines))
 
     def answers(self, code: int) -> None:
         (self.folder / "answer").write_text(str(code))
@@ -114,6 +121,64 @@ def test_off_means_off_and_a_missing_library_is_said(place: Place) -> None:
     path, said = place.path_of_a_program()
     assert path == "unset"
     assert "no libcuda.so.1" in said
+
+
+@pytest.mark.parametrize("driver", ["580.95.05", "595.58.03", "560.35.03", ""])
+def test_a_library_that_is_missing_is_not_missed_where_the_driver_does_not_need_it(place: Place, driver: str) -> None:
+    (place.compat / "libcuda.so.1").unlink()
+    if driver:
+        place.driver(driver)
+    assert place.path_of_a_program() == ("unset", "")
+
+
+def _library(folder: Path, name: str) -> Path:
+    """A folder as an image has it: libcuda.so.1 leads to a file whose name says the driver it was made for."""
+    folder.mkdir()
+    (folder / name).write_text("")
+    if name != "libcuda.so.1":
+        (folder / "libcuda.so.1").symlink_to(name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("libcuda.so.580.65.06", "left"),
+        ("libcuda.so.590.48.01", "left"),
+        ("libcuda.so.1000.10", "left"),
+        ("libcuda.so.570.124.06", "wired"),  # of a CUDA 12.8 image: it does not run CUDA 13
+        ("libcuda.so.1", "wired"),
+        ("libcuda.so.new.1", "wired"),
+    ],
+)
+def test_what_the_container_toolkit_wired_is_left_to_it_if_it_is_as_new(place: Place, name: str, expected: str) -> None:
+    place.driver("570.133.20")
+    place.hook("# by a hook", f"{_library(place.folder / 'image', name)}/")
+    assert place.path_of_a_program() == (("unset" if expected == "left" else str(place.compat)), "")
+
+
+@pytest.mark.parametrize("lines", [(), ("",), ("# a note", "image"), ("/no/such/folder",)])
+def test_a_file_of_the_container_toolkit_that_names_no_library_stops_nothing(
+    place: Place, lines: tuple[str, ...]
+) -> None:
+    place.driver("570.133.20")
+    place.hook(*lines)
+    assert place.path_of_a_program() == (str(place.compat), "")
+
+
+def test_the_very_folder_that_the_container_toolkit_wired_is_left_to_it_whatever_its_name_says(place: Place) -> None:
+    place.driver("570.133.20")
+    (place.compat / "libcuda.so.580.95.05").rename(place.compat / "libcuda.so.1")
+    place.hook("/no/such/folder", str(place.compat))
+    assert place.path_of_a_program() == ("unset", "")
+    assert "(" + str(place.folder / "conf.d/00-compat-123.conf") + ")" in _said(place)
+
+
+def _said(place: Place) -> str:
+    """What the hook says in a shell with FIRSTLIGHT_COMPAT=on."""
+    argv = ["sh", "-c", f". '{place.wiring.wire}'"]
+    env = {"PATH": "/usr/bin:/bin", "FIRSTLIGHT_COMPAT": "on"}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stderr
 
 
 def test_a_folder_that_is_on_the_path_already_is_not_put_there_twice(place: Place) -> None:

@@ -111,6 +111,12 @@ def _apt(folder: Path, root: Path) -> ThreadingHTTPServer:
     tree = folder / "apt/cuda-compat-13-0_580.95.05"
     build_libcuda(tree / "usr/local/cuda-13.0/compat", version="580.95.05", cuda=13000)
     repository.add("cuda-compat-13-0", "580.95.05", files={"/usr/local/cuda-13.0/compat/README": "stand-in\n"})
+    [minor] = {path.name for path in (root / "usr/lib").glob("python3.*")}
+    compiler = folder / "apt/g++_12.2/usr/bin/g++"
+    compiler.parent.mkdir(parents=True)
+    compiler.touch(mode=0o755)
+    repository.add("g++", "12.2", files={})
+    repository.add(f"{minor}-dev", "1", files={f"/usr/include/{minor}/Python.h": ""})
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(repository.packages)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     shutil.copy(folder / "apt/key.gpg", root / "etc/apt/key.gpg")
@@ -184,6 +190,8 @@ def test_a_host_is_brought_up_and_the_second_run_changes_nothing(host: Host) -> 
     assert recap["changed"] > 0
     assert _login(host, "python -c 'import torch; print(torch.VERSION)'") == "2.9.0+cu130"
     assert not (host.root / "usr/local/cuda-13.0").exists()  # this driver needs no compat library
+    assert (host.root / "usr/bin/g++").exists()  # torch.compile calls it
+    assert list((host.root / "usr/include").glob("python3.*/Python.h"))
     again, said = host.play("--skip-tags", "verify")
     assert (again["failed"], again["changed"]) == (0, 0), said
 

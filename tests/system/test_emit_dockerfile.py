@@ -100,6 +100,8 @@ def _apt(folder: Path) -> ThreadingHTTPServer:
     tree = folder / "apt/cuda-compat-13-0_580.95.05"
     build_libcuda(tree / "usr/local/cuda-13.0/compat", version="580.95.05", cuda=13000)
     repository.add("cuda-compat-13-0", "580.95.05", files={"/usr/local/cuda-13.0/compat/README": "stand-in\n"})
+    repository.add("g++", "12.2", files={"/usr/bin/g++": "#!/bin/sh\n"})
+    repository.add("python3-dev", "3", files={"/usr/share/headers": "stand-in\n"})
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(repository.packages)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
@@ -121,6 +123,12 @@ def test_the_user_of_the_image_is_not_root_and_has_torch_and_firstlight(image: B
     assert lines[:3] == ["10001", "/opt/firstlight/env/bin/python", "2.9.0+cu130"], done.stderr
     assert lines[3].startswith("firstlight")
     assert "no NVIDIA driver is loaded here" in done.stderr
+
+
+def test_the_image_has_a_compiler_and_any_user_may_note_what_cuinit_said(image: Builder) -> None:
+    done = image.run("stat", "-c", "%a %n", "/opt/firstlight/compat", "/usr/bin/g++", "/usr/share/headers")
+    assert done.stdout.splitlines()[0] == "1777 /opt/firstlight/compat", done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_login_shells_have_the_environment(image: Builder) -> None:

@@ -236,11 +236,49 @@ def test_another_compat_folder_in_the_path_is_not_fought_with(pod: Pod) -> None:
     assert pod.why_not(LD_LIBRARY_PATH=str(pod.compat)) == ""
 
 
-def test_what_the_container_toolkit_wired_is_left_to_it(pod: Pod) -> None:
+def _hook(*lines: str, name: str = "00-compat-12345.conf") -> str:
+    """What NVIDIA's container toolkit leaves for ldconfig; ldconfig itself is not run."""
+    words = " ".join(f"'{line}'" for line in lines)
+    return f"mount -t tmpfs t /etc/ld.so.conf.d; printf '%s\\n' {words} > /etc/ld.so.conf.d/{name}"
+
+
+@pytest.mark.parametrize("version", ["580.65.06", "590.48.01"])
+def test_what_the_container_toolkit_wired_is_left_to_it(pod: Pod, version: str) -> None:
     pod.prove()
-    conf = "mount -t tmpfs t /etc/ld.so.conf.d; touch /etc/ld.so.conf.d/00-compat-12345.conf"
+    build_libcuda(pod.folder / "image/compat", version=version, cuda=13000)
+    conf = _hook("# by a hook", f"{pod.folder}/image/compat/")
     assert pod.by_run(mounts=conf) == pod.by_hook(mounts=conf) == pod.by_start_file(mounts=conf) == pod.without
-    assert pod.why_not(mounts=conf).startswith("the container toolkit wired it already")
+    assert pod.why_not(mounts=conf).startswith("the container toolkit wired one that is as new")
+
+
+def test_our_own_folder_that_the_container_toolkit_wired_is_left_to_it(pod: Pod) -> None:
+    pod.prove()
+    for name in ("libcuda.so.580.95.05", "libcuda.so.1"):
+        (pod.compat / "libcuda.so.580.95.05").replace(pod.compat / name)
+        conf = _hook(str(pod.compat))
+        assert pod.by_run(mounts=conf) == pod.by_hook(mounts=conf) == pod.by_start_file(mounts=conf) == pod.without
+
+
+@pytest.mark.parametrize("place", ["older", "no version", "dangling link", "no folder", "empty", "relative", "no conf"])
+def test_what_the_container_toolkit_wired_is_passed_over_if_it_is_not_as_new(pod: Pod, place: str) -> None:
+    pod.prove()
+    image = pod.folder / "image/compat"
+    build_libcuda(image, version="570.124.06", cuda=12080)  # of a CUDA 12.8 image: it does not run CUDA 13
+    conf = _hook(str(image))
+    if place == "no version":
+        (image / "libcuda.so.570.124.06").replace(image / "libcuda.so.1")
+    elif place == "dangling link":
+        (image / "libcuda.so.1").unlink()
+        (image / "libcuda.so.1").symlink_to("libcuda.so.590.48.01")
+    elif place == "no folder":
+        conf = _hook("/no/such/folder")
+    elif place == "empty":
+        conf = _hook("")
+    elif place == "relative":
+        conf = f"cd '{pod.compat}'; {_hook('.')}"
+    elif place == "no conf":
+        conf = _hook(str(pod.compat), name="00-compat-12345.conf.old")
+    assert pod.by_run(mounts=conf) == pod.by_hook(mounts=conf) == pod.by_start_file(mounts=conf) == pod.with_compat
 
 
 def test_a_copy_that_the_container_runtime_put_in_the_drivers_place_is_left_to_it(pod: Pod) -> None:

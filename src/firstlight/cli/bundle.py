@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from firstlight.tables import Tables, load
 if TYPE_CHECKING:
     from firstlight.apply.bundle_download import Chosen
     from firstlight.plan.sets import PackageSet
+    from firstlight.plan.want import Want
+    from firstlight.versions import CudaVersion
 
 PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
 
@@ -30,6 +33,24 @@ class _For:
     name: str
     facts: Facts
     target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The packages, the option they are of, and the compat library that the machines need beside them ('' = none)."""
+
+    packages: PackageSet
+    option: str
+    compat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compat:
+    """The option of a plan that brings a compat library: its id, the package and its CUDA."""
+
+    option: str
+    package: str
+    cuda: CudaVersion
 
 
 @click.command(
@@ -44,7 +65,12 @@ class _For:
               help="Instead of --for: the facts of that machine, from `firstlight facts --json` there.")  # fmt: skip
 @click.option("--out", metavar="FOLDER", required=True, help="Where the wheels go: a new or empty folder, or a bundle.")
 @click.option("--python", default="", metavar="X.Y", help=f"The Python there. Default: of the facts, else {PYTHON}.")
-@click.option("--platform", "machine", default="", help="x86_64 or aarch64. Default: of the facts, else x86_64.")
+@click.option(
+    "--platform",
+    "machine",
+    default="",
+    help="x86_64 or aarch64. Default: of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
+)
 @click.option("--glibc", default="", metavar="X.Y", help=f"The C library there. Default: of the facts, else {GLIBC}.")
 @click.option("--index-url", "index", default="", metavar="URL", help="Take everything from this index, e.g. a mirror.")
 @click.option("--find-links", "links", multiple=True, metavar="FOLDER", help="Take wheels from folders; no index then.")
@@ -67,18 +93,19 @@ def command(
     tables = load()
     python, machine, glibc = (str(given[name]) for name in ("python", "machine", "glibc"))
     whom = _whom(class_text, facts_file, tables=tables, asked=(machine, python, glibc))
-    packages = _solved(whom, wants, tables)
-    links = tuple(os.path.abspath(each) for each in given["links"])
-    chosen = _chosen(whom, packages, index=str(given["index"]), links=links)
+    index, links = str(given["index"]), tuple(os.path.abspath(each) for each in given["links"])
+    _refuse_sources(index, links)
+    found = _solved(whom, wants, tables)
+    chosen = _chosen(whom, found, index=index, links=links)
     folder = os.path.abspath(out)
     refuse_folder(folder)
-    _say_first(chosen, packages, tables=tables, folder=folder)
+    _say_first(chosen, found, tables=tables, folder=folder)
     if dry_run:
         return
     bundle = fill(folder, chosen, watch=lambda line: click.echo(f"  {line}", err=True))
     click.echo(
         f"{folder}: {len(bundle.wheels)} wheels, {_size(bundle.bytes)}, for {bundle.target.words}\n"
-        f"there: firstlight apply --offline {folder}"
+        f"there{f', once {found.compat} is installed' if found.compat else ''}: firstlight apply --offline {folder}"
     )
 
 
@@ -89,18 +116,36 @@ def _whom(class_text: str, facts_file: str, *, tables: Tables, asked: tuple[str,
     machine, python, glibc = asked
     if class_text:
         from firstlight.emit.imagined import parse_machine
-        from firstlight.plan.machine_class import parse_machine_class
+        from firstlight.plan.machine_class import arch_of, parse_machine_class
 
-        target = target_of(machine or "x86_64", python or PYTHON, glibc or GLIBC)
         kind = parse_machine_class(class_text, tables)
-        return _For(kind.text, parse_machine(class_text, tables, arch=target.machine), target)
+        target = target_of(arch_of(kind, machine), python or PYTHON, glibc or GLIBC)
+        facts = parse_machine(class_text, tables, arch=target.machine, glibc=target.glibc)
+        return _For(kind.text, facts, target)
     from firstlight.facts.look import Look, look_at
 
     facts = look_at(Look(facts_file=facts_file))
     there = target_there(facts, Target(machine, python, glibc))
     target = target_of(there.machine, there.python or PYTHON, there.glibc or GLIBC)
-    place = replace(facts.place, arch=target.machine)
-    return _For(f"the machine of {os.path.basename(facts_file.rstrip('/'))}", replace(facts, place=place), target)
+    facts = replace(
+        facts,
+        place=replace(facts.place, arch=target.machine),
+        runtime=replace(facts.runtime, glibc=Known(target.glibc, "--glibc or --facts")),
+    )
+    return _For(f"the machine of {os.path.basename(facts_file.rstrip('/'))}", facts, target)
+
+
+def _refuse_sources(index: str, links: tuple[str, ...]) -> None:
+    """Refuse what pip would only trip over after the first download, and a dry run never."""
+    for folder in links:
+        if not os.path.isdir(folder):
+            raise BadInput(f"--find-links {folder}: there is no such folder; accepted: a folder with wheels in it.")
+    if index and not os.path.isdir(index) and not re.match(r"(?:https?://[^\s/]|file:///)\S*$", index):
+        shown = index.rpartition("@")[2][:80]  # what stands before it may be a password
+        raise BadInput(
+            f"--index-url {shown!a}: accepted: an address that begins with https://, http:// or file://, or a folder, "
+            "e.g. https://pypi.org/simple."
+        )
 
 
 def target_there(facts: Facts, asked: Target) -> Target:
@@ -113,8 +158,8 @@ def target_there(facts: Facts, asked: Target) -> Target:
     return Target(asked.machine or facts.place.arch, asked.python or python, asked.glibc or library)
 
 
-def _solved(whom: _For, wants: tuple[str, ...], tables: Tables) -> PackageSet:
-    """The set that holds every want and runs there; what is impossible is said with what comes nearest."""
+def _solved(whom: _For, wants: tuple[str, ...], tables: Tables) -> _Found:
+    """The set that holds every want and runs there, if need be with a compat library; else what comes nearest."""
     from firstlight.diagnosis.finding import Question
     from firstlight.plan.solve import solve
     from firstlight.plan.want import PYTHON as PYTHON_WANT
@@ -123,40 +168,64 @@ def _solved(whom: _For, wants: tuple[str, ...], tables: Tables) -> PackageSet:
     asked = parse_wants(wants)
     if any(want.project == PYTHON_WANT for want in asked):
         raise BadInput("--want python: say it with --python X.Y, which also picks the wheels.")
-    asked = (*asked, parse_want(f"python=={whom.target.python}"))
-    solution = solve(Question(whom.facts, tables), asked, channel=Channel.STABLE)
+    python = parse_want(f"python=={whom.target.python}")
+    question = Question(whom.facts, tables)
+    solution, option, compat = solve(question, (*asked, python), channel=Channel.STABLE), "", ""
+    if not solution.sets and (part := _compat_for(whom, asked, tables)):
+        option, compat = part[0].option, part[0].package
+        solution = solve(question, (*asked, python), channel=Channel.STABLE, driver_cuda=part[0].cuda)
     if not solution.sets:
         near = ", ".join(pick.requirement for each in solution.nearest[:1] for pick in each.picks)
         raise BadInput(f"for {whom.name}: {solution.impossible}" + (f" The nearest that runs: {near}." if near else ""))
     packages = solution.sets[0]
     if built := [pick.requirement for pick in packages.picks if pick.from_source]:
         raise BadInput(f"{', '.join(built)}: no wheel fits, it is compiled on the machine itself. Leave it out.")
-    return packages
+    return _Found(packages, option or f"another-wheel:{packages.torch.requirement.replace('==', '-')}", compat)
 
 
-def _chosen(whom: _For, packages: PackageSet, *, index: str, links: tuple[str, ...]) -> Chosen:
+def _compat_for(whom: _For, asked: tuple[Want, ...], tables: Tables) -> tuple[_Compat, ...]:
+    """The compat library with which the wants run there, as `emit` chooses it; () where none helps."""
+    from firstlight.emit.subject import Asked, Choices, subject_of
+    from firstlight.plan.request import Request
+
+    emitted = Asked(Request(asked), python=whom.target.python)
+    try:
+        subject = subject_of(whom.facts, emitted, made_for=whom.name, tables=tables, choices=Choices())
+    except BadInput:  # said better by what is impossible with the driver alone
+        return ()
+    option = subject.plan.option.id
+    return tuple(_Compat(option, part.package, part.cuda) for part in subject.compat)
+
+
+def _chosen(whom: _For, found: _Found, *, index: str, links: tuple[str, ...]) -> Chosen:
     """The packages by where they come from: PyTorch's index first, then pip's own."""
     from firstlight.apply.bundle_download import Chosen, Part, Source
 
     by_index: dict[str, list[str]] = {}
-    for pick in packages.picks:
+    for pick in found.packages.picks:
         by_index.setdefault("" if links else index or pick.index, []).append(pick.requirement)
     parts = tuple(Part(tuple(names), Source(each, links)) for each, names in by_index.items())
-    option = f"another-wheel:{packages.torch.requirement.replace('==', '-')}"
-    return Chosen(whom.name, option, whom.target, parts)
+    return Chosen(whom.name, found.option, whom.target, parts)
 
 
-def _say_first(chosen: Chosen, packages: PackageSet, *, tables: Tables, folder: str) -> None:
+def _say_first(chosen: Chosen, found: _Found, *, tables: Tables, folder: str) -> None:
     """What comes from where and how much it is; a disk that cannot hold it is refused before the first byte."""
     from firstlight.plan.sizes import download_bytes
 
     click.echo(f"for {chosen.made_for} ({chosen.target.words}):", err=True)
     for part in chosen.parts:
         click.echo(f"  {', '.join(part.requirements)} from {part.source.name or 'the index pip is set to'}", err=True)
+    if found.compat:
+        click.echo(
+            f"  their driver is too old by itself: they need {found.compat} first, which is not in the bundle.\n"
+            "  `firstlight emit bash` (or dockerfile, slurm, ansible) with the same --for and --want brings it,\n"
+            "  and so does `firstlight apply` there without --offline.",
+            err=True,
+        )
     parent = folder
     while not os.path.isdir(parent):
         parent = os.path.dirname(parent)
-    free, size = shutil.disk_usage(parent).free, download_bytes(packages, tables)
+    free, size = shutil.disk_usage(parent).free, download_bytes(found.packages, tables)
     if isinstance(size, Known):
         click.echo(f"  download: {_size(size.value)} ({size.seen_in}); {_size(free)} free in {parent}", err=True)
         if size.value > free:

@@ -43,7 +43,12 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option("--option", "option", metavar="ID|N", default="", help="Take this option of `firstlight plan --options`.")
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
 @click.option("--python", default="", metavar="X.Y", help="The Python there. Default: of the facts, else 3.12.")
-@click.option("--platform", "machine", default="", help="x86_64 or aarch64. Default: of the facts, else x86_64.")
+@click.option(
+    "--platform",
+    "machine",
+    default="",
+    help="x86_64 or aarch64. Default: of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
+)
 @click.option("--volume", metavar="FOLDER", default="/workspace", show_default=True,
               help="The folder there that outlives a restart.")  # fmt: skip
 @click.option("--base", metavar="IMAGE", default="", help="dockerfile, devcontainer: the base, best with @sha256:...")
@@ -122,7 +127,7 @@ def _machine(class_text: str | None, facts_file: str, *, machine: str, tables: T
     if class_text is not None:
         from firstlight.emit.imagined import parse_machine
 
-        return parse_machine(class_text, tables, arch=machine or "x86_64"), class_text.strip()
+        return parse_machine(class_text, tables, arch=machine), class_text.strip()
     from firstlight.cli.looking import look_patiently
     from firstlight.facts.look import Look
 

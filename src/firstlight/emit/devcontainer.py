@@ -14,6 +14,7 @@ from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import bare, devcontainer_text
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
+from firstlight.errors import BadInput
 
 FOLDER = ".devcontainer"
 SHARED_MEMORY = "8g"  # Docker's own 64 MB end data loaders of torch with a bus error
@@ -21,6 +22,11 @@ SHARED_MEMORY = "8g"  # Docker's own 64 MB end data loaders of torch with a bus 
 
 def emit_devcontainer(subject: Subject) -> Emitted:
     """.devcontainer/devcontainer.json, the check of the host, and everything the image is built from."""
+    if subject.choices.image and subject.choices.base:
+        raise BadInput(
+            f"--image {subject.choices.image[:40]!a} and --base {subject.choices.base[:40]!a}: accepted is one of "
+            "them. An image that was built has its base already; leave --base out, or --image to build one."
+        )
     check = render(
         "check_host.sh.j2",
         header=header_lines(subject, "devcontainer"),

@@ -44,6 +44,7 @@ class Gates:
     compat_branches: tuple[int, ...]  # older branches that are let in because the compat library takes them
     min_cuda: Fact[CudaVersion]  # what the oldest driver that is let in reports: RunPod's minimum
     allowed_cuda: tuple[CudaVersion, ...]  # each release that a driver which is let in reports, oldest first
+    cuda_floor: Fact[CudaVersion]  # from it on every release is allowed: 12.7 where 12.2 and 12.4 are, 12.6 is not
     require_cuda: str  # the value of NVIDIA_REQUIRE_CUDA; "" asks nothing
     architectures: tuple[str, ...]  # code inside, e.g. sm_80, sm_90; () = not known
     capabilities: tuple[ComputeCapability, ...]  # devices that run that code, of those in the tables; () = not known
@@ -52,6 +53,14 @@ class Gates:
     @property
     def asks_for_gpu(self) -> bool:
         return isinstance(self.min_driver, Known)
+
+    @property
+    def cuda_words(self) -> str:
+        """The releases that are let in: '12.0 or newer', or '12.2, 12.4, 12.7 or newer' where there are gaps."""
+        if isinstance(self.cuda_floor, Unknown):
+            return ", ".join(str(cuda) for cuda in self.allowed_cuda)
+        floor = self.cuda_floor.value
+        return ", ".join([*(str(cuda) for cuda in self.allowed_cuda if cuda < floor), f"{floor} or newer"])
 
     @property
     def min_capability(self) -> Fact[ComputeCapability]:
@@ -66,7 +75,7 @@ def gates_of(
     torch: TorchVersion, wheel_cuda: Fact[CudaVersion], *, machine: str, compat: tuple[CompatPart, ...], tables: Tables
 ) -> Gates:
     """The gates of one build of torch for a processor, with the compat part of the plan (none or one)."""
-    free = Gates(torch, wheel_cuda, _NO_CUDA, _NO_CUDA, (), _NO_CUDA, (), "", (), (), ())
+    free = Gates(torch, wheel_cuda, _NO_CUDA, _NO_CUDA, (), _NO_CUDA, (), _NO_CUDA, "", (), (), ())
     if isinstance(wheel_cuda, Unknown):
         return replace(free, reasons=(f"torch {torch}: {wheel_cuda.reason}; no driver is asked for.",))
     cuda = wheel_cuda.value
@@ -97,6 +106,7 @@ def gates_of(
         compat_branches=branches,
         min_cuda=Known(min((*allowed, floor)), "the driver branches of the tables"),
         allowed_cuda=allowed,
+        cuda_floor=_floor(allowed, tables),
         require_cuda=require_cuda(floor, branches),
         architectures=tuple(each.sm for each in codes),
         capabilities=_devices(codes, cuda, tables),
@@ -123,6 +133,18 @@ def _reported(driver: DriverVersion, tables: Tables) -> CudaVersion | None:
 def _allowed(alone: DriverVersion, branches: tuple[int, ...], tables: Tables) -> tuple[CudaVersion, ...]:
     rows = (row for row in tables.driver_branches if row.branch >= alone.branch or row.branch in branches)
     return tuple(sorted({row.native_cuda for row in rows}))
+
+
+def _floor(allowed: tuple[CudaVersion, ...], tables: Tables) -> Fact[CudaVersion]:
+    """The CUDA from which on every driver is let in; some below it may be too, but not all between them."""
+    floor = None
+    for cuda in sorted({row.native_cuda for row in tables.driver_branches}, reverse=True):
+        if cuda not in allowed:
+            break
+        floor = cuda
+    if floor is None:
+        return Unknown("the newest driver of the tables is not let in")
+    return Known(floor, "the driver branches of the tables")
 
 
 def _codes(torch: TorchVersion, cuda: CudaVersion, machine: str, tables: Tables) -> tuple[ComputeCapability, ...]:

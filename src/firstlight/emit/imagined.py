@@ -13,7 +13,7 @@ from firstlight.facts.libcuda import CudaDevice, LibcudaCandidate
 from firstlight.machine.evidence import Evidence
 from firstlight.machine.interface import Host
 from firstlight.machine.recorded import RecordedMachine
-from firstlight.plan.machine_class import ClassGpu, parse_machine_class
+from firstlight.plan.machine_class import ClassGpu, arch_of, parse_machine_class
 from firstlight.tables import Tables, load
 from firstlight.tables.gpu_rows import GpuKind
 from firstlight.versions import DriverVersion
@@ -24,15 +24,20 @@ _NOT_SAID = Unknown("--for names the GPUs and the driver alone")
 _BRANDS = {GpuKind.GEFORCE: 5, GpuKind.TITAN: 6}
 
 
-def parse_machine(text: str, tables: Tables | None = None, *, arch: str = "x86_64") -> Facts:
-    """The facts of a machine in words, "H100, driver 550": root, no Python yet; what was not said is Unknown."""
+def parse_machine(text: str, tables: Tables | None = None, *, arch: str = "", glibc: str = "") -> Facts:
+    """The facts of a machine in words, "H100, driver 550": root, no Python yet; what was not said is Unknown.
+
+    arch: as --platform says; "" = the one that these GPUs come with. glibc: as --glibc says, e.g. 2.28.
+    """
     known = load() if tables is None else tables
     named = parse_machine_class(text, known)
+    arch = arch_of(named, arch)
     host = Host("", "root", "/root", "/", 0, "", arch, "", "", "", "", "")
     facts = collect(RecordedMachine(Evidence(host)))
     gpus = tuple(_gpu(number, gpu, known) for number, gpu in enumerate(named.gpus))
     return replace(
         facts,
+        runtime=replace(facts.runtime, glibc=Known(glibc, _SAID)) if glibc else facts.runtime,
         driver=replace(facts.driver, kernel_version=Known(named.driver, _SAID)),
         gpus=replace(facts.gpus, count=Known(len(gpus), _SAID), devices=gpus),
         libcuda=replace(

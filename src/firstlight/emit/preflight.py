@@ -19,7 +19,7 @@ def preflight_functions(gates: Gates, machine: str) -> Quoted:
     branches = " ".join(str(branch) for branch in gates.compat_branches)
     capabilities = " ".join(str(each) for each in gates.capabilities)
     with_compat = f", or one of the branches {branches} with its compat library" if branches else ""
-    cuda = f" (CUDA {gates.min_cuda.value} or newer in nvidia-smi)" if isinstance(gates.min_cuda, Known) else ""
+    cuda = f" (CUDA {gates.cuda_words} in nvidia-smi)" if gates.allowed_cuda else ""
     return Quoted(
         render(
             "gates.sh.j2",

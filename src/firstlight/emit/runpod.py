@@ -36,11 +36,11 @@ def emit_runpod(subject: Subject) -> Emitted:
     common = _container(subject)
     count: dict[str, Any] = {"id": gpu, "count": 1}
     notes = [f"POST runpod-pod.json to https://api.runpod.io/v2/pods; by hand: runpodctl pod create --gpu-id {sh(gpu)}"]
-    floor = cuda_floor(subject)
-    if floor is not None:
-        count["minCudaVersion"] = str(floor)
-        notes[0] += f" --min-cuda-version {floor}"
-        notes += _left_out(subject, floor)
+    floor = subject.gates.cuda_floor
+    if isinstance(floor, Known):  # RunPod has a minimum and no list
+        count["minCudaVersion"] = str(floor.value)
+        notes[0] += f" --min-cuda-version {floor.value}"
+        notes += _left_out(subject, floor.value)
     pod = {**common, "cloud": "SECURE", "gpu": count}
     files = [
         EmittedFile("runpod-pod.json", _text(pod)),
@@ -113,24 +113,6 @@ def _is_board(name: str, tables: Tables) -> bool:
 def _runs(capability: ComputeCapability | None, subject: Subject) -> bool:
     known = subject.gates.capabilities
     return capability is None or not known or capability in known
-
-
-def cuda_floor(subject: Subject) -> CudaVersion | None:
-    """The CUDA from which on every host runs the plan: RunPod has a minimum and no list.
-
-    With cuda-compat-13-0 hosts of 12.2 and 12.4 run it too, but those of 12.3, 12.5 and 12.6 between them do not.
-    """
-    allowed = set(subject.gates.allowed_cuda)
-    floor = None
-    for cuda in sorted(_reported(subject.tables), reverse=True):
-        if cuda not in allowed:
-            break
-        floor = cuda
-    return floor
-
-
-def _reported(tables: Tables) -> set[CudaVersion]:
-    return {row.native_cuda for row in tables.driver_branches}
 
 
 def _left_out(subject: Subject, floor: CudaVersion) -> list[str]:

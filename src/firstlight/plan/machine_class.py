@@ -10,6 +10,7 @@ from firstlight.tables import Tables
 from firstlight.versions import ComputeCapability, DriverVersion
 
 _DRIVER = re.compile(r"driver\s*(?:>=|==|=)?\s*(\d{3}(?:\.\d+)*)", re.IGNORECASE)
+DEFAULT_ARCH = "x86_64"
 _EXAMPLE = 'e.g. --for "H100, driver >= 550"'
 
 
@@ -19,6 +20,7 @@ class ClassGpu:
 
     name: str
     capability: ComputeCapability
+    host_arch: str = ""  # aarch64 for a GH200, which has its processor on board; "" = any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,29 @@ def parse_machine_class(text: str, tables: Tables) -> MachineClass:
     return MachineClass(text.strip(), tuple(gpus), _oldest(drivers[0], tables))
 
 
+def arch_of(named: MachineClass, asked: str = "") -> str:
+    """The processor of the class: as asked, else aarch64 for GPUs that come with an Arm one alone, else x86_64."""
+    bound = [gpu for gpu in named.gpus if gpu.host_arch]
+    if not bound:
+        return asked or DEFAULT_ARCH
+    arch, name = bound[0].host_arch, bound[0].name
+    if asked and asked != arch:
+        raise BadInput(f"--platform {_shown(asked)}: every machine with {name} is {arch}; accepted: --platform {arch}.")
+    others = [gpu.name for gpu in named.gpus if not gpu.host_arch]
+    if others and not asked:
+        raise BadInput(
+            f"--for {_shown(named.text)}: every machine with {name} is {arch}, most with {others[0]} are "
+            f"{DEFAULT_ARCH}, and wheels are for one of the two. Give --platform {arch} where all are, else make one "
+            "for each."
+        )
+    return arch
+
+
 def _gpu(part: str, text: str, *, tables: Tables) -> ClassGpu:
     for spelling in (part, f"NVIDIA {part}", f"NVIDIA GeForce {part}"):
         row = tables.gpu_named(spelling) if part else None
         if row is not None:
-            return ClassGpu(row.model, row.capability)
+            return ClassGpu(row.model, row.capability, row.host_arch)
     raise BadInput(
         f"--for {_shown(text)}: {_shown(part)} is no GPU that the tables know, nor a driver; accepted: GPUs of "
         f"`firstlight tables gpu` and the oldest driver, {_EXAMPLE}."

@@ -95,20 +95,42 @@ def reason_against(path):
 
 def used_already():
     """What got there before: a container runtime, or a program that has libcuda in it."""
-    try:
-        for name in os.listdir("/etc/ld.so.conf.d"):
-            if name.startswith("00-compat"):
-                return "the container toolkit wired it already (/etc/ld.so.conf.d/%s)" % name
-    except OSError:
-        pass
-    real = os.path.realpath(FOLDER + "/" + NAME).rpartition("/")[2]
+    real = os.path.realpath(FOLDER + "/" + NAME)
+    conf = wired_by_toolkit(real)
+    if conf:
+        return "the container toolkit wired one that is as new (%s)" % conf
     for folder in DRIVER_FOLDERS:
         own = os.path.realpath(folder + "/" + NAME).rpartition("/")[2]
-        if own == real != NAME:
+        if own == real.rpartition("/")[2] != NAME:
             return "the container runtime put it in the driver's place already"
     if "/libcuda.so" in text_of("/proc/self/maps", 1 << 22):
         return "libcuda is loaded already"
     return ""
+
+
+def wired_by_toolkit(real):
+    """The file by which the container toolkit wired one as new, "" where its is older: it takes that of the image."""
+    try:
+        names = os.listdir("/etc/ld.so.conf.d")
+    except OSError:
+        return ""
+    for name in names:
+        if not name.startswith("00-compat") or not name.endswith(".conf"):
+            continue
+        for line in text_of("/etc/ld.so.conf.d/" + name).split("\\n"):
+            folder = line.strip()
+            if folder[:1] != "/" or not os.path.isfile(folder + "/" + NAME):
+                continue
+            wired = os.path.realpath(folder + "/" + NAME)
+            if wired == real or branch_of(wired) >= branch_of(real) > 0:
+                return "/etc/ld.so.conf.d/" + name
+    return ""
+
+
+def branch_of(library):
+    """The driver branch in the name of a library, 580 of libcuda.so.580.95.05; 0 where the name does not tell."""
+    branch, dot, _ = library.rpartition("/libcuda.so.")[2].partition(".")
+    return int(branch) if dot and branch.isdecimal() else 0
 
 
 def driver_version():

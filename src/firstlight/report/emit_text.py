@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.emit.document import Emitted
-from firstlight.emit.runpod import cuda_floor
 from firstlight.emit.subject import Subject
 from firstlight.facts.known import Known
 
@@ -23,7 +22,7 @@ def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
         older = ", ".join(str(branch) for branch in gates.compat_branches)
         with_compat = f"; {older} with a compat library, decided at each start" if older else ""
         yield f"  driver   {gates.min_driver_alone.value} or newer{with_compat}"
-        yield f"  CUDA     {_allowed(subject)}, as nvidia-smi counts it"
+        yield f"  CUDA     {gates.cuda_words}, as nvidia-smi counts it"
         held = " ".join(str(each) for each in gates.capabilities) or "not known for this build, so not asked"
         yield f"  GPUs     capability {held}"
     else:
@@ -33,12 +32,3 @@ def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
         yield f"  left out {each}"
     for note in emitted.notes:
         yield f"  {note}"
-
-
-def _allowed(subject: Subject) -> str:
-    """The CUDA releases whose drivers are let in: '12.0 or newer', '12.2, 12.4, 12.7 or newer' where there are gaps."""
-    allowed = subject.gates.allowed_cuda
-    floor = cuda_floor(subject)
-    if floor is None:
-        return ", ".join(str(cuda) for cuda in allowed)
-    return ", ".join([*(str(cuda) for cuda in allowed if cuda < floor), f"{floor} or newer"])

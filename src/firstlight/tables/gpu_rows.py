@@ -45,6 +45,7 @@ class GpuModel(Row):
     capability: ComputeCapability
     kind: GpuKind
     memory_gb: tuple[int, ...] = ()  # sizes that device names of this model carry
+    host_arch: str = ""  # aarch64 where it sits beside an Arm processor in every machine there is; "" = any
 
 
 @row_class(frozen=True, slots=True, kw_only=True)

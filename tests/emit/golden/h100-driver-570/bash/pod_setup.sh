@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 8b10608cf005c588effc445c5998834c5953e8331b4a33ed8718dd09d9878a58
+# plan 7421fd670e26a5e015ae07dca30a046fe56c2417ea8d365d6b2dcabfde03bd27
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -69,7 +69,7 @@ check_gates() {
     if [ -z "$driver" ]; then
         echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
     elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
+        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
         branches=' 535 550 565 570 575 '
         case "$branches" in
             *" ${driver%%.*} "*) needs_compat=yes ;;
@@ -304,7 +304,6 @@ _firstlight_compat() (
     complain() { echo "firstlight: $1; started without it${2:+ ($2)}" >&2; exit 0; }
     case "$mode" in auto | on) ;; *) exit 0 ;; esac
     case ":${LD_LIBRARY_PATH:-}:" in *":$folder:"*) exit 0 ;; esac
-    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
     driver=
     [ ! -r /sys/module/nvidia/version ] || read -r driver < /sys/module/nvidia/version
     [ -n "$driver" ] ||
@@ -314,8 +313,25 @@ _firstlight_compat() (
         *" ${driver%%.*} "*) ;;
         *) leave "driver $driver has CUDA 13 by itself, or this library does not take it" ;;
     esac
+    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
+    # The container toolkit wires the library of the image, whatever its CUDA is: libcuda.so.570.* does not run CUDA 13.
+    as_new() {
+        ours="$(readlink -f "$folder/libcuda.so.1")" theirs="$(readlink -f "$1/libcuda.so.1")"
+        [ "$theirs" != "$ours" ] || return 0
+        ours="${ours##*/libcuda.so.}" theirs="${theirs##*/libcuda.so.}"
+        case "$ours" in *.*) ours="${ours%%.*}" ;; *) return 1 ;; esac
+        case "$theirs" in *.*) theirs="${theirs%%.*}" ;; *) return 1 ;; esac
+        case "$ours:$theirs" in *[!0-9:]* | :* | *:) return 1 ;; esac
+        [ "$theirs" -ge "$ours" ]
+    }
     for conf in /etc/ld.so.conf.d/00-compat*.conf; do
-        [ ! -e "$conf" ] || leave "the container toolkit wired it already ($conf)"
+        [ -f "$conf" ] || continue
+        [ -r "$conf" ] || continue
+        while read -r named || [ -n "$named" ]; do
+            case "$named" in /*) ;; *) continue ;; esac
+            [ -f "$named/libcuda.so.1" ] || continue
+            ! as_new "$named" || leave "the container toolkit wired one that is as new ($conf)"
+        done < "$conf"
     done
     for own in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64; do
         [ -e "$own/libcuda.so.1" ] || continue
@@ -454,20 +470,42 @@ def reason_against(path):
 
 def used_already():
     """What got there before: a container runtime, or a program that has libcuda in it."""
-    try:
-        for name in os.listdir("/etc/ld.so.conf.d"):
-            if name.startswith("00-compat"):
-                return "the container toolkit wired it already (/etc/ld.so.conf.d/%s)" % name
-    except OSError:
-        pass
-    real = os.path.realpath(FOLDER + "/" + NAME).rpartition("/")[2]
+    real = os.path.realpath(FOLDER + "/" + NAME)
+    conf = wired_by_toolkit(real)
+    if conf:
+        return "the container toolkit wired one that is as new (%s)" % conf
     for folder in DRIVER_FOLDERS:
         own = os.path.realpath(folder + "/" + NAME).rpartition("/")[2]
-        if own == real != NAME:
+        if own == real.rpartition("/")[2] != NAME:
             return "the container runtime put it in the driver's place already"
     if "/libcuda.so" in text_of("/proc/self/maps", 1 << 22):
         return "libcuda is loaded already"
     return ""
+
+
+def wired_by_toolkit(real):
+    """The file by which the container toolkit wired one as new, "" where its is older: it takes that of the image."""
+    try:
+        names = os.listdir("/etc/ld.so.conf.d")
+    except OSError:
+        return ""
+    for name in names:
+        if not name.startswith("00-compat") or not name.endswith(".conf"):
+            continue
+        for line in text_of("/etc/ld.so.conf.d/" + name).split("\n"):
+            folder = line.strip()
+            if folder[:1] != "/" or not os.path.isfile(folder + "/" + NAME):
+                continue
+            wired = os.path.realpath(folder + "/" + NAME)
+            if wired == real or branch_of(wired) >= branch_of(real) > 0:
+                return "/etc/ld.so.conf.d/" + name
+    return ""
+
+
+def branch_of(library):
+    """The driver branch in the name of a library, 580 of libcuda.so.580.95.05; 0 where the name does not tell."""
+    branch, dot, _ = library.rpartition("/libcuda.so.")[2].partition(".")
+    return int(branch) if dot and branch.isdecimal() else 0
 
 
 def driver_version():

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit dockerfile); the same plan gives the same file.
-# plan 8b10608cf005c588effc445c5998834c5953e8331b4a33ed8718dd09d9878a58
+# plan 7421fd670e26a5e015ae07dca30a046fe56c2417ea8d365d6b2dcabfde03bd27
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -50,7 +50,7 @@ check_gates() {
     if [ -z "$driver" ]; then
         echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
     elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
+        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
         branches=' 535 550 565 570 575 '
         case "$branches" in
             *" ${driver%%.*} "*) needs_compat=yes ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit dockerfile); the same plan gives the same file.
-# plan c5fc6701843275738ac2284158c11c5078642b79979db3d69f585c6120dd04cb
+# plan f741d38085f56176204380241e780b7e21a967e95ba94ec7251516c68d1f5684
 # for: the machine of runpod-ssh; wanted: what is installed there; goal: infer
 # inside: torch==2.11.0; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.11.0 is built with CUDA 13.0: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).

@@ -12,7 +12,6 @@ _firstlight_compat() (
     complain() { echo "firstlight: $1; started without it${2:+ ($2)}" >&2; exit 0; }
     case "$mode" in auto | on) ;; *) exit 0 ;; esac
     case ":${LD_LIBRARY_PATH:-}:" in *":$folder:"*) exit 0 ;; esac
-    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
     driver=
     [ ! -r /sys/module/nvidia/version ] || read -r driver < /sys/module/nvidia/version
     [ -n "$driver" ] ||
@@ -22,8 +21,25 @@ _firstlight_compat() (
         *" ${driver%%.*} "*) ;;
         *) leave "driver $driver has CUDA 13 by itself, or this library does not take it" ;;
     esac
+    [ -f "$folder/libcuda.so.1" ] || complain "no libcuda.so.1 in $folder"
+    # The container toolkit wires the library of the image, whatever its CUDA is: libcuda.so.570.* does not run CUDA 13.
+    as_new() {
+        ours="$(readlink -f "$folder/libcuda.so.1")" theirs="$(readlink -f "$1/libcuda.so.1")"
+        [ "$theirs" != "$ours" ] || return 0
+        ours="${ours##*/libcuda.so.}" theirs="${theirs##*/libcuda.so.}"
+        case "$ours" in *.*) ours="${ours%%.*}" ;; *) return 1 ;; esac
+        case "$theirs" in *.*) theirs="${theirs%%.*}" ;; *) return 1 ;; esac
+        case "$ours:$theirs" in *[!0-9:]* | :* | *:) return 1 ;; esac
+        [ "$theirs" -ge "$ours" ]
+    }
     for conf in /etc/ld.so.conf.d/00-compat*.conf; do
-        [ ! -e "$conf" ] || leave "the container toolkit wired it already ($conf)"
+        [ -f "$conf" ] || continue
+        [ -r "$conf" ] || continue
+        while read -r named || [ -n "$named" ]; do
+            case "$named" in /*) ;; *) continue ;; esac
+            [ -f "$named/libcuda.so.1" ] || continue
+            ! as_new "$named" || leave "the container toolkit wired one that is as new ($conf)"
+        done < "$conf"
     done
     for own in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64; do
         [ -e "$own/libcuda.so.1" ] || continue
