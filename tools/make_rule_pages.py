@@ -36,20 +36,21 @@ def pages() -> dict[str, str]:
 def page_of(rule: Rule) -> str:
     """The page of one rule, with the finding it gives on its machine."""
     case = next(case for case in CASES if case.code == rule.code)
-    diagnosis = judge(Question(case.facts(), load(), case.goal), RULES)
+    diagnosis = judge(Question(case.facts(), load(), case.goal, case.wants), RULES)
     finding = diagnosis.of(rule.code)
     assert finding is not None, rule.code
     goals = "".join(f"; {severity.value} when the goal is {goal.value}" for goal, severity in rule.for_goals)
     error = f"```text\n{rule.error}\n```" if rule.error else "There is no error text: nothing fails at once."
     near = "; ".join(case.near_miss) if isinstance(case.near_miss, tuple) else ""
     near_line = f"With `--set {near}` it does not fire.\n" if near else "The tests hold a near-miss of it.\n"
+    wants = "".join(f' --want "{want}"' for want in case.wants)
     explains = "".join(f"- [{code}]({code}.md)\n" for code in rule.explains)
     return (
         f"# {rule.code}\n\n{rule.title}\n\n"
         f"Severity: {rule.severity.value}{goals}.\n\n## When it fires\n\n{rule.fires_when}\n\n"
         f"## What it means\n\n{rule.means}\n\n## The error\n\n{error}\n\n"
         f"## On a machine\n\n`firstlight doctor --facts tests/machines/{case.machine}"
-        f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}`\n\n"
+        f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}{wants}`\n\n"
         f"```text\n{finding_text(finding)}```\n\n{near_line}\n"
         f"## Behind it\n\nFacts: {', '.join(f'`{place}`' for place in rule.looks_at)}.\n"
         f"Source: {rule.source}\n"

@@ -107,6 +107,7 @@ def test_twice_is_nothing_the_second_time(person: Person) -> None:
     assert [(step["state"], step["kind"]) for step in document["steps"]] == [("done", "pip")]
     assert document["steps"][0]["seconds"]["expected"] is None
     assert document["steps"][0]["seconds"]["actual"] > 0
+    assert document["to_do"] == []
     assert "torch==2.9.0+cpu" in (installed_distributions(person.python) or ())
     before = tree(person.folder)
     again = person.apply()
@@ -120,6 +121,27 @@ def test_a_dry_run_changes_nothing(person: Person) -> None:
     done = person.run("apply", *WANT, "--offline", str(person.wheels), "--python", person.python, "--dry-run")
     assert (done.returncode, tree(person.folder)) == (0, before)
     assert "--dry-run: nothing was changed" in done.stdout
+
+
+def test_the_document_of_a_dry_run_has_what_would_be_done_and_how_it_is_taken_back(person: Person) -> None:
+    words = (*WANT, "--offline", str(person.wheels), "--python", person.python, "--dry-run", "--json")
+    document = json.loads(person.run("apply", *words).stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["ending"], document["steps"]) == ("shown", [])
+    [step] = document["to_do"]
+    assert step["commands"][0][:5] == [person.python, "-m", "pip", "install", "torch==2.9.0+cpu"]
+    assert step["undo"]
+    assert step["holds_already"] is False
+
+
+def test_the_document_says_which_steps_hold_already(person: Person) -> None:
+    words = ("apply", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--python", person.python, "--no-verify")
+    assert person.run(*words, "--yes").returncode == 0
+    document = json.loads(person.run(*words, "--dry-run", "--json").stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["ending"] == "nothing to do"
+    assert [step["holds_already"] for step in document["to_do"]] == [True]
+    assert document["to_do"][0]["files"][0] == str(person.state / "tuning.sh")
 
 
 def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person: Person) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from firstlight.apply.footprints import lock_is_held, project_files
+from firstlight.apply.package_sets import Difference
 from firstlight.apply.parts import parted
 from firstlight.apply.runs import steps_from_json, steps_to_json
 from firstlight.apply.session import Asked, act, newest_to_undo
-from firstlight.apply.undo import undo
+from firstlight.apply.undo import sources_of, undo
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from tests.apply.acting import Quiet, acting, step
@@ -120,3 +121,17 @@ def test_the_files_that_a_project_tool_writes_itself_are_known() -> None:
 def test_a_lock_that_is_held_is_told_from_other_failures(line: str) -> None:
     assert lock_is_held(("Reading package lists...", line)) == line
     assert lock_is_held(("E: Unable to locate package cuda-compat-13-0",)) == ""
+
+
+def test_what_was_there_is_fetched_from_where_it_came() -> None:
+    pip = ("python3", "-m", "pip", "install", "torch==2.14.1", "--index-url", "https://download.pytorch.org/whl/cu130")
+    back = ("torch==2.10.0.dev20251024+cu130", "torchvision==0.24.0+cu128", "numpy==2.1.0")
+    words = sources_of(step("01-install", kind=StepKind.PIP, commands=(pip,)), Difference((), back))
+    assert words[::2] == ("--extra-index-url",) * 3
+    assert [word.removeprefix("https://download.pytorch.org/whl/") for word in words[1::2]] == [
+        "cu130", "nightly/cu130", "cu128",
+    ]  # fmt: skip
+    offline = step(
+        "01-install", kind=StepKind.PIP, commands=((*pip[:5], "--no-index", "--find-links", "/media/wheels"),)
+    )
+    assert sources_of(offline, Difference((), back)) == ("--no-index", "--find-links", "/media/wheels")

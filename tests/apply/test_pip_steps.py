@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.apply.conditions import installed_distributions
+from firstlight.apply.conditions import Met, all_met, installed_distributions
 from firstlight.apply.executor import StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
@@ -66,6 +66,27 @@ def test_a_step_upgrades_is_skipped_the_second_time_and_is_taken_back_exactly(
         [python, "-c", "import demo; print(demo.VERSION)"], capture_output=True, text=True, check=True
     )
     assert version.stdout == "1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("expected", "holds", "saw"),
+    [
+        ("", False, "no package is named that could be looked at"),
+        ("demo", True, "demo installed"),
+        ("demo==1.*", True, "demo==1.* installed"),
+        ("demo==*.dev*", False, "demo is 1.0, not *.dev*"),
+        ("demo==*+cu132", False, "demo is 1.0, not *+cu132"),
+        ("demo\ntorch", False, "torch is not installed"),
+        ("torch==*.dev*+cu132", False, "torch is not installed, not *.dev*+cu132"),
+    ],
+)
+def test_a_package_without_a_version_is_looked_for_by_its_form(
+    python: str,
+    expected: str,
+    holds: bool,  # noqa: FBT001 a table of cases
+    saw: str,
+) -> None:
+    assert all_met((Condition(CheckKind.DISTRIBUTIONS, python, expected),)) == Met(holds, saw)
 
 
 def test_a_failing_step_says_the_command_and_its_last_lines_and_is_resumed(tmp_path: Path, python: str) -> None:

@@ -14,6 +14,13 @@ def with_torch_installed(facts: Facts) -> Facts:
 
 CASES: tuple[RuleCase, ...] = (
     RuleCase("torch-not-installed", "h200-no-torch", with_torch_installed),
+    RuleCase(
+        "no-wheel-for-python",
+        "h200-no-torch",
+        ("python.environments.0.python_version=3.11.9",),
+        wants=("torch==2.1.0",),
+    ),
+    RuleCase("torch-not-as-wanted", "h200-healthy", ("torch.version=2.5.1+cu124",), wants=("torch<2.6",)),
     RuleCase("torch-cpu-only", "gpu-box-cpu-wheel", ("torch.build=cuda",)),
     RuleCase("torch-for-other-vendor", "rocm-torch-on-nvidia", ("torch.build=cuda",)),
     RuleCase("arch-not-in-wheel", "v100-torch-cu130", ("capability=7.5",)),

@@ -8,9 +8,11 @@ from functools import cache
 from pathlib import Path
 
 from firstlight.diagnosis.finding import Goal
+from firstlight.diagnosis.wanted import with_wanted
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.facts.override import override
+from firstlight.tables import load
 
 MACHINES = Path(__file__).parents[1] / "machines"
 
@@ -23,16 +25,19 @@ class RuleCase:
     machine: str
     near_miss: tuple[str, ...] | Callable[[Facts], Facts]
     goal: Goal = Goal.INFER
+    wants: tuple[str, ...] = ()  # as for --want
 
     def facts(self) -> Facts:
-        return facts_of(self.machine)
+        return self._with_wanted(facts_of(self.machine))
 
     def near_miss_facts(self) -> Facts:
-        return (
-            override(self.facts(), self.near_miss)
-            if isinstance(self.near_miss, tuple)
-            else self.near_miss(self.facts())
-        )
+        facts = facts_of(self.machine)
+        changed = override(facts, self.near_miss) if isinstance(self.near_miss, tuple) else self.near_miss(facts)
+        return self._with_wanted(changed)
+
+    def _with_wanted(self, facts: Facts) -> Facts:
+        """As doctor does it: an exact torch takes the place of the installed one."""
+        return with_wanted(facts, load(), tuple(want for want in self.wants if want.startswith("torch==")))
 
 
 @cache

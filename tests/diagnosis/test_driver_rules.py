@@ -217,7 +217,7 @@ def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id_and_the_drive
         "(device 0x2b85, /sys/bus/pci/devices); it said: installed in this system requires use of the NVIDIA open "
         "kernel modules; GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)",
     )
-    assert finding.do[0] == "sudo apt-get install --yes nvidia-driver-570-open, then reboot"
+    assert finding.do[0] == "sudo apt-get install --yes nvidia-driver-570-server-open, then reboot"
     silent = replace(facts, health=replace(facts.health, driver_messages=Unknown("not permitted")))
     assert "blackwell-needs-open-module" in _codes(silent)
     hopper = override(silent, ("gpus.pci.0.device_id=0x2330",))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.cli import main
-from firstlight.diagnosis.finding import Question, with_other_ways
+from firstlight.diagnosis.finding import Goal, Question, with_other_ways
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from tests.diagnosis.rule_case import MACHINES, facts_of
@@ -54,6 +54,39 @@ def test_a_plan_says_the_other_way_in_the_note_of_its_step(capsys: pytest.Captur
     assert step["title"] == "make the loader find the right libraries"
     assert step["note"].startswith("if nothing else here uses it; or a torch whose cuDNN is complete: ")
     assert "#" not in step["note"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "goal", "steps", "other_ways"),
+    [
+        ("secure-boot", "infer", 2, ("enrol the key and reboot", "without a console to confirm the key")),
+        ("ubuntu-half-upgraded", "infer", 2, ("without a reboot, with every program off the GPU",)),
+        ("blackwell-proprietary", "infer", 1, ("with NVIDIA's installer",)),
+        ("gke-libcuda-out-of-reach", "infer", 2, ("without root, in place of both",)),
+        ("runpod-ssh", "infer", 1, ("for one program", "for this shell (bash)")),
+        ("fedora-44-cuda-12-8", "build-extensions", 2, ("as a last resort, at your own risk",)),
+    ],
+)
+def test_alternatives_are_no_steps_of_a_diagnosis(
+    machine: str, goal: str, steps: int, other_ways: tuple[str, ...]
+) -> None:
+    diagnosis = judge(Question(facts_of(machine), TABLES, Goal(goal)), RULES)
+    primary = diagnosis.of(diagnosis.primary)
+    assert primary is not None
+    groups = with_other_ways(primary.do)
+    assert len(groups) == steps
+    found = tuple(way.removeprefix("or ").partition(": ")[0] for group in groups for way in group[1:])
+    assert found == other_ways
+
+
+def test_a_plan_for_secure_boot_does_not_tell_to_enrol_a_key_after_a_signed_module(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = _printed(capsys, "plan", "--facts", str(MACHINES / "secure-boot"), "--json")
+    steps = json.loads(out)["steps"]
+    assert [step["title"] for step in steps[1:]] == ["install a module that Ubuntu signed"]
+    assert "or enrol the key and reboot: sudo mokutil" in steps[1]["note"]
+    assert steps[1]["note"].endswith("turn Secure Boot off in the firmware or the cloud's settings")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -119,7 +119,7 @@ def test_the_library_path_of_the_container_is_for_single_programs_and_where_cuda
     finding = _found(override(facts_of("runpod-ssh"), ("cuinit=100",)), "shell-lacks-container-env")
     assert finding.saw[0].startswith("LD_LIBRARY_PATH and HF_HOME: ")
     _, once, shell = finding.do
-    assert once.startswith("for one program: grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
+    assert once.startswith("or for one program: grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
     assert "LD_LIBRARY_PATH" not in shell
 
 

@@ -23,7 +23,7 @@ NAMES = sorted(path.parent.name for path in MACHINES.glob("*/expected.json"))
 
 
 def _fires(case: RuleCase, facts: Any) -> bool:
-    return any(True for _ in rule_named(case.code).check(Question(facts, TABLES, case.goal)))
+    return any(True for _ in rule_named(case.code).check(Question(facts, TABLES, case.goal, case.wants)))
 
 
 def test_there_are_at_least_40_rules_with_codes_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -104,6 +105,72 @@ def test_a_wanted_torch_is_never_called_installed_and_brings_its_own_pins() -> N
 def test_a_cpu_torch_may_be_wanted_where_there_is_no_gpu() -> None:
     assert not _judged(facts_of("gpu-less"), "torch==2.9.0+cpu").blocked
     assert _judged(facts_of("gpu-less"), "torch==2.9.0+cu130").blocked
+
+
+def test_a_wanted_torch_without_a_wheel_for_this_python_blocks() -> None:
+    diagnosis = _judged(facts_of("h200-no-torch"), "torch==2.1.0")
+    assert diagnosis.primary == "no-wheel-for-python"
+    finding = diagnosis.of("no-wheel-for-python")
+    assert finding is not None
+    assert finding.saw[0].startswith("torch 2.1.0 has wheels for Python 3.8, 3.9, 3.10 and 3.11 (PyPI, ")
+    assert "this is Python 3.12.3" in finding.saw[0]
+    assert finding.do[0] == "uv venv --python 3.11 ~/venv-3.11 && uv pip install --python ~/venv-3.11 torch==2.1.0"
+    assert finding.do[1].startswith("or the nearest for this Python: /opt/venv/bin/python3 -m pip install torch==2.2.0")
+
+
+@pytest.mark.parametrize(("glibc", "blocked"), [("2.17", True), ("2.27", True), ("2.28", False), ("unknown", False)])
+def test_a_wanted_torch_whose_wheels_need_a_newer_c_library_blocks(glibc: str, *, blocked: bool) -> None:
+    diagnosis = _judged(override(facts_of("h200-no-torch"), (f"glibc={glibc}",)), "torch==2.9.0")
+    assert (diagnosis.primary == "glibc-too-old") is blocked
+    finding = diagnosis.of("glibc-too-old")
+    assert (finding is not None) is blocked
+    if finding is not None:
+        assert finding.saw == (f"glibc {glibc} (--set); torch 2.9.0, by its tag, needs 2.28 (manylinux_2_28_x86_64)",)
+
+
+def test_no_remedy_names_a_torch_that_this_c_library_does_not_take() -> None:
+    finding = _judged(override(facts_of("h200-no-torch"), ("glibc=2.17",))).of("torch-not-installed")
+    assert finding is not None
+    assert "torch==2.6.0" in finding.do[0]
+
+
+@pytest.mark.parametrize(
+    ("wants", "command"),
+    [
+        (("torch<2.6",), 'firstlight plan --want "torch<2.6"'),
+        (("vllm",), "firstlight plan --want vllm"),
+        (("torch>=2.8", "vllm"), 'firstlight plan --want "torch>=2.8" --want vllm'),
+    ],
+)
+def test_where_no_one_torch_is_wanted_plan_is_named_and_no_torch(wants: tuple[str, ...], command: str) -> None:
+    finding = judge(Question(facts_of("h200-no-torch"), TABLES, wants=wants), RULES).of("torch-not-installed")
+    assert finding is not None
+    assert finding.do == (command,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_remedy_names_a_torch_that_the_bounds_do_not_admit(name: str) -> None:
+    for finding in judge(Question(facts_of(name), TABLES, wants=("torch<2.6",)), RULES).findings:
+        for line in finding.do:
+            assert not re.search(r"install .*\btorch==", line), line
+
+
+def test_an_installed_torch_outside_the_bounds_is_said_to_be_what_was_judged() -> None:
+    diagnosis = judge(Question(facts_of("h200-healthy"), TABLES, wants=("torch<2.6",)), RULES)
+    assert diagnosis.primary == "torch-not-as-wanted"
+    assert not diagnosis.blocked
+    finding = diagnosis.of("torch-not-as-wanted")
+    assert finding is not None
+    assert finding.saw == (
+        "judged: the installed torch 2.11.0+cu130 (/usr/local/lib/python3.12/dist-packages/torch/version.py), which "
+        "torch<2.6 does not admit",
+    )
+
+
+@pytest.mark.parametrize("want", ["torch>=2.11", "torch", "torch==2.11.*", "vllm", "torch~=2.11.0"])
+def test_bounds_that_admit_the_installed_torch_say_nothing(want: str) -> None:
+    diagnosis = judge(Question(facts_of("h200-healthy"), TABLES, wants=(want,)), RULES)
+    assert diagnosis.of("torch-not-as-wanted") is None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,6 +10,7 @@ from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.diagnosis.wanted import with_wanted
+from firstlight.errors import BadInput
 from firstlight.facts.ability import Sudo
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind, Provider, ProviderSeen
@@ -17,6 +18,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.plan.option import Kind, Option, Proof, Reversible
 from firstlight.plan.options import Ranked, Request, rank_options
+from firstlight.plan.plan import choose
 from firstlight.plan.want import parse_wants
 from firstlight.report.options_text import options_text, top_options
 from firstlight.tables import load
@@ -54,6 +56,22 @@ def test_field_report_000_gets_forward_compat_first(wants: tuple[str, ...]) -> N
     assert first.leaves_out == ()
     assert first.folder == "/usr/local/cuda-13.0/compat"
     assert isinstance(first.cost.download_bytes, Known)
+
+
+@pytest.mark.parametrize(
+    ("want", "first"),
+    [("torch<=2.9.1", "torch==2.9.1"), ("torch>=2.12,<2.14", "torch==2.13.0"), ("torch<2.6", "torch==2.5.1")],
+)
+def test_bounds_give_the_newest_release_that_they_admit(want: str, first: str) -> None:
+    assert _ranked(facts_of("h200-no-torch"), want).options[0].brings[0] == first
+
+
+def test_a_proof_speaks_of_the_driver_only_where_there_is_one() -> None:
+    [without, *_] = _of(_ranked(facts_of("centos-7")), Kind.WHEEL)
+    assert "it has code for" in without.proof_by
+    assert "driver" not in without.proof_by
+    [with_one, *_] = _of(_ranked(facts_of("h200-no-torch")), Kind.WHEEL)
+    assert with_one.proof_by.endswith(", and the driver runs CUDA 13.2")
 
 
 def test_a_compat_library_without_root_is_an_option_of_its_own() -> None:
@@ -124,6 +142,16 @@ def test_for_cuda_13_the_toolkit_comes_from_wheels_without_root() -> None:
     assert first.brings == ("cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.3.0",)
 
 
+def test_the_toolkit_behind_a_wrapper_is_named_and_no_other_is_fetched_before_it() -> None:
+    ranked = _ranked(facts_of("nvcc-wrapper"), goal=Goal.BUILD_EXTENSIONS)
+    first = ranked.options[0]
+    assert first.title == "CUDA_HOME=/usr/local/cuda-13.0, whose nvcc is 13.0.88"
+    assert first.cost.download_bytes == Known(0, "nothing is downloaded or built")
+    for option in _of(ranked, Kind.TOOLKIT):
+        assert option.because == ("nvcc-is-wrapper",), "no nvcc 13 compiles for 7.0, which TORCH_CUDA_ARCH_LIST names"
+        assert "arch-unknown-to-toolkit has to be answered too" in option.leaves_out
+
+
 def test_an_rtx_5090_with_driver_570_may_not_use_compat() -> None:
     facts = override(facts_of("flash-attn-cu12"), ("driver=570.133.20",))
     ranked = _ranked(facts, CU130)
@@ -177,6 +205,16 @@ def test_field_report_000s_package_set_is_refused_with_the_pins_that_clash_and_t
     assert CU130 not in first.satisfies
     assert "vllm 0.11.0 requires torch==2.8.0" in options_text(ranked)
     assert "vllm 0.11.0 requires torch==2.8.0" in top_options(ranked)
+
+
+def test_what_comes_near_only_with_another_driver_is_no_option_of_this_machine() -> None:
+    ranked = _ranked(facts_of("orin-torch-pypi"), "torch==2.15.0")
+    assert ranked.options == ()
+    [near] = [each for each in ranked.rejected if each.id == "another-wheel:torch-2.14.1+cu132"]
+    assert near.why_not == "it takes driver 580.65.06 or newer (here 540.4.0)"
+    assert "Nothing that comes near it is known to run on this machine" in ranked.impossible
+    with pytest.raises(BadInput, match=r"the nearest elsewhere is torch==2\.14\.1\+cu132: it takes driver 580\.65\.06"):
+        choose(ranked, "")
 
 
 def test_what_is_wanted_and_here_already_needs_nothing() -> None:

@@ -130,6 +130,19 @@ def test_each_part_of_the_rule_decides_where_all_before_it_is_equal(worse: Optio
     assert ranked([other, _PLAIN]) == (_PLAIN, other)
 
 
+def test_of_releases_that_are_equal_in_proof_and_fit_the_newer_is_first_though_it_is_larger() -> None:
+    larger = replace(_PLAIN.cost, minutes=Known(9.0, "s"), download_bytes=Known(9 * 10**9, "s"))
+    newer = replace(_PLAIN, id="another-wheel:torch-2.10.0", cost=larger)
+    between = replace(
+        _PLAIN, id="container-image:x", kind=Kind.CONTAINER, cost=replace(larger, minutes=Known(5.0, "s"))
+    )
+    assert ranked([_PLAIN, between, newer]) == (newer, between, _PLAIN)
+    less_sure = replace(newer, proof=Proof.REPORTED)
+    assert ranked([less_sure, _PLAIN]) == (_PLAIN, less_sure)
+    leaves_out = replace(newer, leaves_out=("torch 2.9.0: it becomes 2.10.0",))
+    assert ranked([leaves_out, _PLAIN]) == (_PLAIN, leaves_out)
+
+
 def test_an_earlier_part_of_the_rule_outweighs_all_later_ones() -> None:
     dear_but_proved = replace(
         _PLAIN,

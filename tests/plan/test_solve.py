@@ -145,6 +145,15 @@ def test_the_python_of_the_environment_counts_where_none_is_wanted() -> None:
     assert names(found) == ["torch==2.15.0"]
 
 
+def test_a_c_library_that_is_too_old_for_the_wheels_is_named_and_an_older_torch_comes_nearest() -> None:
+    wants = parse_wants(("torch==2.9.0",))
+    solution = solve(question_of("h200-no-torch", "glibc=2.17"), wants, channel=Channel.STABLE)
+    assert solution.sets == ()
+    assert solution.impossible == "The wheels of torch 2.9.0 need glibc 2.28 or newer; this machine has 2.17."
+    assert names(solution.nearest[0]) == ["torch==2.6.0"]
+    assert solve(question_of("h200-no-torch", "glibc=2.28"), wants, channel=Channel.STABLE).sets
+
+
 def test_a_python_that_leaves_one_torch_says_so_of_what_does_not_go_with_it() -> None:
     solution = solved("h200-healthy", "vllm", "python==3.15")
     [clash] = solution.clashes

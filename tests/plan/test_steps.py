@@ -13,12 +13,13 @@ import pytest
 
 from firstlight.diagnosis.finding import Goal
 from firstlight.elf.loader import Rule as Search
+from firstlight.errors import BadInput
 from firstlight.facts.ability import Sudo
 from firstlight.facts.known import Known
 from firstlight.plan.diffs import FileText
 from firstlight.plan.extras import Extras
 from firstlight.plan.option import Kind
-from firstlight.plan.step import CheckKind, Step, StepKind
+from firstlight.plan.step import CheckKind, Condition, Step, StepKind
 from firstlight.plan.steps import steps_for
 from tests.plan.planning import (
     NAMES,
@@ -309,6 +310,26 @@ def test_the_newest_nightly_is_taken_as_a_pre_release() -> None:
     assert step.commands[0][4:] == ("--upgrade", "--pre", "torch", "--index-url", index)
 
 
+@pytest.mark.parametrize(
+    ("channel", "known_by"),
+    [
+        ("nightly", "torch==*.dev*+cu130\ntorchvision==*.dev*\ntriton\nflash-attn"),
+        ("test", "torch==*+cu130\ntorchvision\ntriton\nflash-attn"),
+    ],
+)
+def test_an_early_build_without_a_number_is_known_by_its_form(channel: str, known_by: str) -> None:
+    index = f"https://download.pytorch.org/whl/{channel}/cu130"
+    option = option_of(Kind.WHEEL, "torch", "torchvision", "triton", "flash-attn", index=index)
+    [step] = steps_for(question_of("h100-driver-570"), option, Extras())
+    assert step.done_when == (Condition(CheckKind.DISTRIBUTIONS, "/usr/bin/python3", known_by),)
+
+
+def test_a_project_keeps_exact_versions_and_is_not_given_a_nightly_without_one() -> None:
+    option = option_of(Kind.WHEEL, "torch", index="https://download.pytorch.org/whl/nightly/cu130")
+    with pytest.raises(BadInput, match=r"torch: no version is given, and the uv project .* --want torch==VERSION"):
+        steps_for(question_of("uv-lock-would-undo"), option, Extras())
+
+
 def test_packages_that_are_there_already_take_no_step() -> None:
     index = "https://download.pytorch.org/whl/cu130"
     option = option_of(Kind.COMPAT, "torch==2.9.0+cu130", index=index, folder="/usr/local/cuda-13.0/compat")
@@ -410,6 +431,7 @@ def test_a_toolkit_from_the_system_or_conda_and_one_that_is_here() -> None:
     question = question_of("h100-driver-570")
     repository, package, home = steps_for(question, option_of(Kind.TOOLKIT, "cuda-toolkit-12-8"), Extras())
     assert repository.id.endswith("set-up-repository")
+    assert repository.note == "The CUDA images of NVIDIA have it set up already."  # conda-forge has compat too
     assert package.commands == (("apt-get", "install", "--yes", "cuda-toolkit-12-8"),)
     assert "CUDA_HOME=/usr/local/cuda-12.8\n" in home.files[0].after
     conda, _ = steps_for(

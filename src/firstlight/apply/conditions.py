@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from fnmatch import fnmatchcase
 
 from firstlight.apply.saved_files import read_if_there
 from firstlight.frozen import dataclass
@@ -101,15 +102,20 @@ def _link(condition: Condition) -> Met:
 
 
 def _distributions(condition: Condition) -> Met:
+    """Whether each requirement is met: torch==2.9.0+cu128, torch==*.dev*+cu132 of any date, or torch of any version."""
+    expected = condition.expected.split()
+    if not expected:
+        return _no("no package is named that could be looked at")
     installed = installed_distributions(condition.target)
     if installed is None:
         return _no(f"{condition.target} does not start")
     by_name = dict(each.split("==", 1) for each in installed)
-    for wanted in condition.expected.split():
+    for wanted in expected:
         name, _, version = wanted.partition("==")
-        if by_name.get(name) != version:
-            return _no(f"{name} is {by_name.get(name, 'not installed')}, not {version}")
-    return _yes(f"{', '.join(condition.expected.split())} installed")
+        if name not in by_name or not fnmatchcase(by_name[name], version or "*"):
+            instead = f", not {version}" if version else ""
+            return _no(f"{name} is {by_name.get(name, 'not installed')}{instead}")
+    return _yes(f"{', '.join(expected)} installed")
 
 
 def installed_distributions(interpreter: str) -> tuple[str, ...] | None:

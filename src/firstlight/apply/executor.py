@@ -82,6 +82,11 @@ def is_done(steps: tuple[Step, ...]) -> bool:
     return all(all_met(step.done_when).holds for step in steps)
 
 
+def held_already(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """The ids of the steps that hold already."""
+    return tuple(step.id for step in steps if is_done((step,)))
+
+
 def begin(acting: Acting, steps: tuple[Step, ...], *, digest: str, option: str, title: str) -> Run:
     """Write the whole plan into the journal, so that the next call can go on with it whatever happens."""
     number = len(runs_of(acting.journal.records)) + 1

@@ -48,6 +48,7 @@ class Outcome:
     rate: Fact[float]  # money an hour
     failure: tuple[Failure, ...] = ()
     journal: str = ""
+    held: tuple[str, ...] = ()  # ids of our steps that hold already, looked at where none was taken
 
 
 @dataclass(frozen=True, slots=True)

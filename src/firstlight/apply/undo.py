@@ -108,7 +108,7 @@ def _restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
     if record.about["of"] == "packages":
         commands = commands_for_packages(gap, root=_root(step))
     else:
-        commands = commands_for_distributions(gap, interpreter=target, uv=_uv_of(step), sources=_sources(step, gap))
+        commands = commands_for_distributions(gap, interpreter=target, uv=_uv_of(step), sources=sources_of(step, gap))
     for argv in commands:
         _command(acting, run, step, argv)
     if record.about["of"] == "packages":
@@ -173,7 +173,7 @@ def _restore_marks(acting: Acting, run: Run, step: Step, record: Record) -> None
         _command(acting, run, step, (*_root(step), "apt-mark", "manual", *sorted(lost)))
 
 
-def _sources(step: Step, gap: Difference) -> tuple[str, ...]:
+def sources_of(step: Step, gap: Difference) -> tuple[str, ...]:
     """Where versions of before can be had: the indexes the step used, and PyTorch's for its local versions."""
     offline = any("--no-index" in argv for argv in step.commands)
     found: list[tuple[str, ...]] = [("--no-index",)] if offline else []
@@ -184,9 +184,10 @@ def _sources(step: Step, gap: Difference) -> tuple[str, ...]:
             if option == "--index-url":
                 found.append(("--extra-index-url", value))
     for each in gap.back:
-        local = each.partition("+")[2]
+        public, _, local = each.partition("+")
         if local.startswith(("cu", "cpu")) and not offline:
-            found.append(("--extra-index-url", PYTORCH_INDEX + local))
+            nightly = "nightly/" if ".dev" in public else ""
+            found.append(("--extra-index-url", f"{PYTORCH_INDEX}{nightly}{local}"))
     return tuple(word for pair in dict.fromkeys(found) for word in pair)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from firstlight.apply.account import State
-from firstlight.apply.executor import is_done
+from firstlight.apply.executor import held_already, is_done
 from firstlight.apply.outcome import Ending, Outcome
 from firstlight.apply.parts import Parts, parted
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, journal_path, past_runs
@@ -325,4 +325,6 @@ def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoRetu
 def _print_json(outcome: Outcome, proofs: tuple[Report, ...]) -> None:
     from firstlight.report.apply_json import apply_document
 
+    if not outcome.taken:
+        outcome = replace(outcome, held=held_already(outcome.parts.ours))
     click.echo(json.dumps(apply_document(outcome, proofs), indent=1))

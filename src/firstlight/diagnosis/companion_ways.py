@@ -30,7 +30,7 @@ def one_torch_for_all(question: Question, clashing: list[tuple[Companion, str]])
         return
     if wheel is not None:
         names = ", ".join(f"{each.name} {each.version}" for each, _ in clashing)
-        yield f"{install_wheel(question, wheel)}  # the torch of {names}"
+        yield install_wheel(question, wheel, remark=f"the torch of {names}")
 
 
 def releases_for_this_torch(question: Question, clashing: list[tuple[Companion, str]]) -> Iterator[str]:

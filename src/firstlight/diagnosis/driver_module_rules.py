@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.driver_packages import (
+    LTS_BRANCH,
+    branch_to_have,
+    driver_package,
+    open_only_gpus,
+    signed_module_package,
+)
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import (
     as_root,
@@ -29,7 +36,6 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.driver import ModuleKind
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
-from firstlight.tables.gpu_rows import OpenModule
 
 _SMI_FAILED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
@@ -38,10 +44,6 @@ _SMI_FAILED = (
 _LIBRARY_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 _INSTALL_GUIDE = "docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html"
 _RIVALS = ("nouveau", "nova")  # nova_core, nouveau's successor, names its PCI driver NovaCore
-# The ids in the driver's list of names end with Ada's at 28f8; 2b85, 2c31 and 2c58 are quoted beside the message
-# "requires use of the NVIDIA open kernel modules" (github.com/NVIDIA/open-gpu-kernel-modules/issues/862).
-_BLACKWELL_IDS = range(0x2900, 0x3000)
-_LTS_BRANCH = 580  # supported until 2028-06
 
 
 def no_nvidia_device(question: Question) -> Iterator[Seen]:
@@ -76,11 +78,12 @@ def driver_not_loaded(question: Question) -> Iterator[Seen]:
         f"NVIDIA GPU at {names} in /sys/bus/pci/devices; no nvidia module in {modules.seen_in}; {there}",
         do=(f"give {listed(set_aside)} back from the virtual machines: it is bound to vfio-pci",)
         if set_aside
-        else _ways_to_load(facts),
+        else _ways_to_load(question),
     )
 
 
-def _ways_to_load(facts: Facts) -> tuple[str, ...]:
+def _ways_to_load(question: Question) -> tuple[str, ...]:
+    facts = question.facts
     release = facts.place.kernel_release
     if isinstance(facts.driver.module_file, Known):
         return (as_root(facts, "modprobe nvidia"), "if it refuses, read why: dmesg | tail")
@@ -88,7 +91,8 @@ def _ways_to_load(facts: Facts) -> tuple[str, ...]:
         headers = as_root(facts, install(facts, f"linux-headers-{release}"))
         return (f"{headers}, then {as_root(facts, 'dkms autoinstall')} and {as_root(facts, 'modprobe nvidia')}",)
     if value_or(facts.place.os_id, "") == "ubuntu":
-        return (f"{as_root(facts, install(facts, f'nvidia-driver-{_LTS_BRANCH}-server-open'))}, then reboot",)
+        package = driver_package(question, branch_to_have(question) or LTS_BRANCH)
+        return (f"{as_root(facts, install(facts, package))}, then reboot",)
     return (f"install a driver ({_INSTALL_GUIDE}), then reboot",)
 
 
@@ -123,16 +127,20 @@ def secure_boot_blocks_module(question: Question) -> Iterator[Seen]:
         return
     if value_or(facts.health.driver_messages, ()):  # the module did start once, so it was let in
         return
-    signed = f"linux-modules-nvidia-{_LTS_BRANCH}-server-open-{facts.place.kernel_release}"
+    signed = signed_module_package(question, branch_to_have(question) or LTS_BRANCH)
     ubuntu = value_or(facts.place.os_id, "") == "ubuntu"
+    enrol = f"enrol the key and reboot: {as_root(facts, 'mokutil --import /var/lib/shim-signed/mok/MOK.der')}"
     yield Seen(
         f"Secure Boot is on ({secure.seen_in.rpartition('/')[2].partition('-')[0]} variable); {module.value} is there "
         "and not loaded",
         do=(
             f"{as_root(facts, 'modprobe nvidia')}  # 'Key was rejected by service' proves it",
-            *((f"a module that Ubuntu signed: {as_root(facts, install(facts, signed))}",) if ubuntu else ()),
-            f"enrol the key and reboot: {as_root(facts, 'mokutil --import /var/lib/shim-signed/mok/MOK.der')}",
-            "without a console to confirm the key: turn Secure Boot off in the firmware or the cloud's settings",
+            *(
+                (f"install a module that Ubuntu signed: {as_root(facts, install(facts, signed))}", f"or {enrol}")
+                if ubuntu
+                else (enrol,)
+            ),
+            "or without a console to confirm the key: turn Secure Boot off in the firmware or the cloud's settings",
         ),
     )
 
@@ -157,7 +165,7 @@ def driver_library_mismatch(question: Question) -> Iterator[Seen]:
     else:
         steps = (
             as_root(facts, "reboot"),
-            f"without a reboot, with every program off the GPU: {as_root(facts, f'sh -c {reload!r}')}",
+            f"or without a reboot, with every program off the GPU: {as_root(facts, f'sh -c {reload!r}')}",
             f"so that it does not come again: {as_root(facts, 'apt-mark hold')} {_driver_package(facts)}",
         )
     yield Seen(f"{', '.join(parts)}{said}", do=steps)
@@ -174,39 +182,22 @@ def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:
     kind = facts.driver.module_kind
     if not isinstance(kind, Known) or kind.value is not ModuleKind.PROPRIETARY or cuda_works(facts):
         return
-    which = _blackwell_gpus(question)
+    which = open_only_gpus(question)
     told = [line for line in value_or(facts.health.driver_messages, ()) if "open kernel modules" in line]
     if not which and not told:
         return
     driver = facts.driver.kernel_version
     version = f" {driver.value}" if isinstance(driver, Known) else ""
-    branch = driver.value.branch if isinstance(driver, Known) else _LTS_BRANCH
+    branch = driver.value.branch if isinstance(driver, Known) else LTS_BRANCH
     failed = [line for line in value_or(facts.health.driver_messages, ()) if "RmInitAdapter failed" in line]
     seen = "; ".join((*which, *(f"it said: {line.rstrip('.')}" for line in told[:1]), *failed[:1]))
     yield Seen(
         f"the proprietary module{version} is loaded ({kind.seen_in}); {seen}",
         do=(
-            f"{on_the_host(facts, install(facts, f'nvidia-driver-{branch}-open'))}, then reboot",
-            f"with NVIDIA's installer: {as_root(facts, 'sh NVIDIA-Linux-*.run -m=kernel-open')}",
+            f"{on_the_host(facts, install(facts, driver_package(question, branch)))}, then reboot",
+            f"or with NVIDIA's installer: {as_root(facts, 'sh NVIDIA-Linux-*.run -m=kernel-open')}",
         ),
     )
-
-
-def _blackwell_gpus(question: Question) -> list[str]:
-    """GPUs here that only the open module drives, by capability where NVML tells it, else by PCI id."""
-    found = []
-    for gpu in question.facts.gpus.devices:
-        row = question.tables.capability(gpu.capability.value) if isinstance(gpu.capability, Known) else None
-        module = question.tables.kernel_module(row.architecture) if row is not None else None
-        if row is not None and module is not None and module.open_module is OpenModule.REQUIRED:
-            found.append(f"{gpu.id} is {row.architecture}")
-    if found:
-        return found
-    for device in pci_gpus(question.facts):
-        text = value_or(device.device_id, "")
-        if text.startswith("0x") and int(text, 16) in _BLACKWELL_IDS:
-            found.append(f"{device.address} is a Blackwell GPU (device {text}, /sys/bus/pci/devices)")
-    return found
 
 
 def device_nodes_missing(question: Question) -> Iterator[Seen]:

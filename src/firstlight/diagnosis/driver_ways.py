@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_choice import NVIDIAS, all_eligible, cuda_of, ineligible_gpus, takes_branch
+from firstlight.diagnosis.driver_packages import branch_in_words, branch_to_have, driver_package
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import as_root, at, container, install, is_wanted, platform
 from firstlight.diagnosis.wheel_choice import (
@@ -75,7 +76,7 @@ def where_no_wheel_runs(question: Question) -> Iterator[str]:
         ways.append(driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(cuda.major, 0)))
     wheel = unproved_wheel(question)
     if wheel is not None:
-        ways.append(f"{install_wheel(question, wheel)}  # whether it has code for this GPU is not known")
+        ways.append(install_wheel(question, wheel, remark="whether it has code for this GPU is not known"))
     ways.append("build torch from source for this GPU: github.com/pytorch/pytorch#from-source")
     for number, way in enumerate(ways):
         yield f"or {way}" if number else way
@@ -85,7 +86,8 @@ def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:
     """A newer driver, or a machine that has one where the driver cannot be changed from here."""
     facts = question.facts
     if platform(facts) is Platform.WSL2:
-        return f"update the NVIDIA driver in Windows to {branch} or newer; nothing is installed inside WSL"
+        words = branch_in_words(question, branch)
+        return f"update the NVIDIA driver in Windows to {words}; nothing is installed inside WSL"
     if platform(facts) is Platform.JETSON:
         return f"update JetPack to a release with CUDA {cuda}"
     if at(facts, Provider.RUNPOD):
@@ -93,8 +95,10 @@ def driver_way(question: Question, *, branch: int, cuda: CudaVersion) -> str:
     if container(facts) is not None:
         return f"ask for a host with driver {branch} or newer; a container cannot change the driver below it"
     if isinstance(facts.place.os_id, Known) and facts.place.os_id.value == "ubuntu":
-        return f"{as_root(facts, install(facts, f'nvidia-driver-{branch}-server-open'))}, then reboot"
-    return f"install driver {branch} or newer (docs.nvidia.com/datacenter/tesla/driver-installation-guide), then reboot"
+        package = driver_package(question, branch_to_have(question, branch))
+        return f"{as_root(facts, install(facts, package))}, then reboot"
+    guide = "docs.nvidia.com/datacenter/tesla/driver-installation-guide"
+    return f"install driver {branch_in_words(question, branch)} ({guide}), then reboot"
 
 
 def _may_use_a_package(question: Question) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from firstlight.facts.collect import Facts
@@ -43,6 +44,11 @@ class Question:
     def wants_no_cuda(self) -> bool:
         """Whether what is wanted is a torch without CUDA, which a machine without a GPU runs."""
         return bool(self.wants) and all(want.rstrip().endswith("+cpu") for want in self.wants)
+
+    @property
+    def leaves_torch_open(self) -> bool:
+        """Whether something else is wanted than one exact torch, e.g. torch<2.6 or vllm: `plan` finds the torch."""
+        return not all(re.fullmatch(r"\s*torch\s*===?[^,*]+", want, re.IGNORECASE) for want in self.wants)
 
 
 @dataclass(frozen=True, slots=True)

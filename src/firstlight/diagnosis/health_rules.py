@@ -101,9 +101,18 @@ def xid_seen(question: Question) -> Iterator[Seen]:
             f"{family} {code} at {pci}, {times}: {last.text or 'no text'} ({_seen_in(facts.health.xids)})",
             do=(
                 "what the numbers mean: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+                f"with every program off the GPU: {on_the_host(facts, _reset(facts, last))}",
                 "if work on that GPU crashes or hangs, stop it there and run dcgmi diag -r 3, or give the machine back",
             ),
         )
+
+
+def _reset(facts: Facts, event: XidEvent) -> str:
+    """The reset of the GPU that an event names, by number where NVML has it; of all where it names an NVSwitch."""
+    if event.family == "SXid":
+        return "nvidia-smi --gpu-reset"
+    at = (gpu.id for gpu in facts.gpus.devices if value_or(gpu.pci_address, "").startswith(event.pci))
+    return f"nvidia-smi --gpu-reset -i {next(at, f'{event.pci}.0').removeprefix('gpu-')}"
 
 
 def _seen_in(fact: Fact[tuple[XidEvent, ...]]) -> str:

@@ -91,7 +91,7 @@ def _older_compiler(facts: Facts, newest: int) -> Iterator[str]:
         package = "gxx_linux-aarch64" if facts.place.arch == "aarch64" else "gxx_linux-64"
         yield f"conda create --prefix {prefix} --channel conda-forge {package}={newest}"
         yield f"export CC={prefix}/bin/{name}-gcc CXX={prefix}/bin/{name}-g++ CUDAHOSTCXX={prefix}/bin/{name}-g++"
-    yield "last resort, at your own risk: export NVCC_APPEND_FLAGS=-allow-unsupported-compiler"
+    yield "or as a last resort, at your own risk: export NVCC_APPEND_FLAGS=-allow-unsupported-compiler"
 
 
 def glibc_breaks_cuda_headers(question: Question) -> Iterator[Seen]:

@@ -59,7 +59,8 @@ def libcuda_missing(question: Question) -> Iterator[Seen]:
             do=(
                 f"echo {shlex.quote(folder)} | {as_root(facts, 'tee /etc/ld.so.conf.d/nvidia-driver.conf')}",
                 as_root(facts, "ldconfig"),
-                f"export LD_LIBRARY_PATH={shlex.quote(folder)}  # without root; it holds the driver's own libraries",
+                f"or without root, in place of both: export LD_LIBRARY_PATH={shlex.quote(folder)}"
+                "  # it holds the driver's own libraries",
             ),
         )
     else:

@@ -11,7 +11,7 @@ from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.gpus import Gpu, PciDevice, PciKind
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
-from firstlight.versions import CudaVersion
+from firstlight.versions import CudaVersion, TorchVersion
 
 T = TypeVar("T")
 _WANTED = "--want"  # where firstlight.diagnosis.wanted says it saw torch
@@ -55,6 +55,13 @@ def observed_cuda(facts: Facts) -> CudaVersion | None:
 def is_wanted(facts: Facts) -> bool:
     """Whether the torch that is judged is only wanted (--want torch==...): it is not installed."""
     return isinstance(facts.torch, Known) and facts.torch.seen_in.startswith(_WANTED)
+
+
+def wanted_version(facts: Facts) -> TorchVersion | None:
+    """The version of a torch that is only wanted; None for one that is here."""
+    if not is_wanted(facts) or isinstance(facts.torch, Unknown) or isinstance(facts.torch.value.version, Unknown):
+        return None
+    return facts.torch.value.version.value
 
 
 def is_pretended(fact: Known[T]) -> bool:

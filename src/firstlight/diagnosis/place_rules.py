@@ -121,9 +121,10 @@ def shell_lacks_container_env(question: Question) -> Iterator[Seen]:
         return
     runpod = (". /etc/rp_environment",) if at(facts, Provider.RUNPOD) else ()
     kept = [name for name in lost if name != _LIBRARY_PATH]
+    ways = [*runpod, f"for one program: {_with_variables_of_pid_1(lost)}", *_for_this_shell(kept)]
     yield Seen(
         f"{listed(lost)}: set for the container (/proc/1/environ), not in this shell",
-        do=(*runpod, f"for one program: {_with_variables_of_pid_1(lost)}", *_for_this_shell(kept)),
+        do=tuple(f"or {way}" if number else way for number, way in enumerate(ways)),
     )
 
 

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, shown
+from firstlight.diagnosis.observed import as_root, shown, wanted_version
+from firstlight.diagnosis.wheel_choice import glibc_of
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
@@ -17,10 +18,18 @@ from firstlight.facts.python_environments import EnvironmentKind
 def glibc_too_old(question: Question) -> Iterator[Seen]:
     """A wheel built on a newer distribution asks for symbols that this C library does not have."""
     facts = question.facts
-    have, needed = facts.runtime.glibc, _glibc_needed(facts)
+    have, needed = facts.runtime.glibc, _glibc_needed(question)
     if isinstance(have, Unknown) or isinstance(needed, Unknown) or _numbers(have.value) >= _numbers(needed.value):
         return
     asker = posixpath.basename(needed.seen_in) if needed.seen_in.startswith("/") else "torch, by its tag,"
+    wanted = wanted_version(facts)
+    if wanted is not None:
+        asker, means = f"torch {wanted.public}, by its tag,", "pip and uv find no wheel of it that this machine takes."
+    else:
+        means = (
+            f"import torch ends with: ImportError: ... version `GLIBC_{needed.value}' not found (required by "
+            f"{needed.seen_in})"
+        )
     yield Seen(
         saw=f"glibc {shown(have)}; {asker} needs {needed.value} ({needed.seen_in})",
         do=(
@@ -28,13 +37,17 @@ def glibc_too_old(question: Question) -> Iterator[Seen]:
             f"or move to a host with glibc {needed.value} or newer; do not replace this one's libc.so.6, "
             "every program here depends on it",
         ),
-        means=f"import torch ends with: ImportError: ... version `GLIBC_{needed.value}' not found (required by "
-        f"{needed.seen_in})",
+        means=means,
     )
 
 
-def _glibc_needed(facts: Facts) -> Fact[str]:
-    """What the files ask for, else what the wheel's tag promises: 2.28 of manylinux_2_28."""
+def _glibc_needed(question: Question) -> Fact[str]:
+    """What the files ask for, else what the wheel's tag promises: 2.28 of manylinux_2_28; the tables' if wanted."""
+    facts = question.facts
+    version = wanted_version(facts)
+    release = None if version is None else question.tables.torch_release(version.public, facts.place.arch)
+    if release is not None and (needed := glibc_of(release)):
+        return Known(needed, f"{release.platform_tag}_{release.machine}")
     if isinstance(facts.torch_libraries, Known) and isinstance(facts.torch_libraries.value.glibc_needed, Known):
         return facts.torch_libraries.value.glibc_needed
     tags = facts.torch.value.wheel_tags if isinstance(facts.torch, Known) else facts.torch
@@ -94,7 +107,8 @@ RUNTIME_LIBRARY_RULES = (
         severity=Severity.BLOCKS,
         depth=50,
         title="This machine's C library is older than torch needs.",
-        fires_when="A file that importing torch loads asks for a newer GLIBC version than libc.so.6 here has.",
+        fires_when="A file that importing torch loads, or the tag of a wanted torch, asks for a newer GLIBC version "
+        "than libc.so.6 here has.",
         looks_at=("runtime.glibc", "torch_libraries.glibc_needed", "torch.wheel_tags"),
         means="torch cannot be imported here, and no setting helps: the distribution is too old for this build.",
         error="ImportError: .../libm.so.6: version `GLIBC_...' not found (required by ...)",

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import has_nvidia_gpu, platform
+from firstlight.diagnosis.observed import has_nvidia_gpu, listed, platform, shown, wanted_version
 from firstlight.diagnosis.wheel_choice import (
+    INDEX,
     SeenGpu,
+    Wheel,
     best_wheel,
+    fits_python,
     gpus_of,
     install,
     install_wheel,
@@ -95,6 +98,35 @@ def jetson_needs_own_wheel(question: Question) -> Iterator[Seen]:
     )
 
 
+def no_wheel_for_python(question: Question) -> Iterator[Seen]:
+    """Each release of torch has wheels for some Pythons only: 2.1.0 has none for Python 3.12."""
+    facts = question.facts
+    version, environment = wanted_version(facts), facts.environment
+    release = None if version is None else question.tables.torch_release(version.public, facts.place.arch)
+    if version is None or release is None or environment is None or fits_python(facts, release):
+        return
+    python = environment.python_version
+    newest = next(each for each in reversed(release.cpython) if not each.endswith("t"))
+    index = f" --index-url {INDEX}{version.local}" if version.local else ""
+    here = f"~/venv-{newest}"
+    wheel = _nearest(question, version)
+    yield Seen(
+        saw=f"torch {version.public} has wheels for Python {listed(release.cpython)} (PyPI, {release.date}); this is "
+        f"Python {shown(python) if isinstance(python, Known) else 'unknown'}",
+        do=(
+            f"uv venv --python {newest} {here} && uv pip install --python {here} torch=={version}{index}",
+            *(() if wheel is None else (f"or the nearest for this Python: {install_wheel(question, wheel)}",)),
+        ),
+    )
+
+
+def _nearest(question: Question, version: TorchVersion) -> Wheel | None:
+    """The wheel that runs here of the next release after a version; where there is none, of the newest before it."""
+    found = tuple(wheels_that_run(question))
+    later = min((wheel.torch for wheel in found if wheel.torch > version), default=None)
+    return next((wheel for wheel in found if later in (None, wheel.torch)), None)
+
+
 def _cpu_torch(question: Question) -> TorchInstall | None:
     """The installed torch if it was built without CUDA and there is an NVIDIA GPU to miss it."""
     facts = question.facts
@@ -172,6 +204,8 @@ def _other_wheel(question: Question, torch: TorchInstall) -> Iterator[str]:
         yield from where_no_wheel_runs(question)
     else:
         yield install_wheel(question, wheel)
+    if question.leaves_torch_open:
+        return
     if wheel is not None and version is not None and wheel.torch.release != version.release:
         newer, old = "newer" if wheel.torch > version else "older", version.public
         yield f"torch {wheel.torch} is {newer} than {old}: packages built for {old} must follow it"
@@ -213,6 +247,20 @@ def _shown(torch: TorchInstall) -> str:
 _BUILD = ("torch.build", "torch.version", "torch.recorded_version", "place.arch", "gpus.devices")
 
 BUILD_OF_TORCH_RULES = (
+    Rule(
+        code="no-wheel-for-python",
+        check=no_wheel_for_python,
+        severity=Severity.BLOCKS,
+        depth=40,
+        title="The wanted torch has no wheel for this Python.",
+        fires_when="A torch is wanted (--want torch==VERSION) whose release has wheels for other Pythons than the one "
+        "that is judged.",
+        looks_at=("torch.version", "python.environments.python_version", "place.arch"),
+        means="Nothing is found to install: pip and uv take wheels of this Python alone.",
+        error="ERROR: No matching distribution found for torch==...",
+        source="pypi.org/project/torch, the wheels of each release",
+        remedies=("install-other-wheel",),
+    ),
     Rule(
         code="jetson-needs-own-wheel",
         check=jetson_needs_own_wheel,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import has_nvidia_gpu, is_wanted
+from firstlight.diagnosis.observed import has_nvidia_gpu, is_wanted, shown
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.torch_build_rules import BUILD_OF_TORCH_RULES
-from firstlight.diagnosis.wheel_choice import SeenGpu, best_wheel, gpus_of, install, install_wheel, wheels_that_run
+from firstlight.diagnosis.wheel_choice import (
+    SeenGpu,
+    best_wheel,
+    gpus_of,
+    install,
+    install_wheel,
+    plan_for_wants,
+    wheels_that_run,
+)
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import find_distribution
 from firstlight.facts.known import Known, Unknown
@@ -27,7 +36,23 @@ def torch_not_installed(question: Question) -> Iterator[Seen]:
         return
     wheel = best_wheel(question)
     steps = where_no_wheel_runs(question) if wheel is None else (install_wheel(question, wheel),)
-    yield Seen(saw=facts.torch.reason, do=tuple(steps))
+    do = (plan_for_wants(question),) if question.leaves_torch_open else tuple(steps)
+    yield Seen(saw=facts.torch.reason, do=do)
+
+
+def torch_not_as_wanted(question: Question) -> Iterator[Seen]:
+    """The torch that was judged is the installed one, and --want asks for others: torch<2.6 where 2.11.0 is."""
+    facts = question.facts
+    if isinstance(facts.torch, Unknown) or is_wanted(facts) or isinstance(facts.torch.value.version, Unknown):
+        return
+    version = facts.torch.value.version
+    for want in question.wants:
+        match = re.fullmatch(r"\s*torch\s*([<>=!~].*)", want, re.IGNORECASE)
+        if match is not None and satisfies(str(version.value), match[1]) is False:
+            yield Seen(
+                saw=f"judged: the installed torch {shown(version)}, which {want.strip()} does not admit",
+                do=(plan_for_wants(question),),
+            )
 
 
 def torch_shadowed(question: Question) -> Iterator[Seen]:
@@ -113,7 +138,7 @@ def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[str]:
         pin = None if release is None else release.pin("triton")
         version = "" if pin is None else pin.version or pin.spec.removeprefix("~=")
         if version and tables.triton_knows(version, gpu.capability):
-            yield f"{install_wheel(question, wheel)}  # its Triton knows {gpu.capability.sm}"
+            yield install_wheel(question, wheel, remark=f"its Triton knows {gpu.capability.sm}")
             return
 
 
@@ -130,6 +155,19 @@ TORCH_RULES = (
         error="ModuleNotFoundError: No module named 'torch'",
         source="pytorch.org/get-started/locally",
         remedies=("install-torch",),
+    ),
+    Rule(
+        code="torch-not-as-wanted",
+        check=torch_not_as_wanted,
+        severity=Severity.DEGRADES,
+        depth=40,
+        title="The installed torch is not one that was asked for.",
+        fires_when='A torch is wanted within bounds (--want "torch<2.6"), and the installed one is outside of them.',
+        looks_at=("torch.version",),
+        means="All that is said here is of the installed torch; how one within the bounds does here was not judged.",
+        error="",
+        source="packaging.python.org/en/latest/specifications/version-specifiers",
+        remedies=("install-other-wheel",),
     ),
     *BUILD_OF_TORCH_RULES,
     Rule(

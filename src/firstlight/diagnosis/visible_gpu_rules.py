@@ -266,7 +266,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         means="In torch, torch.cuda.is_available() is False and torch.cuda.device_count() is 0.",
         error="RuntimeError: No CUDA GPUs are available",
         source="CUDA Driver API, cuDeviceGetCount: 0 where there is no device of compute capability 2.0 or more",
-        remedies=("unset-mask", "restart-with-gpus", "reboot"),
+        remedies=("find-why-no-gpu", "restart-with-gpus"),
     ),
     Rule(
         code="cuda-sees-fewer-devices",

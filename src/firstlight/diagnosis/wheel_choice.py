@@ -1,4 +1,4 @@
-"""Which official torch wheel runs on this machine, by its GPUs, driver, processor and Python; and how to install it."""
+"""Which official torch wheel runs here, by GPUs, driver, processor, Python and C library; and how to install it."""
 
 from __future__ import annotations
 
@@ -74,12 +74,8 @@ def cuda_major_in_reach(question: Question) -> int | None:
 
 def wheels_that_run(question: Question) -> Iterator[Wheel]:
     """Official wheels known to run with this processor, Python and driver and on every GPU seen, newest first."""
-    facts, tables = question.facts, question.tables
-    gpus, python = gpus_of(question), _python(facts)
-    releases = (row for row in tables.torch_releases if row.machine == facts.place.arch)
-    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
-        if python and python not in release.cpython:
-            continue
+    tables, gpus = question.tables, gpus_of(question)
+    for release in _installable(question):
         for wheel in _variants(question, release):
             codes = _codes(question, release, wheel.cuda)
             runs = [tables.any_runs_on(codes, gpu.capability, torch_cuda=wheel.cuda) for gpu in gpus]
@@ -100,15 +96,45 @@ def best_wheel(question: Question, like: TorchVersion | None = None) -> Wheel | 
 
 def unproved_wheel(question: Question) -> Wheel | None:
     """The newest wheel for this processor, Python and driver of which the tables do not know whose code it has."""
-    facts, python = question.facts, _python(question.facts)
-    releases = [row for row in question.tables.torch_releases if row.machine == facts.place.arch]
-    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
-        if not python or python in release.cpython:
-            for wheel in _variants(question, release):
-                known = bool(_codes(question, release, wheel.cuda)) or not _may_have_code(question, wheel.cuda)
-                if _driver_takes(question, wheel.cuda) and not known:
-                    return wheel
+    for release in _installable(question):
+        for wheel in _variants(question, release):
+            known = bool(_codes(question, release, wheel.cuda)) or not _may_have_code(question, wheel.cuda)
+            if _driver_takes(question, wheel.cuda) and not known:
+                return wheel
     return None
+
+
+def _installable(question: Question) -> Iterator[TorchRelease]:
+    """The releases that pip takes here, newest first: of this processor, Python and C library."""
+    facts = question.facts
+    releases = (row for row in question.tables.torch_releases if row.machine == facts.place.arch)
+    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
+        if fits_python(facts, release) and fits_glibc(facts, release):
+            yield release
+
+
+def fits_python(facts: Facts, release: TorchRelease) -> bool:
+    """Whether a release has a wheel for the Python that is judged; True where that is not known."""
+    python = _python(facts)
+    return not python or python in release.cpython
+
+
+def fits_glibc(facts: Facts, release: TorchRelease) -> bool:
+    """Whether the C library here is new enough for the wheels of a release; True where that is not known."""
+    have, needed = facts.runtime.glibc, glibc_of(release)
+    if not needed or isinstance(have, Unknown):
+        return True
+    return _numbers(have.value) >= _numbers(needed)
+
+
+def glibc_of(release: TorchRelease) -> str:
+    """The C library that a tag asks for, 2.28 of manylinux_2_28; '' of the older names of tags."""
+    match = re.match(r"manylinux_(\d+)_(\d+)", release.platform_tag)
+    return "" if match is None else f"{match[1]}.{match[2]}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
 def _may_have_code(question: Question, cuda: CudaVersion) -> bool:
@@ -122,11 +148,23 @@ def runs_here(question: Question, torch: TorchVersion) -> Wheel | None:
     return next((wheel for wheel in wheels_that_run(question) if wheel.torch.release == torch.release), None)
 
 
-def install_wheel(question: Question, wheel: Wheel) -> str:
+def install_wheel(question: Question, wheel: Wheel, *, remark: str = "") -> str:
     """The command, e.g. /opt/venv/bin/python3 -m pip install torch==2.9.0+cu128 --index-url .../cu128.
 
-    The local part is needed: pip takes an installed 2.9.0+cu130 for a 2.9.0 and changes nothing.
+    The local part is needed: pip takes an installed 2.9.0+cu130 for a 2.9.0 and changes nothing. Where more is wanted
+    than one torch, plan finds the one that goes with all of it; `remark` is of the wheel itself.
     """
+    if question.leaves_torch_open:
+        return plan_for_wants(question)
+    return _install_wheel(question, wheel) + (f"  # {remark}" if remark else "")
+
+
+def plan_for_wants(question: Question) -> str:
+    """The command that finds packages which go together: firstlight plan --want "torch<2.6" --want vllm."""
+    return " ".join(["firstlight plan", *(f"--want {_word(want)}" for want in question.wants)])
+
+
+def _install_wheel(question: Question, wheel: Wheel) -> str:
     facts = question.facts
     names = {each.name for each in facts.companions}
     if not wheel.index:

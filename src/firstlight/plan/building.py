@@ -68,7 +68,7 @@ def a_person(says: str) -> Condition:
 
 
 def holds(interpreter: str, requirements: tuple[str, ...]) -> Condition:
-    """The environment of an interpreter holds exactly these versions."""
+    """The environment of an interpreter holds these: torch==2.9.0, torch==*.dev*+cu132, or any torch."""
     return Condition(CheckKind.DISTRIBUTIONS, interpreter, "\n".join(requirements))
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed, platform
-from firstlight.diagnosis.wheel_choice import INDEX, cuda_major_in_reach, gpus_of, wheels_that_run
+from firstlight.diagnosis.wheel_choice import (
+    INDEX,
+    cuda_major_in_reach,
+    fits_glibc,
+    glibc_of,
+    gpus_of,
+    wheels_that_run,
+)
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
@@ -96,7 +104,7 @@ def builds_for(question: Question, want: Want, *, place: Place) -> tuple[Build, 
         if admits(want.specifier, release.torch.public):
             builds = _builds_of(question, release, place=place, runs=set(runs))
             if want.local == CPU:
-                builds.append(_cpu_build(release, place))
+                builds.append(_cpu_build(question, release, place=place))
             found += sorted(builds, key=lambda each: (bool(each.index), order(each)))
     return tuple(sorted(found, key=lambda build: bool(build.why_not)))
 
@@ -131,8 +139,8 @@ def _builds_of(
     return builds
 
 
-def _cpu_build(release: TorchRelease, place: Place) -> Build:
-    why_not = () if _fits_python(release, place) else (_no_wheel_for_python(release, place),)
+def _cpu_build(question: Question, release: TorchRelease, *, place: Place) -> Build:
+    why_not = tuple(_no_wheel_here(question, release, place))
     doubt = "PyTorch's index was not looked at."
     return Build(release.torch, CudaVersion(0, 0), INDEX + CPU, CPU, why_not, Surety.LISTED, doubt, release.source)
 
@@ -141,16 +149,20 @@ def _fits_python(release: TorchRelease, place: Place) -> bool:
     return not place.python or place.minor in release.cpython
 
 
-def _no_wheel_for_python(release: TorchRelease, place: Place) -> str:
-    return (
-        f"torch {release.torch.public} has wheels for Python {listed(release.cpython)}; this is Python {place.python}."
-    )
+def _no_wheel_here(question: Question, release: TorchRelease, place: Place) -> Iterator[str]:
+    """Why pip takes no wheel of a release here: its Python, its C library."""
+    name = f"torch {release.torch.public}"
+    if not _fits_python(release, place):
+        yield f"{name} has wheels for Python {listed(release.cpython)}; this is Python {place.python}."
+    have = question.facts.runtime.glibc
+    if isinstance(have, Known) and not fits_glibc(question.facts, release):
+        yield f"The wheels of {name} need glibc {glibc_of(release)} or newer; this machine has {have.value}."
 
 
 def _why_not(question: Question, release: TorchRelease, *, cuda: CudaVersion, place: Place) -> tuple[str, ...]:
     """The sentences that keep a build from running here; () where nothing is known against it."""
     name = f"torch {release.torch.public}+{cuda.tag}"
-    found = [] if _fits_python(release, place) else [_no_wheel_for_python(release, place)]
+    found = list(_no_wheel_here(question, release, place))
     reach = cuda_major_in_reach(question)
     offered = question.facts.libcuda.driver_cuda
     if reach is not None and cuda.major > reach:

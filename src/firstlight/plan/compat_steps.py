@@ -121,7 +121,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
         undo=undo,
         seconds=NETWORK,
         bytes=NOT_MEASURED,
-        note="Compat packages are in no other repository. The CUDA images of NVIDIA have it set up already.",
+        note="The CUDA images of NVIDIA have it set up already.",
     )
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from firstlight.diagnosis.driver_packages import branch_to_have, driver_package, why_not_branch
 from firstlight.diagnosis.observed import container, platform
-from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.facts.place import Platform
 from firstlight.plan.costs import not_known
 from firstlight.plan.option import Kind, Option, Proof, Reversible, Risk
 from firstlight.plan.rights import NO_ROOT, may_become_root
 from firstlight.plan.situation import Situation
 from firstlight.plan.with_set import with_set
-from firstlight.tables.gpu_rows import OpenModule
 
 _IN_WINDOWS = (Platform.WSL1, Platform.WSL2)
 
@@ -47,7 +46,7 @@ def _why_not(situation: Situation, branch: int) -> str:
         return "a container cannot change the driver of the host below it"
     if platform(facts) not in _IN_WINDOWS and not may_become_root(facts) and not _is_the_fault(situation):
         return NO_ROOT
-    return _dropped(situation, branch)
+    return why_not_branch(situation.question, branch)
 
 
 def _is_the_fault(situation: Situation) -> bool:
@@ -63,12 +62,7 @@ def _branch(situation: Situation) -> int:
     floor = 0 if row is None else row.min_driver_same_major.branch
     if situation.is_primary("blackwell-needs-open-module") and situation.kernel is not None:
         return situation.kernel.branch
-    month = situation.facts.collected_at[:7]
-    lives = [life for each in tables.driver_branches if (life := tables.branch_life(each.branch)) is not None]
-    alive = [life for life in lives if life.supported_until >= month and floor <= life.branch]
-    fitting = [life for life in alive if not _dropped(situation, life.branch)]
-    longest = max(fitting, key=lambda life: (life.supported_until, life.branch), default=None)
-    return floor if longest is None else longest.branch
+    return branch_to_have(situation.question, floor)
 
 
 def _title(situation: Situation, branch: int) -> str:
@@ -88,18 +82,7 @@ def _brings(situation: Situation, branch: int) -> Iterator[str]:
     if kind is Platform.JETSON:
         yield "a JetPack release with a newer driver" if needs is None else f"a JetPack release with CUDA {needs.major}"
     elif branch and kind not in _IN_WINDOWS:
-        yield _package(situation, branch)
-
-
-def _package(situation: Situation, branch: int) -> str:
-    """nvidia-driver-580-server-open; without -open for GPUs that the open modules do not drive."""
-    tables = situation.question.tables
-    for gpu in sorted(gpus_of(situation.question), key=lambda each: each.capability):
-        row = tables.capability(gpu.capability)
-        module = None if row is None else tables.kernel_module(row.architecture)
-        if module is not None and module.open_module is OpenModule.NOT_SUPPORTED:
-            return f"nvidia-driver-{branch}-server"
-    return f"nvidia-driver-{branch}-server-open"
+        yield driver_package(situation.question, branch)
 
 
 def _is_fine(situation: Situation) -> str:
@@ -108,14 +91,3 @@ def _is_fine(situation: Situation) -> str:
         return f"it does not answer {situation.diagnosis.primary}"
     runs = f" and runs CUDA {cuda.major}" if cuda is not None and situation.needs is None else ""
     return f"driver {situation.kernel} is loaded{runs}; a newer one does not answer {situation.diagnosis.primary}"
-
-
-def _dropped(situation: Situation, branch: int) -> str:
-    """Whether a branch no longer drives a GPU here: R590 and later have no Volta."""
-    tables = situation.question.tables
-    for gpu in sorted(gpus_of(situation.question), key=lambda each: each.capability):
-        row = tables.capability(gpu.capability)
-        limit = None if row is None else tables.architecture_limit(row.architecture)
-        if limit is not None and limit.last_driver_branch < branch:
-            return f"driver branch {limit.last_driver_branch} is the last one for {gpu.name}"
-    return ""

@@ -15,6 +15,7 @@ from firstlight.plan.repairs import REPAIRS, Repair
 from firstlight.plan.rights import may_become_root
 from firstlight.plan.situation import Situation, repairs_of
 from firstlight.plan.told_commands import told_command
+from firstlight.plan.told_effects import least, reversible_by, takes_root
 from firstlight.plan.want import PYTHON, Want
 from firstlight.plan.with_set import with_set
 from firstlight.versions import CudaVersion
@@ -48,14 +49,15 @@ def repairs(situation: Situation) -> Iterator[Option]:
         return  # a reboot that only follows another remedy is no way out by itself
     first, *others = [REPAIRS.get(code, Repair(code.replace("-", " "))) for code in codes]
     alternatives = (each for each in others if not each.follows and (not each.waits or each.waits != first.waits))
+    blank = situation.blank(Kind.REPAIR, codes[0])
     option = replace(
-        situation.blank(Kind.REPAIR, codes[0]),
+        blank,
         title=", or ".join((first.title, *(each.title for each in alternatives))),
         proof=_proof_of(primary),
         proof_by=primary.source,
         cost=_cost_of(situation, first),
         needs_root=first.needs_root,
-        reversible=first.reversible,
+        reversible=least(blank.reversible, first.reversible, reversible_by(primary.do)),
         risk=first.risk,
         brings=primary.do,
     )
@@ -98,6 +100,8 @@ def as_told(situation: Situation) -> Iterator[Option]:
         proof=_proof_of(primary),
         proof_by=primary.source,
         cost=not_known(situation.request, "what it takes is not known"),
+        needs_root=takes_root(primary.do),
+        reversible=reversible_by(primary.do),
         risk=Risk.LOW,
         brings=primary.do,
     )

@@ -11,14 +11,22 @@ from firstlight.plan.option import Kind, Option, Proof, Reversible, Risk
 RULE = (
     "Better proof first (proved here, documented, reported, guessed); then what leaves least of the wants out; then "
     "fewer minutes, less to download, less money, easier to take back, less risk, no root. What is not known comes "
-    "after what is known."
+    "after what is known. Of torch releases that are equal in proof and in what they leave out the newer is first."
 )
 _PROOFS, _KINDS, _RISKS, _BACK = tuple(Proof), tuple(Kind), tuple(Risk), tuple(Reversible)
 
 
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
     """The feasible options, best first; equal in all that counts: by kind, then the newer, then by name."""
-    return tuple(sorted((each for each in options if each.feasible), key=order))
+    found = sorted((each for each in options if each.feasible), key=order)
+    for group in {_release_group(each) for each in found if each.kind is Kind.WHEEL}:
+        places = [
+            number for number, each in enumerate(found) if each.kind is Kind.WHEEL and _release_group(each) == group
+        ]
+        newest_first = sorted((found[number] for number in places), key=_release, reverse=True)
+        for number, option in zip(places, newest_first, strict=True):
+            found[number] = option
+    return tuple(found)
 
 
 def rejected(options: Iterable[Option]) -> tuple[Option, ...]:
@@ -39,6 +47,17 @@ def order(option: Option) -> tuple[object, ...]:
         option.needs_root,
         *_by_kind(option),
     )
+
+
+def _release_group(option: Option) -> tuple[Proof, tuple[str, ...]]:
+    """Wheels of one group differ in their release: whoever bounds torch with <=2.9.1 means 2.9.1, not the smallest."""
+    return option.proof, option.leaves_out
+
+
+def _release(option: Option) -> tuple[int, ...]:
+    """(2, 9, 1) of another-wheel:torch-2.9.1+cu128; () of other names."""
+    match = re.search(r":torch-(\d{1,9}(?:\.\d{1,9})*)", option.id)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def _by_kind(option: Option) -> tuple[object, ...]:

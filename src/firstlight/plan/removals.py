@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,11 +12,13 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
 from firstlight.plan.costs import no_cost
-from firstlight.plan.option import Kind, Option, Proof, Risk
+from firstlight.plan.option import Kind, Option, Proof, Reversible, Risk
 from firstlight.plan.rights import NO_ROOT, may_become_root
 from firstlight.plan.situation import ANSWERS, Situation
+from firstlight.plan.told_effects import least, reversible_by, takes_root
 from firstlight.plan.with_set import with_set
 
+_STALE_PACKAGE = re.compile(r"(?:sudo )?apt-get remove cuda-compat-")  # beside the removal; its step is optional
 _LOADER = "ld.so(8): the order in which the loader looks"
 
 
@@ -54,23 +57,26 @@ def removals(situation: Situation) -> Iterator[Option]:
         return
     removal = _removal(primary)
     blank = situation.blank(Kind.REMOVE, primary.code)
-    needs_root = any(line.startswith(("sudo ", "rm /etc", "ldconfig", "apt-get")) for line in primary.do[:1])
+    needs_root = takes_root(tuple(line for line in primary.do if not _STALE_PACKAGE.match(line)))
     option = replace(
         blank,
         title=removal_in_words(situation),
-        proof=_proof(primary, removal),
+        proof=Proof.REPORTED if removal.reported else Proof.DOCUMENTED,
         proof_by=removal.said_by or primary.source,
         leaves_out=(*blank.leaves_out, *_not_enough(situation)),
         cost=no_cost(situation.request),
         needs_root=needs_root,
+        reversible=least(blank.reversible, _reversible(situation.facts, primary)),
         risk=Risk.MEDIUM if needs_root else Risk.LOW,
         brings=primary.do,
         folder=_folder(situation.facts),
     )
-    if needs_root and not may_become_root(situation.facts):
-        yield replace(option, feasible=False, why_not=NO_ROOT)
-    else:
+    if not needs_root or may_become_root(situation.facts):
         yield with_set(situation, option)
+    elif all(remedy in ANSWERS[Kind.REMOVE] for remedy in primary.remedies):  # there is no other way out
+        yield with_set(situation, replace(option, title=f"{option.title} (by someone who has root here)"))
+    else:
+        yield replace(option, feasible=False, why_not=NO_ROOT)
 
 
 def removal_in_words(situation: Situation) -> str:
@@ -99,10 +105,10 @@ def _removal(primary: Finding) -> _Removal:
     return _REMOVALS[next(each for each in primary.remedies if each in ANSWERS[Kind.REMOVE])]
 
 
-def _proof(primary: Finding, removal: _Removal) -> Proof:
-    if primary.code == "cuda-sees-no-device":
-        return Proof.GUESSED  # no mask was seen; it is the first thing to look for
-    return Proof.REPORTED if removal.reported else Proof.DOCUMENTED
+def _reversible(facts: Facts, primary: Finding) -> Reversible:
+    """The steps that unwire a compat library have a way back each; of any other removal its own lines tell."""
+    in_use = compat_in_use(facts)
+    return Reversible.YES if in_use is not None and not in_use.copied else reversible_by(primary.do)
 
 
 def _unwired(facts: Facts) -> str:

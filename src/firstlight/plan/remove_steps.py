@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.compat_choice import STARTUP_FILES, compat_in_use, wired_by
-from firstlight.diagnosis.finding import Question, with_other_ways
+from firstlight.diagnosis.finding import Finding, Question, with_other_ways
+from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.observed import container
+from firstlight.diagnosis.rules import rule_named
 from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.known import Known
 from firstlight.plan.building import (
@@ -23,12 +25,15 @@ from firstlight.plan.building import (
     slug,
     written,
 )
+from firstlight.plan.costs import NOTHING
 from firstlight.plan.extras import Extras
 from firstlight.plan.library_path import without_folders
-from firstlight.plan.option import Option
+from firstlight.plan.option import Kind, Option
+from firstlight.plan.situation import ANSWERS
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from firstlight.plan.told_commands import told_command
-from firstlight.plan.wheel_steps import wheel_steps
+from firstlight.plan.told_effects import takes_root
+from firstlight.plan.wheel_steps import copies_replaced, wheel_steps
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _PIN_IN_PROJECT = "pin-in-project"
@@ -228,12 +233,46 @@ def _packages(question: Question, option: Option, folders: tuple[str, ...]) -> I
 
 
 def removal_beside(question: Question, option: Option, extras: Extras) -> Iterator[Step]:
-    """The removal that a wheel option names after its packages: a libcuda that is in the way of any torch."""
+    """The removal that an option of another kind names at the end of its title: what is in the way of any torch."""
+    words = _removal_named(option.title)
     library = question.facts.libcuda.would_load
-    if not re.search(r"; and (?:take|remove) /", option.title) or not isinstance(library, Known):
+    if re.match(r"(?:take|remove) /", words) and isinstance(library, Known):
+        folder = library.value.path.rpartition("/")[0]
+        yield from remove_steps(question, replace(option, folder=folder, brings=()), extras)
         return
-    folder = library.value.path.rpartition("/")[0]
-    yield from remove_steps(question, replace(option, folder=folder, brings=()), extras)
+    finding = _what_is_removed(question, option) if words else None
+    if finding is None:
+        return
+    lines = finding.do
+    if any(is_requirement(piece) for piece in option.brings):  # which take the place of those that the finding names
+        lines = tuple(line for line in lines if not re.search(r"\bpip (?:un)?install\b", line))
+        if not lines and copies_replaced(question, option):
+            return
+    alone = replace(
+        option,
+        title=words,
+        because=(finding.code,),
+        needs_root=takes_root(lines),
+        cost=replace(option.cost, download_bytes=NOTHING),
+        brings=lines or ("see whether any is left: firstlight doctor",),
+        folder="",
+    )
+    yield from remove_steps(question, alone, extras)
+
+
+def _removal_named(title: str) -> str:
+    """'take the library that is preloaded out of LD_PRELOAD' of a title that ends so; '' where only packages follow."""
+    parts = (part.partition("; ")[0] for part in title.split("; and ")[1:])
+    return next((part for part in parts if not is_requirement(part.partition(",")[0])), "")
+
+
+def _what_is_removed(question: Question, option: Option) -> Finding | None:
+    """The finding among those that an option answers which a removal cures."""
+    for code in option.because:
+        rule = rule_named(code)
+        if any(remedy in ANSWERS[Kind.REMOVE] for remedy in rule.remedies):
+            return judge(question, (rule,)).of(code)
+    return None
 
 
 def repair_steps(question: Question, option: Option, extras: Extras) -> Iterator[Step]:
@@ -254,7 +293,7 @@ def repair_steps(question: Question, option: Option, extras: Extras) -> Iterator
             id=slug(f"repair {number}"),
             title=told.words or f"{option.title}{count}",
             commands=(told.argv,) if told.argv else (),
-            needs_root=option.needs_root or told.argv[:1] == ("sudo",),
+            needs_root=option.needs_root or takes_root((line,)),
             done_when=(a_person(f"`firstlight doctor` no longer finds {code}"),),
             seconds=NOT_MEASURED,
             bytes=option.cost.download_bytes,

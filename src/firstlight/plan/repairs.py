@@ -48,6 +48,9 @@ REPAIRS = {
     "set-compute-mode": _host("set the compute mode back to default"),
     "reset-gpu": _host("reset the GPU"),
     "power-cycle": _host("power the machine off and on", _REBOOT),
+    "find-why-no-gpu": Repair(
+        "find out why the driver shows no GPU", needs_root=True, waits="how long that takes is not known"
+    ),
     "cool-or-power": Repair("look at cooling and power", waits="how long that takes is not known"),
     "install-container-toolkit": _host("install the NVIDIA container toolkit"),
     "install-driver-library": Repair("install the driver's libcuda", needs_root=True, fetches=_SIZE, risk=Risk.MEDIUM),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from firstlight.diagnosis.build_flags_rules import toolkit_in_use
 from firstlight.diagnosis.compat_choice import driver_runs
 from firstlight.diagnosis.finding import Diagnosis, Finding, Question, Severity
 from firstlight.diagnosis.observed import is_wanted
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
+from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.frozen import dataclass
+from firstlight.plan.building import environment_to_change, installed_versions
 from firstlight.plan.costs import no_cost
 from firstlight.plan.option import Kind, Option, Proof, Reversible, Risk
 from firstlight.plan.request import Request
 from firstlight.plan.sets import PackageSet
+from firstlight.plan.way_back import what_is_lost
 from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
 
 # The remedies of findings that each kind of option stands for; every other remedy is a repair.
@@ -28,7 +32,11 @@ ANSWERS: dict[Kind, tuple[str, ...]] = {
     Kind.CONTAINER: ("use-container", "restart-with-gpus"),
     Kind.SOURCE: ("build-from-source",),
 }  # fmt: skip
+# Toolkits of one major share these limits closely enough that fetching another one is no way out by itself.
+NOT_OF_THE_TOOLKIT = ("host-compiler-out-of-range", "glibc-breaks-cuda-headers", "arch-unknown-to-toolkit")
 _FOR_AN_OLD_DRIVER = (Kind.COMPAT, Kind.DRIVER, Kind.MACHINE)
+_WITH_TORCH = ("torch", "torchvision", "torchaudio", "triton", "pytorch-triton")
+_BRING_PACKAGES = (Kind.WHEEL, Kind.REMOVE, Kind.REPAIR, Kind.COMPAT, Kind.DRIVER)
 _NOT_REPAIRS = {remedy for remedies in ANSWERS.values() for remedy in remedies}
 
 
@@ -121,9 +129,16 @@ class Situation:
             each.code
             for each in standing
             if each.severity is Severity.BLOCKS and any(remedy in ANSWERS.get(kind, ()) for remedy in each.remedies)
+            if kind is not Kind.TOOLKIT or each.code not in NOT_OF_THE_TOOLKIT or self._changes_major()
         ]
         first = (self.diagnosis.primary,) if self.diagnosis.primary else ()
         return tuple(dict.fromkeys((*first, *blocking)))
+
+    def _changes_major(self) -> bool:
+        """Whether a toolkit of torch's CUDA is of another major than the one in use, which has other limits."""
+        toolkit, cuda = toolkit_in_use(self.facts), self.torch_cuda
+        nvcc = toolkit.nvcc_version if toolkit is not None else Unknown("no toolkit")
+        return isinstance(nvcc, Known) and cuda is not None and nvcc.value.major != cuda.major
 
     def blank(self, kind: Kind, name: str) -> Option:
         """An option of a kind that costs nothing and promises all that is asked; the builder fills in the rest."""
@@ -139,7 +154,7 @@ class Situation:
             leaves_out=self._still_blocking(because),
             cost=no_cost(self.request),
             needs_root=False,
-            reversible=Reversible.YES,
+            reversible=self._packages_come_back(kind),
             risk=Risk.NONE,
             feasible=True,
             why_not="",
@@ -147,6 +162,20 @@ class Situation:
             index="",
             folder="",
         )
+
+    def _packages_come_back(self, kind: Kind) -> Reversible:
+        """Partly where the option puts a torch in the place of one that no index has, or no longer."""
+        environment = environment_to_change(self.question)
+        have = installed_versions(environment)
+        stays = any(pick.requirement == f"torch=={have.get('torch')}" for each in self.wanted for pick in each.picks)
+        if kind not in _BRING_PACKAGES or (kind is not Kind.WHEEL and (stays or not self.wanted)):
+            return Reversible.YES
+        if environment is None or self._has_project(environment.kind):
+            return Reversible.YES  # a new environment is removed whole; a project's lock file is put back
+        return Reversible.PARTLY if what_is_lost(self.question, _WITH_TORCH) else Reversible.YES
+
+    def _has_project(self, kind: EnvironmentKind) -> bool:
+        return kind in (EnvironmentKind.UV_VENV, EnvironmentKind.PIXI) and bool(self.facts.python.project_files)
 
     def asked(self) -> tuple[str, ...]:
         """What should hold afterwards: the wants, the torch release that is installed, the goal."""

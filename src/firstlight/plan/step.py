@@ -33,7 +33,7 @@ class CheckKind(enum.Enum):
     FILE_HAS_LINE = "file-has-line"
     FILE_LACKS_LINE = "file-lacks-line"
     LINK = "link"  # `target` is a symbolic link to `expected`, which is there
-    DISTRIBUTIONS = "distributions"  # name==version in the environment of `target`
+    DISTRIBUTIONS = "distributions"  # name==version, with * for any part, or name, in the environment of `target`
     APT_PACKAGE = "apt-package"
     GIT_COMMIT = "git-commit"
     COMMAND = "command"  # `argv` exits 0

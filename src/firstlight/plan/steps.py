@@ -32,7 +32,7 @@ _MAKERS: dict[Kind, tuple[Maker, ...]] = {
     Kind.NOTHING: (_nothing,),
     Kind.REMOVE: (wheel_steps, remove_steps),
     Kind.REPAIR: (wheel_steps, repair_steps),
-    Kind.COMPAT: (wheel_steps, compat_steps, unbaked),
+    Kind.COMPAT: (wheel_steps, compat_steps, unbaked, removal_beside),
     Kind.WHEEL: (wheel_steps, removal_beside),
     Kind.TOOLKIT: (toolkit_steps,),
     Kind.DRIVER: (driver_steps, wheel_steps),

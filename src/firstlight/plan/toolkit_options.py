@@ -12,13 +12,11 @@ from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.plan.costs import cost, summed
 from firstlight.plan.option import Cost, Kind, Option, Proof, Risk
 from firstlight.plan.rights import NO_ROOT, may_become_root
-from firstlight.plan.situation import Situation
+from firstlight.plan.situation import NOT_OF_THE_TOOLKIT, Situation
 from firstlight.tables.compiler_rows import ToolkitWheel
 from firstlight.versions import CudaVersion
 
 _KIND = Kind.TOOLKIT
-# Toolkits of one major share these limits closely enough that fetching another one is no way out by itself.
-_NOT_OF_THE_TOOLKIT = ("host-compiler-out-of-range", "glibc-breaks-cuda-headers", "arch-unknown-to-toolkit")
 _PARTS = "nvcc,cudart,cccl,crt,nvvm"
 _PROJECTS = (
     "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-nvvm",
@@ -31,7 +29,7 @@ def toolkit_options(situation: Situation) -> Iterator[Option]:
     cuda = situation.torch_cuda
     if not situation.answered_by(_KIND):
         return
-    if situation.is_primary(*_NOT_OF_THE_TOOLKIT):
+    if situation.is_primary(*NOT_OF_THE_TOOLKIT):
         yield replace(
             situation.blank(_KIND, "any"),
             title="another CUDA toolkit",
@@ -92,7 +90,8 @@ def _compilers(situation: Situation) -> Iterator[CudaVersion]:
 
 
 def _that_are_here(situation: Situation, majors: set[int]) -> Iterator[Option]:
-    in_use = toolkit_in_use(situation.facts)
+    # Behind a wrapper nvcc is the right one and CUDA_HOME is not: naming the toolkit is the cure.
+    in_use = None if situation.diagnosis.of("nvcc-is-wrapper") else toolkit_in_use(situation.facts)
     for toolkit in situation.facts.toolkits.toolkits:
         known = toolkit.nvcc_version
         if isinstance(known, Unknown) or known.value.major not in majors or not has_compiler(toolkit):

@@ -56,7 +56,7 @@ def what_cannot_be_had(answer: Answer) -> str:
     if answer.is_impossible:
         clashes = " ".join(each.sentence for each in answer.refused)
         # With any driver: the driver that is here is not what keeps them apart.
-        return f"{answer.anywhere.impossible} {clashes}".strip()
+        return " ".join(filter(None, (answer.anywhere.impossible, clashes, _none_near_here(answer))))
     situation = answer.situation
     here = tuple(_python_here(situation))
     for want in situation.request.wants:
@@ -67,6 +67,27 @@ def what_cannot_be_had(answer: Answer) -> str:
                 f"that is there. Make another (uv venv --python {python} FOLDER) and give it with --python FOLDER."
             )
     return ""
+
+
+def _none_near_here(answer: Answer) -> str:
+    """That nothing near the wants runs on this machine, and what would with another driver; '' where something does."""
+    if answer.here.nearest or not answer.anywhere.nearest:
+        return ""
+    packages = answer.anywhere.nearest[0]
+    names = ", ".join(pick.requirement for pick in packages.picks)
+    return f"Nothing that comes near it is known to run on this machine; the nearest elsewhere is {names}: " + (
+        f"{_driver_for(answer.situation, packages)}."
+    )
+
+
+def _driver_for(situation: Situation, packages: PackageSet) -> str:
+    """'it takes driver 580.65.06 or newer (here 540.4.0)'."""
+    cuda = packages.torch.cuda
+    row = situation.question.tables.cuda_major(cuda.value.major) if isinstance(cuda, Known) else None
+    here = f" (here {situation.kernel})" if situation.kernel is not None else ""
+    if row is None or (situation.kernel is not None and situation.kernel >= row.min_driver_same_major):
+        return f"it takes another driver{here}"
+    return f"it takes driver {row.min_driver_same_major} or newer{here}"
 
 
 def _of_minor(specifier: str) -> str:
@@ -85,8 +106,11 @@ def want_options(answer: Answer) -> Iterator[Option]:
         yield _unless_blocked(situation, packages, ())
     if answer.here.sets:
         return
-    for packages in (answer.here.nearest or answer.anywhere.nearest)[:_MOST]:
+    for packages in answer.here.nearest[:_MOST]:
         yield _unless_blocked(situation, packages, tuple(_left_out(situation.request.wants, packages)))
+    for packages in () if answer.here.nearest else answer.anywhere.nearest[:_MOST]:  # solved as if for any driver
+        near = _unless_blocked(situation, packages, tuple(_left_out(situation.request.wants, packages)))
+        yield replace(near, feasible=False, why_not=_driver_for(situation, packages))
     yield replace(
         situation.blank(Kind.WHEEL, "as-wanted"),
         title=" with ".join(want.text for want in situation.request.wants),

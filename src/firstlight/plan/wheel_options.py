@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -90,21 +89,12 @@ def _down_to_the_installed(situation: Situation) -> Iterator[Wheel]:
 
 
 def _fits(situation: Situation, wheel: Wheel) -> bool:
-    """Whether a wheel is another one than the installed, runs on the driver by itself, and its C library is here."""
+    """Whether a wheel is another one than the installed and runs on the driver by itself."""
     installed, kernel = situation.installed, situation.kernel
     if installed is not None and wheel.torch.public == installed.public and situation.torch_cuda == wheel.cuda:
         return False
     too_new = kernel is not None and not driver_runs(situation.question, kernel, major=wheel.cuda.major)
-    return not (too_new and situation.needs is not None) and _glibc_fits(situation, wheel)
-
-
-def _glibc_fits(situation: Situation, wheel: Wheel) -> bool:
-    """manylinux_2_28 needs glibc 2.28."""
-    have, row = situation.facts.runtime.glibc, _release(situation, wheel)
-    match = None if row is None else re.match(r"manylinux_(\d+)_(\d+)", row.platform_tag)
-    if match is None or isinstance(have, Unknown):
-        return True
-    return tuple(int(part) for part in have.value.split(".")[:2]) >= (int(match[1]), int(match[2]))
+    return not (too_new and situation.needs is not None)
 
 
 def _nearest(situation: Situation, wheels: tuple[Wheel, ...]) -> tuple[Wheel, ...]:
@@ -237,7 +227,8 @@ def _source(situation: Situation, wheel: Wheel) -> str:
     known = row if row is not None and row.wheel_cuda == wheel.cuda else variant
     if known is None:
         return "no row says for which GPUs it has code"
-    return f"it has code for {gpus or 'the GPUs of its list'} ({known.source}), and the driver runs CUDA {wheel.cuda}"
+    driver = "" if situation.kernel is None else f", and the driver runs CUDA {wheel.cuda}"
+    return f"it has code for {gpus or 'the GPUs of its list'} ({known.source}){driver}"
 
 
 def _release(situation: Situation, wheel: Wheel) -> TorchRelease | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.wheel_choice import INDEX
+from firstlight.errors import BadInput
+from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.frozen import dataclass
 from firstlight.plan.building import (
@@ -30,9 +31,11 @@ from firstlight.plan.option import Option
 from firstlight.plan.project_edits import Chosen, keep_in_pixi_project, keep_in_uv_project
 from firstlight.plan.sets import ON_TORCH_INDEX
 from firstlight.plan.step import FileChange, Step, StepKind
+from firstlight.plan.way_back import copies, index_of, what_is_lost
 
 _SAVED = ".before-firstlight"
 _WITH_TORCH = ("nvidia-", "cuda-", "triton", "pytorch-triton")
+_WITH_IT = "The NVIDIA libraries that torch pins come with it; taking it back leaves those that nothing needs then."
 _COMPILED = ("flash-attn",)  # built against the torch that is installed, which pip hides from a build otherwise
 
 
@@ -137,25 +140,57 @@ def _install(question: Question, option: Option, *, interpreter: str, wanted: tu
         kind=StepKind.UV if uses_uv else StepKind.PIP,
         title=f"install {', '.join(wanted)} into {posixpath.dirname(posixpath.dirname(interpreter))}",
         commands=(
+            *_copies_taken_out(environment, tool, wanted=wanted),
             *_removed_first(option, tool, wanted=wanted, before=before),
             *_installs(option, tool, wanted=wanted, uses_uv=uses_uv),
         ),
-        done_when=(holds(interpreter, tuple(each for each in wanted if split_requirement(each)[1])),),
-        undo=tuple(_back(interpreter, wanted=wanted, before=before, uses_uv=uses_uv)),
+        done_when=(holds(interpreter, tuple(_known_by(each, option.index) for each in wanted)),),
+        undo=tuple(_back(question, tool, wanted=wanted, before=before)),
         seconds=minutes_as_seconds(option),
         bytes=option.cost.download_bytes,
-        note="The NVIDIA libraries that torch pins come with it; taking it back leaves those that nothing needs then.",
+        note=" ".join(filter(None, (_WITH_IT, what_is_lost(question, _changed(wanted, before))))),
     )
+
+
+def _known_by(requirement: str, index: str) -> str:
+    """What tells that a requirement is met: its version, else the form of the channel's, torch==*.dev*+cu132.
+
+    Candidates of the test channel carry the number of their release, so that only the build tells theirs.
+    """
+    project, version = split_requirement(requirement)
+    if version or not (index and _is_from_index(requirement)) or project == "triton":
+        return requirement
+    build = f"*+{index.rstrip('/').rpartition('/')[2]}" if project == "torch" else ""
+    early = f"*.dev{build or '*'}" if "/nightly/" in index else build
+    return f"{project}=={early}" if early else project
 
 
 def _removed_first(option: Option, tool: Argv, *, wanted: tuple[str, ...], before: dict[str, str]) -> Iterator[Argv]:
     """Other builds of the same number go first, where PyPI's own is wanted."""
     plain = tuple(each for each in wanted if not (option.index and _is_from_index(each)))
-    names = _same_number_other_build(plain, before)
-    if names and tool[0] == "uv":
-        yield ("uv", "pip", "uninstall", *tool[3:], *names)
-    elif names:
-        yield (*tool[:3], "uninstall", "--yes", *names)
+    if names := _same_number_other_build(plain, before):
+        yield _uninstall(tool, *names)
+
+
+def _uninstall(tool: Argv, *names: str) -> Argv:
+    if tool[0] == "uv":
+        return ("uv", "pip", "uninstall", *tool[3:], *names)
+    return (*tool[:3], "uninstall", "--yes", *names)
+
+
+def _copies_taken_out(environment: PythonEnvironment | None, tool: Argv, *, wanted: tuple[str, ...]) -> Iterator[Argv]:
+    """Each copy of a package that is there more than once: pip takes one at a time, and an install replaces one."""
+    names = {split_requirement(each)[0] for each in wanted}
+    for name, count in copies(environment):
+        if name in names:
+            yield from (_uninstall(tool, name) for _ in range(count))
+
+
+def copies_replaced(question: Question, option: Option) -> bool:
+    """Whether the option's packages take the place of every copy of one that is installed more than once."""
+    environment = environment_to_change(question)
+    names = {split_requirement(piece)[0] for piece in option.brings if is_requirement(piece)}
+    return any(name in names for name, _ in copies(environment))
 
 
 def _installs(option: Option, tool: Argv, *, wanted: tuple[str, ...], uses_uv: bool) -> Iterator[Argv]:
@@ -185,32 +220,44 @@ def _same_number_other_build(wanted: tuple[str, ...], before: dict[str, str]) ->
     )
 
 
-def _back(interpreter: str, *, wanted: tuple[str, ...], before: dict[str, str], uses_uv: bool) -> Iterator[Argv]:
+def _back(question: Question, tool: Argv, *, wanted: tuple[str, ...], before: dict[str, str]) -> Iterator[Argv]:
     """What was there before, version by version and without dependencies, which might want other versions.
 
-    What was not there goes; NVIDIA's libraries and triton change with torch and come back with it.
+    What was not there goes, and so does what takes the place of a build that no index has. NVIDIA's libraries and
+    triton change with torch and come back with it.
     """
-    tool: Argv = ("uv", "pip") if uses_uv else (interpreter, "-m", "pip")
-    where: Argv = ("--python", interpreter) if uses_uv else ()
-    names = [split_requirement(each)[0] for each in wanted]
-    gone = tuple(name for name in names if name not in before)
+    after = dict(split_requirement(each) for each in wanted)
+    by_index: dict[str, list[str]] = {}
+    # pip takes 2.9.0+cu128 for 2.9.0 and does nothing, so that the build goes before PyPI's comes back.
+    gone = [name for name, version in after.items() if version.startswith(f"{before.get(name)}+")]
+    for name in _changed(wanted, before):
+        source = index_of(question, name, before[name]) if name in before else Unknown("it was not there")
+        if isinstance(source, Known):
+            by_index.setdefault(source.value, []).append(f"{name}=={before[name]}")
+        else:
+            gone.append(name)
     if gone:
-        yield (*tool, "uninstall", *where, *(() if uses_uv else ("--yes",)), *gone)
+        yield _uninstall(tool, *dict.fromkeys(gone))
+    for index, packages in by_index.items():
+        yield (*tool, "--no-deps", *packages, *(("--index-url", index) if index else ()))
+
+
+def _changed(wanted: tuple[str, ...], before: dict[str, str]) -> tuple[str, ...]:
+    """The packages that an install changes: those it names, and with torch what torch pins."""
+    names = [split_requirement(each)[0] for each in wanted]
     if "torch" in names:
         names += [name for name in before if name.startswith(_WITH_TORCH) and name not in (*names, "nvidia-ml-py")]
-    by_index: dict[str, list[str]] = {}
-    for name in names:
-        if name in before:
-            local = before[name].partition("+")[2]
-            index = f"{INDEX}{local}" if local.startswith(("cu", "cpu", "rocm", "xpu")) else ""
-            by_index.setdefault(index, []).append(f"{name}=={before[name]}")
-    for index, packages in by_index.items():
-        yield (*tool, "install", "--no-deps", *where, *packages, *(("--index-url", index) if index else ()))
+    return tuple(names)
 
 
 def _through_project(question: Question, option: Option, extras: Extras, *, project: Project) -> Step:
     """The project's own files edited, locked and synced: `uv run` and `pixi run` keep the choice."""
     chosen = chosen_by(option)
+    if open_ended := [piece for piece in option.brings if is_requirement(piece) and not split_requirement(piece)[1]]:
+        raise BadInput(
+            f"{' and '.join(open_ended)}: no version is given, and the {project.tool} project {project.folder} keeps "
+            f"exact ones. Name the build: --want {open_ended[0]}==VERSION, of a nightly torch 2.16.0.devYYYYMMDD."
+        )
     before = extras.text_of(project.file)
     if before is None:
         return _by_command(option, project, chosen)

@@ -32,6 +32,7 @@ def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> dict[str, An
         "resumed": list(outcome.resumed),
         "journal": outcome.journal,
         "steps": [_taken(taken, outcome.rate) for taken in outcome.taken],
+        "to_do": [] if outcome.taken else [_to_do(step, outcome.held) for step in outcome.parts.ours],
         "left_out": [step.id for step in outcome.parts.left_out],
         "by_a_person": [_person(step) for step in outcome.parts.persons],
         "waiting": [step.id for step in outcome.parts.waiting],
@@ -53,6 +54,21 @@ def _taken(taken: Taken, rate: Fact[float]) -> dict[str, Any]:
         "download_bytes": {"expected": _value(step.bytes)},
         "disk_bytes": {"actual": _value(taken.disk_bytes)},
         "money": {"expected": _money(expected, rate), "actual": _money(Known(taken.seconds, ""), rate)},
+    }
+
+
+def _to_do(step: Step, held: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "title": step.title,
+        "kind": step.kind.value,
+        "holds_already": step.id in held,
+        "needs_root": step.needs_root,
+        "commands": [list(argv) for argv in step.commands],
+        "files": [change.path for change in step.files],
+        "undo": [list(argv) for argv in step.undo],
+        "seconds": {"expected": _value(step.seconds)},
+        "download_bytes": {"expected": _value(step.bytes)},
     }
 
 

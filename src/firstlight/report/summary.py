@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from firstlight.diagnosis.observed import cuda_starts
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.known import Known, Unknown
 from firstlight.report.facts_lines import text
 from firstlight.report.layout import gib, joined
+
+_NO_DRIVER = "no driver"
 
 
 def machine_summary(facts: Facts) -> tuple[str, str]:
@@ -16,9 +21,7 @@ def machine_summary(facts: Facts) -> tuple[str, str]:
 
 def _gpus(facts: Facts) -> str:
     kinds: dict[str, int] = {}
-    for gpu in facts.gpus.devices:
-        memory = f", {gib(gpu.memory_bytes.value)}" if isinstance(gpu.memory_bytes, Known) else ""
-        name = f"{text(gpu.name) or 'a GPU of unknown name'} ({text(gpu.capability) or 'capability unknown'}{memory})"
+    for name in _names(facts):
         kinds[name] = kinds.get(name, 0) + 1
     shown = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in kinds.items())
     if shown:
@@ -29,14 +32,36 @@ def _gpus(facts: Facts) -> str:
     return text(facts.gpus.tegra_chip, "the GPU of {}") or "no NVIDIA GPU"
 
 
+def _names(facts: Facts) -> Iterator[str]:
+    """'NVIDIA H200 (9.0, 139.8 GiB)' of each GPU; libcuda's word where NVML has none, as on a Jetson."""
+    gpus, cuda = facts.gpus.devices, facts.libcuda.devices
+    if cuda and all(isinstance(gpu.name, Unknown) and isinstance(gpu.capability, Unknown) for gpu in gpus):
+        for device in cuda:
+            yield f"{device.name} ({device.capability}, {gib(device.memory_bytes)})"
+        return
+    for gpu in gpus:
+        memory = f", {gib(gpu.memory_bytes.value)}" if isinstance(gpu.memory_bytes, Known) else ""
+        yield f"{text(gpu.name) or 'a GPU of unknown name'} ({text(gpu.capability) or 'capability unknown'}{memory})"
+
+
 def _driver(facts: Facts) -> str:
-    if isinstance(facts.driver.kernel_version, Unknown):
-        return "no driver" if facts.gpus.devices or facts.gpus.pci else ""
-    driver = f"driver {facts.driver.kernel_version.value}"
+    driver = _driver_version(facts)
     loads = facts.libcuda.would_load
+    if not driver or driver == _NO_DRIVER:
+        return driver
     if isinstance(loads, Known) and loads.value.is_compat:
         return driver + text(facts.libcuda.driver_cuda, " (CUDA {} by a compat library)")
+    if facts.libcuda.ld_preload:  # what is preloaded may answer in libcuda's place: the finding version-spoofed
+        return driver + text(facts.libcuda.driver_cuda, " (CUDA {} is answered under LD_PRELOAD)")
     return driver + text(facts.libcuda.driver_cuda, " (CUDA {})")
+
+
+def _driver_version(facts: Facts) -> str:
+    if isinstance(facts.driver.kernel_version, Known):
+        return f"driver {facts.driver.kernel_version.value}"
+    if cuda_starts(facts):
+        return "driver version unknown"
+    return _NO_DRIVER if facts.gpus.devices or facts.gpus.pci else ""
 
 
 def _torch(facts: Facts) -> str:
