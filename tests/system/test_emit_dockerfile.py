@@ -54,7 +54,10 @@ class Builder:
         )  # fmt: skip
 
     def __call__(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*self.command, *argv], check=check, capture_output=True, text=True, timeout=900)
+        done = _tried([*self.command, *argv], timeout=900)
+        if check:
+            done.check_returncode()
+        return done
 
     def run(self, *argv: str, driver: str = "", environ: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """The image's entrypoint with a command, as its user; under a kernel driver where one is named."""
@@ -62,10 +65,17 @@ class Builder:
         inside = ["run", "--isolation", "chroot", *words, self.container, "--", "/opt/firstlight/entrypoint.sh", *argv]
         script = 'mount -t tmpfs t /sys/module && mkdir /sys/module/nvidia && echo "$1" > /sys/module/nvidia/version; '
         seen = (script if driver else "") + 'shift; exec "$@"'
-        return subprocess.run(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", seen, "sh", driver, *self.command, *inside],
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+        alone = ("unshare", "--mount", "--propagation", "private", "sh", "-c", seen, "sh", driver)
+        return _tried([*alone, *self.command, *inside], timeout=300)
+
+
+def _tried(argv: list[str], *, timeout: int) -> subprocess.CompletedProcess[str]:
+    """What buildah ended with, once it could start: a busy kernel refuses now and then to seal its copy of itself."""
+    for _ in range(5):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
+        if done.returncode == 0 or "sealing memfd copy: Device or resource busy" not in done.stderr:
+            break
+    return done
 
 
 @pytest.fixture(scope="module")
