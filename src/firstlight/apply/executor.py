@@ -13,14 +13,11 @@ from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk
 from firstlight.apply.footprints import lock_is_held, project_files, there_before
 from firstlight.apply.journal import Journal
-from firstlight.apply.package_sets import distributions, manual_packages, packages
 from firstlight.apply.runs import (
     COMMAND_ENDED,
     COMMAND_STARTED,
     RUN_BEGUN,
     RUN_DONE,
-    SET_SAVED,
-    SET_SETTLED,
     STEP_BEGUN,
     STEP_DONE,
     STEP_FAILED,
@@ -32,11 +29,11 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
+from firstlight.apply.set_records import save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
-from firstlight.plan.step import CheckKind, Step, StepKind
+from firstlight.plan.step import Step, StepKind
 
-ENVIRONMENT_STEPS = (StepKind.PIP, StepKind.UV, StepKind.PROJECT)
 LOCK_LIMIT_S, LOCK_PAUSE_S = 1800.0, 2.0
 
 
@@ -108,7 +105,7 @@ def carry_out(acting: Acting, run: Run) -> None:
         met = all_met(step.done_when)
         if met.holds:
             if step.id not in run.finished:
-                _settle_sets(acting, run.number, step)
+                settle_sets(acting.journal, run.number, step)
                 event = STEP_DONE if step.id in run.begun else STEP_SKIPPED
                 acting.journal.add(event, run=run.number, step=step.id, seconds=0.0, saw=met.saw)
             acting.watcher.step_skipped(step, saw=met.saw)
@@ -128,7 +125,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
-    _save_sets(acting, run, step)
+    save_sets(acting.journal, run, step)
     for path in project_files(step):
         acting.saved.keep(path, run=run, step=step.id)
     for change in step.files:
@@ -136,11 +133,11 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     for number, argv in enumerate(step.commands, 1):
         ended = run_command(acting, argv, run=run, step=step.id)
         if ended.status != 0:
-            _settle_sets(acting, run, step)
+            settle_sets(acting.journal, run, step)
             journal.add(STEP_FAILED, run=run, step=step.id, argv=list(argv), status=ended.status, tail=list(ended.tail))
             said = f"{step.title}: command {number} of {len(step.commands)} ended with status {ended.status}: "
             raise StepFailed(said + shlex.join(argv), step=step, argv=argv, tail=ended.tail, log=ended.log)
-    _settle_sets(acting, run, step)
+    settle_sets(acting.journal, run, step)
     for path in project_files(step):
         acting.saved.settle(path, run=run, step=step.id)
     acting.disk.passing(f"{step.id}: prove")
@@ -159,36 +156,6 @@ def lacks_rights(step: Step) -> bool:
     """Whether the step needs root, we are not, and its commands do not go through sudo."""
     elevates = bool(step.commands) and not step.files and any(argv[0] == "sudo" for argv in step.commands)
     return step.needs_root and os.geteuid() != 0 and not elevates
-
-
-def _save_sets(acting: Acting, run: int, step: Step) -> None:
-    """Keep which packages were there, once a step: a second attempt finds a half-done state."""
-    if about_step(acting.journal, SET_SAVED, run=run, step=step.id):
-        return
-    if step.kind is StepKind.APT and any("apt-get" in argv or "dpkg" in argv for argv in step.commands):
-        acting.journal.add(
-            SET_SAVED, run=run, step=step.id, of="packages", target="", before=packages(), manual=manual_packages()
-        )
-    for interpreter in environments_of(step):
-        acting.journal.add(
-            SET_SAVED, run=run, step=step.id, of="distributions", target=interpreter, before=distributions(interpreter)
-        )
-
-
-def _settle_sets(acting: Acting, run: int, step: Step) -> None:
-    """Keep which packages are there now: what comes or goes later is somebody else's."""
-    for record in about_step(acting.journal, SET_SAVED, run=run, step=step.id):
-        target = record.about["target"]
-        after, manual = (packages(), manual_packages()) if not target else (distributions(target), [])
-        acting.journal.add(SET_SETTLED, run=run, step=step.id, target=target, after=after, manual=manual)
-
-
-def environments_of(step: Step) -> tuple[str, ...]:
-    """The interpreters whose environments a pip, uv or project step changes, by its conditions."""
-    if step.kind not in ENVIRONMENT_STEPS:
-        return ()
-    found = [each.target for each in step.done_when if each.kind is CheckKind.DISTRIBUTIONS]
-    return tuple(dict.fromkeys(found))
 
 
 def run_command(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -> Ended:

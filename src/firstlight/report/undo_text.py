@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from firstlight.apply.executor import environments_of
 from firstlight.apply.outcome import Ending, Undone
 from firstlight.apply.runs import Run
+from firstlight.apply.set_records import environments_of
 from firstlight.plan.step import Step, StepKind
 from firstlight.report.layout import counted, labelled
 
