@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import shlex
 import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from firstlight.apply.apt_recovery import Recovering, finish_interrupted, uses_dpkg
 from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
 from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk
@@ -16,6 +18,8 @@ from firstlight.apply.journal import Journal
 from firstlight.apply.runs import (
     COMMAND_ENDED,
     COMMAND_STARTED,
+    RECOVERY_ENDED,
+    RECOVERY_STARTED,
     RUN_BEGUN,
     RUN_DONE,
     STEP_BEGUN,
@@ -29,6 +33,7 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
+from firstlight.apply.second_try import clear, was_cut_off
 from firstlight.apply.set_records import save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
@@ -103,8 +108,10 @@ def carry_out(acting: Acting, run: Run) -> None:
     for number, step in enumerate(run.steps, 1):
         acting.disk.passing(f"step {number}: look")
         met = all_met(step.done_when)
-        if met.holds:
+        if met.holds and not was_cut_off(acting.journal, run.number, step):
             if step.id not in run.finished:
+                if step.id in run.begun:
+                    _recover(acting, run.number, step)  # killed at its very end, apt would refuse what comes next
                 settle_sets(acting.journal, run.number, step)
                 event = STEP_DONE if step.id in run.begun else STEP_SKIPPED
                 acting.journal.add(event, run=run.number, step=step.id, seconds=0.0, saw=met.saw)
@@ -123,8 +130,12 @@ def _do(acting: Acting, run: int, step: Step) -> None:
         )
     if lacks_rights(step):
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
+    if was_cut_off(journal, run, step):
+        for path in clear(acting.disk, journal, run, step):
+            acting.watcher.say(f"{path} was left half-made by the interrupted attempt: it is made anew")
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
+    _recover(acting, run, step)  # before the set is saved: what others had begun to install stays when ours goes
     save_sets(acting.journal, run, step)
     for path in project_files(step):
         acting.saved.keep(path, run=run, step=step.id)
@@ -158,11 +169,35 @@ def lacks_rights(step: Step) -> bool:
     return step.needs_root and os.geteuid() != 0 and not elevates
 
 
-def run_command(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -> Ended:
+class Purpose(enum.Enum):
+    """Why a command runs: as the names under which its start and its end are written down."""
+
+    STEP = (COMMAND_STARTED, COMMAND_ENDED)
+    RECOVERY = (RECOVERY_STARTED, RECOVERY_ENDED)  # of what a killed package manager left: undo does not answer for it
+
+
+def recovering(acting: Acting, *, run: int, step: Step) -> Recovering:
+    """How to put dpkg right before a step, or before its undo."""
+    sudo = ("sudo",) if os.geteuid() != 0 and any(argv[:1] == ("sudo",) for argv in step.commands) else ()
+
+    def act(argv: tuple[str, ...]) -> Ended:
+        return run_command(acting, argv, run=run, step=step.id, purpose=Purpose.RECOVERY)
+
+    return Recovering(act, acting.watcher.say, sudo)
+
+
+def _recover(acting: Acting, run: int, step: Step) -> None:
+    if uses_dpkg(step):
+        finish_interrupted(recovering(acting, run=run, step=step), step)
+
+
+def run_command(
+    acting: Acting, argv: tuple[str, ...], *, run: int, step: str, purpose: Purpose = Purpose.STEP
+) -> Ended:
     """Run one command with its start and end in the journal; where another apt is at work, wait and try again."""
     begun, told = time.monotonic(), ""
     while True:
-        ended = _run_once(acting, argv, run=run, step=step)
+        ended = _run_once(acting, argv, run=run, step=step, purpose=purpose)
         held = lock_is_held(ended.tail) if ended.status != 0 else ""
         if not held or time.monotonic() - begun > LOCK_LIMIT_S:
             return ended
@@ -172,28 +207,27 @@ def run_command(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -
         time.sleep(LOCK_PAUSE_S)
 
 
-def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str) -> Ended:
+def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, purpose: Purpose) -> Ended:
     logs = f"{acting.folder}/logs"
     acting.disk.make_folders(logs, mode=0o700)
+    at_start, at_end = purpose.value
 
     def started(process: int) -> None:
-        acting.journal.add(
-            COMMAND_STARTED, run=run, step=step, argv=list(argv), process=process, start=process_start(process)
-        )
+        acting.journal.add(at_start, run=run, step=step, argv=list(argv), process=process, start=process_start(process))
 
     ended = run_logged(
         argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line
     )
     acting.disk.passing(f"{step}: command ended")
-    acting.journal.add(COMMAND_ENDED, run=run, step=step, argv=list(argv), status=ended.status)
+    acting.journal.add(at_end, run=run, step=step, argv=list(argv), status=ended.status)
     return ended
 
 
 def wait_for_what_still_runs(acting: Acting, run: int) -> None:
     """A killed firstlight may have left pip or apt running; wait for it rather than start it beside itself."""
     for record in reversed(acting.journal.records):
-        if record.about["run"] != run or record.event == COMMAND_ENDED:
+        if record.about["run"] != run or record.event in (COMMAND_ENDED, RECOVERY_ENDED):
             return
-        if record.event == COMMAND_STARTED:
+        if record.event in (COMMAND_STARTED, RECOVERY_STARTED):
             wait_for_orphan(record.about["process"], start=record.about["start"], say=acting.watcher.say)
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, known_packages
 from firstlight.apply.conditions import installed_distributions, run
-from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
 
 
@@ -21,11 +23,13 @@ def distributions(interpreter: str) -> list[str]:
 
 
 def packages() -> list[str]:
-    """name==version of every installed Debian package, with a trailing ! where it was asked for by hand."""
-    done = run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${binary:Package}==${Version}\n"))
-    if done.returncode != 0:
-        raise CouldNotAct(f"dpkg-query could not list the packages: {done.stderr.strip()[:200]}")
-    return sorted(line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("installed "))
+    """name==version of every installed Debian package; what is not whole says so: a==1.0,config-files."""
+    return sorted(f"{each.name}=={each.version}{_unless_installed(each)}" for each in known_packages()
+                  if each.state != NOT_INSTALLED)  # fmt: skip
+
+
+def _unless_installed(package: Package) -> str:
+    return "" if package.state == INSTALLED else f",{package.state}"
 
 
 def manual_packages() -> list[str]:
@@ -72,11 +76,32 @@ def commands_for_distributions(
 
 
 def commands_for_packages(gap: Difference, *, root: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """apt commands that turn the package set back; `root` comes before each, e.g. sudo."""
-    commands: list[tuple[str, ...]] = []
-    if gap.added:
-        commands.append((*root, "apt-get", "purge", "--yes", *gap.added))
-    if gap.back:
-        exact = tuple(each.replace("==", "=", 1) for each in gap.back)
-        commands.append((*root, "apt-get", "install", "--yes", "--allow-downgrades", "--no-install-recommends", *exact))
-    return tuple(commands)
+    """Commands that turn the package set back; `root` comes before each, e.g. sudo.
+
+    dpkg takes away what the step brought: it refuses where somebody else's package needs it, and apt would remove that
+    too. Torn packages go first, because apt does nothing while there is one that no repository has; so do those whose
+    removal was cut off, which apt takes for installed.
+    """
+    now = {each.name: each for each in known_packages()}
+    half = {name for name, each in now.items() if each.is_half_done}
+    torn = tuple(name for name in gap.added if name in now and now[name].torn)
+    whole = tuple(name for name in gap.added if name not in torn)
+    emptied = _names(each for each in gap.back if each.endswith(f",{CONFIG_FILES}"))
+    back = tuple(each for each in gap.back if "," not in each)
+    going = tuple(name for name in _names(back) if name in now and now[name].is_being_removed)
+    again = ("--reinstall",) if half.intersection(_names(back)).difference(going) else ()
+    forced = ("--force-remove-reinstreq", "--force-depends")
+    exact = tuple(each.replace("==", "=", 1) for each in back)
+    install = ("apt-get", "install", "--yes", "--allow-downgrades", "--no-install-recommends", *again)
+    wanted = (
+        (("dpkg", "--purge", *forced), torn),
+        (("dpkg", "--remove", *forced), going),
+        (install, exact),
+        (("dpkg", "--purge"), whole),
+        (("dpkg", "--remove"), emptied),
+    )
+    return tuple((*root, *argv, *names) for argv, names in wanted if names)
+
+
+def _names(packages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(each.partition("==")[0] for each in packages)

@@ -16,6 +16,7 @@ STEP_BEGUN, STEP_DONE, STEP_SKIPPED, STEP_FAILED, STEP_UNDONE = (
     "step-begun", "step-done", "step-skipped", "step-failed", "step-undone",
 )  # fmt: skip
 COMMAND_STARTED, COMMAND_ENDED = "command-started", "command-ended"
+RECOVERY_STARTED, RECOVERY_ENDED = "recovery-started", "recovery-ended"
 SET_SAVED, SET_SETTLED = "set-saved", "set-settled"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firstlight.apply.apt_recovery import uses_dpkg
 from firstlight.apply.journal import Journal
 from firstlight.apply.package_sets import distributions, manual_packages, packages
 from firstlight.apply.runs import SET_SAVED, SET_SETTLED, about_step
@@ -14,10 +15,11 @@ def save_sets(journal: Journal, run: int, step: Step) -> None:
     """Keep which packages were there, once a step: a second attempt finds a half-done state."""
     if about_step(journal, SET_SAVED, run=run, step=step.id):
         return
-    if step.kind is StepKind.APT and any("apt-get" in argv or "dpkg" in argv for argv in step.commands):
+    if uses_dpkg(step):
         journal.add(
-            SET_SAVED, run=run, step=step.id, of="packages", target="", before=packages(), manual=manual_packages()
-        )
+            SET_SAVED, run=run, step=step.id, of="packages", target="", before=packages(), manual=manual_packages(),
+            with_states=True,
+        )  # fmt: skip
     for interpreter in environments_of(step):
         journal.add(
             SET_SAVED, run=run, step=step.id, of="distributions", target=interpreter, before=distributions(interpreter)

@@ -6,7 +6,9 @@ import os
 import shlex
 from itertools import pairwise
 
-from firstlight.apply.executor import Acting, run_command
+from firstlight.apply.apt_recovery import settle_interrupted
+from firstlight.apply.apt_state import CONFIG_FILES
+from firstlight.apply.executor import Acting, recovering, run_command
 from firstlight.apply.journal import Record
 from firstlight.apply.package_sets import (
     Difference,
@@ -29,6 +31,8 @@ def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
     if record.about["of"] == "distributions" and not os.path.exists(target):
         acting.watcher.say(f"{target} is gone: there is no environment to bring packages back to")
         return
+    if record.about["of"] == "packages":
+        settle_interrupted(recovering(acting, run=run.number, step=step))
     gap = _gap(acting, run, step, record)
     if record.about["of"] == "packages":
         commands = commands_for_packages(gap, root=_root(step))
@@ -80,7 +84,11 @@ def _uv_of(step: Step) -> str:
 
 
 def _now(record: Record) -> list[str]:
-    return packages() if record.about["of"] == "packages" else distributions(record.about["target"])
+    if record.about["of"] != "packages":
+        return distributions(record.about["target"])
+    # a journal of before states were kept does not know which packages had left their settings behind
+    knows = record.about.get("with_states", False)
+    return [each for each in packages() if knows or not each.endswith(f",{CONFIG_FILES}")]
 
 
 def _restore_marks(acting: Acting, run: Run, step: Step, record: Record) -> None:
