@@ -150,7 +150,7 @@ def _functions(tmp_path: Path, calls: str, *tools: str, **programs: str) -> subp
     )
     here = tmp_path / "bin"
     here.mkdir()
-    for tool in ("sh", "cat", "mkdir", "chmod", "mv", "rm", "grep", "id", *tools):
+    for tool in ("sh", "cat", "mkdir", "chmod", "mv", "rm", "grep", "id", "readlink", "cp", *tools):
         (here / tool).symlink_to(str(shutil.which(tool)))
     for name, text in programs.items():
         (here / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.apply.debs import Repository
@@ -23,6 +23,7 @@ read -r _ _ _ apt _ < /proc/$PPID/stat
 case "$(cat /proc/$apt/comm)" in apt*) ;; *) apt='' ;; esac
 kill -9 $PPID $apt
 """
+_NONE: Mapping[str, str] = {}
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 
 
@@ -71,7 +72,9 @@ def _run(*argv: str) -> None:
     subprocess.run(argv, check=True, capture_output=True)
 
 
-def add_package(repository: Repository, name: str, version: str = "1.0", *, depends: str = "") -> None:
+def add_package(
+    repository: Repository, name: str, version: str = "1.0", *, depends: str = "", more: Mapping[str, str] = _NONE
+) -> None:
     """A package with two files, a setting and a script at every turn, each of which can be told to kill."""
     control = repository.folder / f"{name}_{version}/DEBIAN"
     control.mkdir(parents=True)
@@ -80,7 +83,12 @@ def add_package(repository: Repository, name: str, version: str = "1.0", *, depe
         (control / script).chmod(0o755)
     setting = f"{FILES}/etc/{name}.conf"
     (control / "conffiles").write_text(f"{setting}\n")
-    files = {f"{FILES}/{name}/one": f"{name} {version}\n", f"{FILES}/{name}/two": "two\n" * 50_000, setting: "on\n"}
+    files = {
+        f"{FILES}/{name}/one": f"{name} {version}\n",
+        f"{FILES}/{name}/two": "two\n" * 50_000,
+        setting: "on\n",
+        **more,
+    }
     repository.add(name, version, files=files, depends=depends)
 
 

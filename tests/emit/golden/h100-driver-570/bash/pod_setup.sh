@@ -100,14 +100,28 @@ put() {
     fi
 }
 
+# A copy of a file beside it, with its owner and mode, to write the new text into; a link stays a link: begin_new FILE
+begin_new() {
+    real="$(readlink -f "$1")" new="$(readlink -f "$1").new-firstlight"
+    cp -p "$real" "$new"
+}
+
+# The new text in place at once: killed at any moment, the file is the old one or the new one.
+end_new() {
+    mv -f "$new" "$real" 2> /dev/null || { # it is mounted by itself: only its bytes can be changed
+        cat "$new" > "$real"
+        rm -f "$new"
+    }
+}
+
 # A line at the beginning of a file, once: shells leave their files early where nobody types. begin_with FILE LINE
 begin_with() {
     [ -w "${1%/*}" ] || return 0
     [ -f "$1" ] || : > "$1"
     ! grep -qxF -- "$2" "$1" || return 0
-    { printf '%s\n' "$2" && cat "$1"; } > "$1.new-firstlight"
-    cat "$1.new-firstlight" > "$1" # keeps its owner, mode and links
-    rm -f "$1.new-firstlight"
+    begin_new "$1"
+    { printf '%s\n' "$2" && cat "$real"; } > "$new"
+    end_new
 }
 
 as_root() {
@@ -125,6 +139,47 @@ on_volume_apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dir::State::lists="$state/apt/lists" \
         -o Dir::Cache::archives="$state/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
         -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=300 "$@"
+}
+
+# The packages in some of dpkg's states, among those that are to be installed, removed or purged: half_done i HUFWt
+half_done() {
+    dpkg-query --show --showformat '${db:Status-Abbrev}${binary:Package}\n' 2> /dev/null | sed -n "s/^[$1][$2].//p"
+}
+
+# apt install with these words, where on paper it removes nothing: repair --fix-broken
+repair() {
+    on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
+        on_volume_apt update || :
+        on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
+            say "packages are half installed, and apt cannot finish them: $on_paper"
+            return 0
+        }
+    }
+    if printf '%s\n' "$on_paper" | grep -q '^Remv \|^Purg '; then
+        say "packages are half installed, and apt would remove others to finish them; decide, then run this again:"
+        say "  apt-get install $*"
+        return 0
+    fi
+    on_volume_apt install --yes "$@" > /dev/null
+}
+
+# A start that was killed inside apt: dpkg does nothing for anybody until what it had begun is finished, and a program
+# of a package that is half installed looks as if it were there.
+finish_packages() {
+    command -v apt-get > /dev/null 2>&1 || return 0
+    [ -n "$(half_done a-z HUFWt)" ] || find /var/lib/dpkg/updates -name '[0-9]*' | grep -q . || return 0
+    say "dpkg was interrupted: finishing that first, with dpkg --configure -a"
+    mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
+    on_volume_apt check > /dev/null 2>&1 || : # waits while another apt is at work
+    as_root dpkg --configure -a > /dev/null || :
+    removed="$(half_done rp HUFWt)" torn="$(half_done ih H)"
+    # shellcheck disable=SC2086 # names of packages are words
+    [ -z "$removed" ] || as_root dpkg --remove --force-remove-reinstreq $removed > /dev/null
+    # shellcheck disable=SC2086
+    [ -z "$torn" ] || repair --reinstall $torn
+    if [ -n "$(half_done a-z HUFWt)" ] || ! on_volume_apt check > /dev/null 2>&1; then
+        repair --fix-broken
+    fi
 }
 
 install_packages() {
@@ -584,16 +639,13 @@ END-OF-FIRSTLIGHT-FILE
     # cron and sshd take their PATH from here, through PAM
     [ -f /etc/environment ] || : > /etc/environment
     ! grep -qF -- "$state/env/bin:" /etc/environment || return 0
-    if grep -q '^PATH=' /etc/environment; then
-        sed "s|^PATH=\(\"\{0,1\}\)|PATH=\1$state/env/bin:|" /etc/environment > /etc/environment.new-firstlight
+    begin_new /etc/environment
+    if grep -q '^PATH=' "$real"; then
+        sed "s|^PATH=\(\"\{0,1\}\)|PATH=\1$state/env/bin:|" "$real" > "$new"
     else
-        {
-            cat /etc/environment
-            printf 'PATH="%s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n' "$state/env/bin"
-        } > /etc/environment.new-firstlight
+        printf 'PATH="%s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n' "$state/env/bin" >> "$new"
     fi
-    cat /etc/environment.new-firstlight > /etc/environment
-    rm -f /etc/environment.new-firstlight
+    end_new
 }
 
 main() {
@@ -618,6 +670,7 @@ main() {
         say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
+    finish_packages || say "what a killed apt left could not be finished; going on without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"
