@@ -109,7 +109,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
             as_root(facts, "apt-get", "update"),
         )
         undo = (as_root(facts, "dpkg", "--purge", "cuda-keyring"), as_root(facts, "apt-get", "update"))
-        done = (succeeds("dpkg-query", "--show", "cuda-keyring"),)
+        done = (Condition(CheckKind.APT_PACKAGE, "cuda-keyring"),)  # dpkg-query also shows what is half installed
     yield replace(
         blank(option),
         id="set-up-repository",
