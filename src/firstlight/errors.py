@@ -5,6 +5,7 @@
     |   +-- BadVersion         text that is not a version of the kind asked for
     |   +-- BadFactsFile       a facts document or recorded machine that cannot be read back
     |   +-- UnsupportedInput   a tensor, block pattern or option that the kernels do not take
+    |   +-- NotOurs            a file that we would act on and that another user made, or can change
     +-- CouldNotLook           a host or needed data is out of reach (exit 4)
     +-- CouldNotAct            a change to the machine was refused or failed; what was done is in the journal (exit 1)
         +-- AnotherIsActing    another firstlight holds the machine's lock (exit 4)
@@ -38,6 +39,10 @@ class BadFactsFile(BadInput):
 
 class UnsupportedInput(BadInput, ValueError):
     """A tensor, block pattern or option that the kernels do not take, e.g. block 48."""
+
+
+class NotOurs(BadInput):
+    """A file or folder that we would act on and that another user made, or can change; names owner and mode."""
 
 
 class CouldNotLook(FirstlightError):

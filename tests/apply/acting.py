@@ -13,6 +13,7 @@ from firstlight.apply.journal import Journal
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.facts.known import Unknown
+from firstlight.plan.back import Back, BackKind
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 
 UNKNOWN = Unknown("not measured")
@@ -54,8 +55,15 @@ def step(
     """A step with what the tests do not care about filled in."""
     return Step(
         id=name, kind=kind, title=name, because="compat-stale", commands=commands, files=files, needs_root=False,
-        done_when=done_when, undo=undo, seconds=UNKNOWN, bytes=UNKNOWN,
+        done_when=done_when, back=tuple(map(back_of, undo)), seconds=UNKNOWN, bytes=UNKNOWN,
     )  # fmt: skip
+
+
+def back_of(argv: tuple[str, ...]) -> Back:
+    """The typed way back for a command as a reader sees it; others are for a reader alone."""
+    kinds = {"rm -f": BackKind.REMOVE_FILE, "rm -rf": BackKind.REMOVE_FOLDER}
+    kind = kinds.get(" ".join(argv[:2]))
+    return Back(BackKind.SHOWN, argv) if kind is None else Back(kind, argv[2:])
 
 
 def home_with_files(folder: Path) -> Path:

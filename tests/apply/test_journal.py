@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from firstlight.apply.disk import Disk
 from firstlight.apply.journal import Journal
+from firstlight.apply.stored_steps import steps_to_json
 from firstlight.errors import BadInput
+from tests.apply.acting import step
 
 
 def _open(path: Path) -> Journal:
@@ -17,9 +20,13 @@ def _open(path: Path) -> Journal:
     return journal
 
 
+def _begin(journal: Journal, **about: Any) -> None:
+    journal.add("run-begun", **{"run": 1, "digest": "d", "option": "o", "title": "t", "steps": [], **about})
+
+
 def test_what_was_added_is_read_back_in_order(tmp_path: Path) -> None:
     first = _open(tmp_path / "deep/er/journal.jsonl")
-    first.add("run-begun", run=1, title="a title with \n and ü")
+    _begin(first, title="a title with \n and ü")
     first.add("run-done", run=1)
     first.close()
     again = _open(tmp_path / "deep/er/journal.jsonl")
@@ -31,7 +38,7 @@ def test_what_was_added_is_read_back_in_order(tmp_path: Path) -> None:
 def test_a_last_line_that_was_cut_off_is_dropped_and_writing_goes_on(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "journal.jsonl"
     journal = _open(path)
-    journal.add("run-begun", run=1)
+    _begin(journal, steps=steps_to_json((step("01"),)))
     whole = path.stat().st_size
     journal.add("step-begun", run=1, step="01")
     journal.close()
@@ -47,7 +54,7 @@ def test_a_last_line_that_was_cut_off_is_dropped_and_writing_goes_on(tmp_path: P
 def test_an_edited_journal_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = _open(path)
-    journal.add("run-begun", run=1, option="a")
+    _begin(journal, option="a")
     journal.add("run-done", run=1)
     journal.close()
     path.write_bytes(path.read_bytes().replace(b'"option": "a"', b'"option": "b"'))

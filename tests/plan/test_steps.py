@@ -251,7 +251,7 @@ def test_an_ldconfig_file_is_removed_with_a_backup_and_the_cache_made_anew() -> 
     assert (change.after, change.removes) == ("# ours\n/opt/lib\n", False)
     unread = steps_for(question, option, Extras())[0]
     assert unread.commands[0] == ("mv", conf, f"{conf}.before-firstlight")
-    assert unread.undo[0] == ("mv", f"{conf}.before-firstlight", conf)
+    assert unread.undo[0] == ("mv", "--force", f"{conf}.before-firstlight", conf)
 
 
 def test_a_preloaded_library_is_taken_out_of_the_variable() -> None:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from firstlight.errors import CouldNotAct
+from firstlight.owned import way_to
+
+UNFINISHED = ".firstlight-unfinished"
 
 
 def never_stop(point: str) -> None:
@@ -37,11 +40,11 @@ class Disk:
 
         The unfinished file is PATH.firstlight-unfinished; the next attempt starts it anew.
         """
-        unfinished = f"{path}.firstlight-unfinished"
-        with named(path):
+        with named(path), _folder_of(path) as (folder, name):
             self.passing(f"{path}: create")
-            _remove_if_there(unfinished)
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            _remove_if_there(name + UNFINISHED, folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(name + UNFINISHED, flags, 0o600, dir_fd=folder)
             try:
                 self.passing(f"{path}: write")
                 _write_all(descriptor, data)
@@ -51,66 +54,75 @@ class Disk:
                 self.passing(f"{path}: fsync")
                 os.fsync(descriptor)
             except OSError:
-                _remove_if_there(unfinished)
+                _remove_if_there(name + UNFINISHED, folder)
                 raise
             finally:
                 os.close(descriptor)
-            self.passing(f"{path}: rename")
-            os.rename(unfinished, path)
-            self.passing(f"{path}: renamed")
-            self._sync_folder(os.path.dirname(path))
+            self._put(path, name, folder)
 
     def link(self, path: str, target: str) -> None:
         """Put a symbolic link in place at once."""
-        unfinished = f"{path}.firstlight-unfinished"
-        with named(path):
+        with named(path), _folder_of(path) as (folder, name):
             self.passing(f"{path}: create")
-            _remove_if_there(unfinished)
-            os.symlink(target, unfinished)
-            self.passing(f"{path}: rename")
-            os.rename(unfinished, path)
-            self.passing(f"{path}: renamed")
-            self._sync_folder(os.path.dirname(path))
+            _remove_if_there(name + UNFINISHED, folder)
+            os.symlink(target, name + UNFINISHED, dir_fd=folder)
+            self._put(path, name, folder)
+
+    def _put(self, path: str, name: str, folder: int) -> None:
+        self.passing(f"{path}: rename")
+        os.rename(name + UNFINISHED, name, src_dir_fd=folder, dst_dir_fd=folder)
+        self.passing(f"{path}: renamed")
+        self._sync(folder, os.path.dirname(path))
 
     def remove(self, path: str) -> None:
         """Take a file away; one that is not there is fine."""
-        with named(path):
+        with named(path), _ignoring(errno.ENOENT, errno.ENOTDIR):
             self.passing(f"{path}: remove")
-            _remove_if_there(path)
-            _remove_if_there(f"{path}.firstlight-unfinished")
-            if os.path.isdir(os.path.dirname(path)):
-                self._sync_folder(os.path.dirname(path))
+            with _folder_of(path) as (folder, name):
+                _remove_if_there(name, folder)
+                _remove_if_there(name + UNFINISHED, folder)
+                self._sync(folder, os.path.dirname(path))
+
+    def move(self, path: str, to: str) -> None:
+        """Put a file in another's place; one that is not there was moved already."""
+        with named(to), _folder_of(path) as (source, name), _folder_of(to) as (folder, place):
+            self.passing(f"{to}: rename")
+            with _ignoring(errno.ENOENT):
+                os.rename(name, place, src_dir_fd=source, dst_dir_fd=folder)
+            self._sync(folder, os.path.dirname(to))
 
     def remove_unfinished(self, path: str) -> None:
         """Take away what a write that never ended may have left beside a file."""
-        with named(path):
+        with named(path), _ignoring(errno.ENOENT, errno.ENOTDIR):
             self.passing(f"{path}: remove unfinished")
-            _remove_if_there(f"{path}.firstlight-unfinished")
+            with _folder_of(path) as (folder, name):
+                _remove_if_there(name + UNFINISHED, folder)
 
     def make_folders(self, path: str, *, mode: int = 0o755) -> tuple[str, ...]:
         """Make a folder and those above it; gives the ones that were missing, outermost first."""
-        missing: list[str] = []
-        folder = path
-        while not os.path.isdir(folder):
-            missing.append(folder)
-            folder = os.path.dirname(folder)
+        missing = missing_folders(path)
         with named(path):
-            for each in reversed(missing):
+            for each in missing:
                 self.passing(f"{each}: mkdir")
-                with _ignoring(errno.EEXIST):
-                    os.mkdir(each, mode)
-                self._sync_folder(os.path.dirname(each))
-        return tuple(reversed(missing))
+                with way_to(each, make=mode):
+                    pass
+                self.sync_folder(os.path.dirname(each))
+        return missing
+
+    def sync_folder(self, path: str) -> None:
+        """Wait until what was made or renamed in a folder is on the disk."""
+        with way_to(path) as folder:
+            self._sync(folder.handle, path)
 
     def remove_folder(self, path: str) -> None:
         """Take an empty folder away; one that holds something of somebody else, or is gone, stays as it is."""
         self.passing(f"{path}: rmdir")
-        with _ignoring(errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-            os.rmdir(path)
+        with _ignoring(errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST), _folder_of(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
 
-    def _sync_folder(self, folder: str) -> None:
-        self.passing(f"{folder}: fsync folder")
-        descriptor = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _sync(self, folder: int, name: str) -> None:
+        self.passing(f"{name}: fsync folder")
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             # Some network file systems cannot sync a folder; there the rename itself is as durable as it gets.
             with _ignoring(errno.EINVAL, errno.ENOTSUP):
@@ -119,15 +131,32 @@ class Disk:
             os.close(descriptor)
 
 
+def missing_folders(path: str) -> tuple[str, ...]:
+    """The folders of a path that are not there, outermost first; what stands in their place is the walk's to name."""
+    missing: list[str] = []
+    folder = os.path.abspath(path)
+    while not os.path.lexists(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    return tuple(missing)
+
+
+@contextmanager
+def _folder_of(path: str) -> Iterator[tuple[int, str]]:
+    """The open folder of a file and the file's name: nobody can put another folder in its place meanwhile."""
+    with way_to(os.path.dirname(os.path.abspath(path))) as folder:
+        yield folder.handle, os.path.basename(path)
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-def _remove_if_there(path: str) -> None:
+def _remove_if_there(name: str, folder: int) -> None:
     with _ignoring(errno.ENOENT):
-        os.unlink(path)
+        os.unlink(name, dir_fd=folder)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from firstlight.apply.commands import Ended, process_start, run_logged, wait_for
 from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk
 from firstlight.apply.footprints import lock_is_held, project_files, there_before
-from firstlight.apply.journal import Journal
+from firstlight.apply.journal import Journal, ours_alone
 from firstlight.apply.runs import (
     COMMAND_ENDED,
     COMMAND_STARTED,
@@ -37,6 +37,7 @@ from firstlight.apply.second_try import clear, was_cut_off
 from firstlight.apply.set_records import save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
+from firstlight.owned import our_folder
 from firstlight.plan.step import Step, StepKind
 
 LOCK_LIMIT_S, LOCK_PAUSE_S = 1800.0, 2.0
@@ -210,6 +211,8 @@ def run_command(
 def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, purpose: Purpose) -> Ended:
     logs = f"{acting.folder}/logs"
     acting.disk.make_folders(logs, mode=0o700)
+    with ours_alone(), our_folder(logs):
+        pass  # nobody else can put another folder in its place from here on
     at_start, at_end = purpose.value
 
     def started(process: int) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from itertools import pairwise
 
+from firstlight.plan.back import removes
 from firstlight.plan.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
@@ -29,13 +30,7 @@ def project_files(step: Step) -> tuple[str, ...]:
 
 def there_before(step: Step) -> list[str]:
     """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
-    return sorted({path for argv in step.undo for path in removed_by(argv) if os.path.lexists(path)})
-
-
-def removed_by(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The paths that an rm command takes away; () for any other command."""
-    words = argv[1:] if argv[:1] == ("sudo",) else argv
-    return tuple(word for word in words[1:] if not word.startswith("-")) if words[:1] == ("rm",) else ()
+    return sorted({path for back in step.back for path in removes(back) if os.path.lexists(path)})
 
 
 def lock_is_held(tail: tuple[str, ...]) -> str:

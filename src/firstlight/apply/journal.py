@@ -9,14 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from firstlight.apply.disk import Disk, named
-from firstlight.errors import BadInput, CouldNotAct
+from firstlight.apply.record_shapes import Shapes
+from firstlight.errors import BadInput, CouldNotAct, NotOurs
 from firstlight.frozen import dataclass
+from firstlight.owned import open_ours, our_folder, read_ours
 
-FORMAT = 1
+FORMAT = 2  # of what is written; 1 held the commands of `undo` as text
+_BEGIN_ANEW = "Put the original back, or move the journal away to begin anew (undo is lost then)."
+FORMATS = (1, FORMAT)  # a journal goes on after firstlight was upgraded, so that one file may have both
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Record:
     event: str
     about: Mapping[str, Any]
     before: str  # digest of the line before, "" for the first
+    format: int = FORMAT
 
 
 class Journal:
@@ -35,6 +41,7 @@ class Journal:
 
     def __init__(self, path: str, *, disk: Disk, now: Any) -> None:
         self.path, self._disk, self._now = path, disk, now
+        self.folder = os.path.dirname(path)  # with every link resolved, once it is open
         self.records: list[Record] = []
         self._last = ""
         self._descriptor = -1
@@ -42,9 +49,12 @@ class Journal:
     def open(self) -> None:
         """Read what is there, cut a torn last line off, and be ready to append."""
         disk = self._disk
-        disk.make_folders(os.path.dirname(self.path), mode=0o700)
-        with named(self.path):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        disk.passing(f"{self.path}: mkdir")
+        with named(self.path), ours_alone(), our_folder(os.path.dirname(self.path), make=0o700) as folder:
+            for each in folder.made:
+                disk.sync_folder(os.path.dirname(each))
+            self._descriptor = open_ours(folder, os.path.basename(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self.folder = folder.path
         whole = self._read()
         self.records, self._last, end = parse(whole, self.path)
         if end < len(whole):
@@ -77,8 +87,8 @@ class Journal:
 def read_journal(path: str) -> tuple[Record, ...]:
     """What a journal holds, without opening it for writing; () where there is none yet."""
     try:
-        with open(path, "rb") as file:
-            whole = file.read()
+        with ours_alone(), our_folder(os.path.dirname(path)) as folder:
+            whole = read_ours(folder, os.path.basename(path))
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -86,6 +96,19 @@ def read_journal(path: str) -> tuple[Record, ...]:
         advice = "Run as the user that ran apply before (sudo)." if denied else "Set FIRSTLIGHT_STATE_DIR to a folder."
         raise CouldNotAct(f"{path} could not be read: {error.strerror}. {advice}") from error
     return tuple(parse(whole, path)[0])
+
+
+@contextmanager
+def ours_alone() -> Iterator[None]:
+    """Says of a journal that is not ours what to do: what it holds is acted on with this user's rights."""
+    try:
+        yield
+    except NotOurs as error:
+        raise NotOurs(
+            f"{error}. What is written there is carried out with your rights, so that the journal, its folder and all "
+            "folders above must belong to you or root and be closed to others; nothing was read or changed. Set "
+            "FIRSTLIGHT_STATE_DIR to a folder of your own, or look at what lies there and take it away."
+        ) from None
 
 
 def _line(record: Record) -> bytes:
@@ -107,6 +130,7 @@ def _digest(line: bytes) -> str:
 def parse(whole: bytes, path: str) -> tuple[list[Record], str, int]:
     """The records of a journal, the digest of its last line, and where the whole lines end."""
     records: list[Record] = []
+    shapes = Shapes()
     last, end = "", 0
     while (stop := whole.find(b"\n", end)) >= 0:
         line = whole[end : stop + 1]
@@ -114,8 +138,10 @@ def parse(whole: bytes, path: str) -> tuple[list[Record], str, int]:
         if record.before != last:
             raise BadInput(
                 f"{path}, line {record.number}: the line before it is not the one it was written after. Was the "
-                "journal edited? Put the original back, or move it away to begin anew (undo is lost then)."
+                f"journal edited? {_BEGIN_ANEW}"
             )
+        if fault := shapes.fault_of(record.event, record.about, record.format):
+            raise BadInput(f"{path}, line {record.number}: {fault}. {_BEGIN_ANEW}")
         records.append(record)
         last, end = _digest(line), stop + 1
     return records, last, end
@@ -124,12 +150,24 @@ def parse(whole: bytes, path: str) -> tuple[list[Record], str, int]:
 def _record(line: bytes, *, number: int, path: str) -> Record:
     try:
         document = json.loads(line)
-        assert document["format"] == FORMAT
-        record = Record(document["number"], document["at"], document["event"], document["about"], document["before"])
-        assert record.number == number
-    except (ValueError, KeyError, TypeError, AssertionError):
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not _is_a_line(document, number):
         raise BadInput(
-            f"{path}, line {number}: not a line of a firstlight journal of format {FORMAT}. Put the original back, use "
-            "the firstlight that wrote it, or move the file away to begin anew (undo is lost then)."
-        ) from None
-    return record
+            f"{path}, line {number}: not a line of a firstlight journal of format {' or '.join(map(str, FORMATS))}. "
+            f"Use the firstlight that wrote it, or: {_BEGIN_ANEW}"
+        )
+    return Record(**document)
+
+
+def _is_a_line(document: dict[str, Any], number: int) -> bool:
+    texts = [document.get(name) for name in ("at", "event", "before")]
+    return (
+        set(document) == {"format", "number", "at", "event", "about", "before"}
+        and type(document["format"]) is int
+        and document["format"] in FORMATS
+        and type(document["number"]) is int
+        and document["number"] == number
+        and isinstance(document["about"], dict)
+        and all(isinstance(text, str) and text.isprintable() for text in texts)
+    )

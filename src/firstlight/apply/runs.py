@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from firstlight.apply.journal import Journal, Record
-from firstlight.facts.codec import from_json, to_json
+from firstlight.apply.stored_steps import TEXT_COMMANDS, steps_from_json, steps_to_json
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step
+from firstlight.plan.back import Argv, BackKind
+from firstlight.plan.step import Step, StepKind
+
+__all__ = ["Run", "about_step", "runs_of", "steps_from_json", "steps_to_json"]
+
+# What these change is known package by package, which is more than the plan's own way back can know.
+BY_SETS_ALONE = (StepKind.PIP, StepKind.UV, StepKind.APT)
 
 RUN_BEGUN, RUN_DONE, UNDO_BEGUN, RUN_UNDONE = "run-begun", "run-done", "undo-begun", "run-undone"
 STEP_BEGUN, STEP_DONE, STEP_SKIPPED, STEP_FAILED, STEP_UNDONE = (
@@ -36,6 +40,29 @@ class Run:
     begun: frozenset[str]  # steps that changed something, or may have
     finished: frozenset[str]  # steps that were proved done
     taken_back: frozenset[str]
+    by_sets: frozenset[str]  # steps whose packages come back one by one, without their own commands
+    written_in: int = TEXT_COMMANDS + 1  # the journal's format when it was begun
+
+    @property
+    def stored_commands(self) -> tuple[Argv, ...]:
+        """The command lines of a journal of 0.1 that taking it back runs."""
+        if self.written_in != TEXT_COMMANDS:
+            return ()
+        left = [step for step in self.steps if step.id in self.begun and step.id not in self.taken_back]
+        return tuple(
+            back.words
+            for step in reversed(left)
+            if step.id not in self.by_sets
+            for back in step.back
+            if back.kind is BackKind.STORED
+        )
+
+    @property
+    def stored_steps(self) -> tuple[Argv, ...]:
+        """The commands of the steps that are left to do, where a journal of 0.1 holds them."""
+        if self.written_in != TEXT_COMMANDS:
+            return ()
+        return tuple(argv for step in self.steps if step.id not in self.finished for argv in step.commands)
 
     @property
     def unfinished(self) -> bool:
@@ -58,19 +85,22 @@ def _run(number: int, records: list[Record]) -> Run:
     def steps_with(*wanted: str) -> frozenset[str]:
         return frozenset(record.about["step"] for record in records if record.event in wanted)
 
+    steps = steps_from_json(first.about["steps"], written_in=first.format)
     return Run(
         number=number,
         at=first.at,
         digest=first.about["digest"],
         option=first.about["option"],
         title=first.about["title"],
-        steps=steps_from_json(first.about["steps"]),
+        steps=steps,
         done=RUN_DONE in events,
         undoing=UNDO_BEGUN in events and RUN_UNDONE not in events,
         undone=RUN_UNDONE in events,
         begun=steps_with(STEP_BEGUN),
         finished=steps_with(STEP_DONE, STEP_SKIPPED),
         taken_back=steps_with(STEP_UNDONE),
+        by_sets=frozenset(step.id for step in steps if step.kind in BY_SETS_ALONE) & steps_with(SET_SAVED),
+        written_in=first.format,
     )
 
 
@@ -81,53 +111,3 @@ def about_step(journal: Journal, event: str, *, run: int, step: str) -> tuple[Re
         for record in journal.records
         if record.event == event and record.about["run"] == run and record.about.get("step") == step
     )
-
-
-def steps_to_json(steps: tuple[Step, ...]) -> list[Any]:
-    """Steps for the journal; texts of files travel as base64, so that any byte and any length comes back as it was."""
-    documents = []
-    for step in steps:
-        document = to_json(step)
-        for owner, name in _texts(document):
-            owner[name] = base64.b64encode(owner[name].encode("utf-8", "surrogateescape")).decode()
-        documents.append(document)
-    return documents
-
-
-def steps_from_json(documents: list[Any]) -> tuple[Step, ...]:
-    """The steps back from the journal."""
-    return tuple(_step(document) for document in documents)
-
-
-def _step(document: Any) -> Step:
-    from copy import deepcopy
-    from dataclasses import replace
-
-    empty = deepcopy(document)
-    for owner, name in _texts(empty):
-        owner[name] = ""  # read below: the reader of facts takes neither control characters nor long texts
-    for change in empty["files"]:
-        change.setdefault("links_to", "")  # a journal of before there were links
-    step = from_json(Step, empty, "step")
-    files = tuple(
-        replace(change, before=_text(said["before"]), after=_text(said["after"]))
-        for change, said in zip(step.files, document["files"], strict=True)
-    )
-    conditions = tuple(
-        replace(condition, expected=_text(said["expected"]))
-        for condition, said in zip(step.done_when, document["done_when"], strict=True)
-    )
-    return replace(step, files=files, done_when=conditions)
-
-
-def _texts(document: Any) -> Iterator[tuple[dict[str, str], str]]:
-    """Where a step's document holds the text of a file, or a line of one."""
-    for change in document["files"]:
-        yield change, "before"
-        yield change, "after"
-    for condition in document["done_when"]:
-        yield condition, "expected"
-
-
-def _text(encoded: str) -> str:
-    return base64.b64decode(encoded).decode("utf-8", "surrogateescape")

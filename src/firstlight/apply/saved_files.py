@@ -7,12 +7,25 @@ import os
 import stat
 from dataclasses import replace
 
-from firstlight.apply.disk import Disk
+from firstlight.apply.disk import Disk, missing_folders
 from firstlight.apply.journal import Journal, Record
 from firstlight.errors import CouldNotAct
+from firstlight.frozen import dataclass
+from firstlight.opening import open_regular, require_regular
+from firstlight.owned import our_folder, read_ours, way_to
 from firstlight.plan.step import FileChange
 
 SAVED, CHANGED = "file-saved", "file-changed"
+_PUT_A_FILE = "Nothing was changed. Move away what is there, or put a file there, and run the same command again."
+
+
+@dataclass(frozen=True, slots=True)
+class FileNow:
+    """A file as it is, all from one opening: no other can be put in its place between the look and the read."""
+
+    data: bytes
+    mode: int
+    owner: tuple[int, int]
 
 
 class SavedFiles:
@@ -29,7 +42,8 @@ class SavedFiles:
         # A link (dotfiles kept elsewhere) stays a link: what it points to is changed.
         change = replace(change, path=os.path.realpath(change.path))
         wanted = b"" if change.removes else change.after.encode("utf-8", "surrogateescape")
-        now = read_if_there(change.path)
+        found = look_at(change.path)
+        now = None if found is None else found.data
         if is_as_planned(change, now):
             return
         if not self._was_saved(change.path, run=run):
@@ -39,17 +53,19 @@ class SavedFiles:
                     f"{change.path} is not what the plan was made for: somebody changed it since. Nothing was written. "
                     "Run the same command again to plan anew."
                 )
-            self._save(change.path, now, wanted, run=run, step=step)
+            self._save(change.path, found, wanted, run=run, step=step)
         if change.removes:
             self.disk.remove(change.path)
         else:
             self.disk.make_folders(os.path.dirname(change.path))
-            mode, owner = _mode_and_owner(change.path, change.mode)
+            mode, owner = (change.mode, None) if found is None else (found.mode, found.owner)
             self.disk.write(change.path, wanted, mode=mode, owner=owner)
         self.journal.add(CHANGED, run=run, step=step, path=change.path)
 
     def _link(self, change: FileChange, *, run: int, step: str) -> None:
         """Make a link where nothing is; what it replaces is never kept, because nothing may be there."""
+        real = f"{os.path.realpath(os.path.dirname(change.path)).rstrip('/')}/{os.path.basename(change.path)}"
+        change = replace(change, path=real)
         if _link_at(change.path) == change.links_to:
             return
         if os.path.lexists(change.path):
@@ -59,8 +75,8 @@ class SavedFiles:
             )
         if not self._was_saved(change.path, run=run):
             self.journal.add(
-                SAVED, run=run, step=step, path=change.path, backup="", mode=0, owner=[],
-                folders=self._missing_folders(change.path), digest="", written="", link=change.links_to,
+                SAVED, run=run, step=step, path=change.path, backup="", mode=0, owner=[], digest="", written="",
+                folders=list(missing_folders(os.path.dirname(change.path))), link=change.links_to,
             )  # fmt: skip
         self.disk.make_folders(os.path.dirname(change.path))
         self.disk.link(change.path, change.links_to)
@@ -70,7 +86,7 @@ class SavedFiles:
         """Keep a file that a command is about to change by itself; what it writes is learned by `settle`."""
         path = os.path.realpath(path)
         if not self._was_saved(path, run=run):
-            self._save(path, read_if_there(path), None, run=run, step=step)
+            self._save(path, look_at(path), None, run=run, step=step)
 
     def settle(self, path: str, *, run: int, step: str) -> None:
         """Learn what the commands made of a file that was kept: anything else found later is somebody's own."""
@@ -83,26 +99,31 @@ class SavedFiles:
             for record in self.journal.records
         )
 
-    def _save(self, path: str, now: bytes | None, wanted: bytes | None, *, run: int, step: str) -> None:
-        folders = self._missing_folders(path)
-        backup = ""
-        mode, owner = _mode_and_owner(path, 0)
+    def _save(self, path: str, now: FileNow | None, wanted: bytes | None, *, run: int, step: str) -> None:
+        folders = list(missing_folders(os.path.dirname(path)))
+        backup, mode, owner = "", 0, list[int]()
         if now is not None:
-            backup = f"{run:04d}-{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+            backup, mode, owner = (
+                f"{run:04d}-{hashlib.sha256(path.encode()).hexdigest()[:12]}",
+                now.mode,
+                list(now.owner),
+            )
             self.disk.make_folders(self.folder, mode=0o700)
-            self.disk.write(f"{self.folder}/{backup}", now, mode=0o600)
+            with our_folder(self.folder) as originals:
+                self.disk.write(f"{originals.path}/{backup}", now.data, mode=0o600)
         self.journal.add(
-            SAVED, run=run, step=step, path=path, backup=backup, mode=mode, owner=list(owner or ()), folders=folders,
-            digest=digest(now or b""), written="" if wanted is None else digest(wanted),
+            SAVED, run=run, step=step, path=path, backup=backup, mode=mode, owner=owner, folders=folders,
+            digest=digest(b"" if now is None else now.data), written="" if wanted is None else digest(wanted),
         )  # fmt: skip
 
-    def _missing_folders(self, path: str) -> list[str]:
-        missing: list[str] = []
-        folder = os.path.dirname(path)
-        while not os.path.isdir(folder):
-            missing.insert(0, folder)
-            folder = os.path.dirname(folder)
-        return missing
+    def _original(self, backup: str) -> bytes | None:
+        try:
+            with our_folder(self.folder) as originals:
+                return read_ours(originals, backup)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CouldNotAct(f"{self.folder}/{backup} could not be read: {error.strerror}.") from error
 
     def restore(self, record: Record) -> None:
         """Put back what `record` (file-saved) kept; refuses where somebody changed the file since."""
@@ -110,9 +131,10 @@ class SavedFiles:
         if about.get("link"):
             self._remove_link(about["path"], about["link"], folders=about["folders"])
             return
-        path, now = about["path"], read_if_there(about["path"])
+        path, found = about["path"], look_at(about["path"])
+        now = None if found is None else found.data
         if about["backup"]:
-            before = read_if_there(f"{self.folder}/{about['backup']}")
+            before = self._original(about["backup"])
             if before is None or digest(before) != about["digest"]:
                 raise CouldNotAct(f"{self.folder}/{about['backup']}, the original of {path}, is gone or damaged.")
             self.disk.remove_unfinished(path)
@@ -169,19 +191,27 @@ def digest(data: bytes) -> str:
 
 
 def read_if_there(path: str) -> bytes | None:
-    """The bytes of a file, None where there is none."""
+    """The bytes of a file, links followed; None where there is none."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CouldNotAct(f"{path} could not be read: {error.strerror}. Nothing was changed.") from error
+        raise CouldNotAct(f"{path} could not be read: {error.strerror}. {_PUT_A_FILE}") from error
 
 
-def _mode_and_owner(path: str, default: int) -> tuple[int, tuple[int, int] | None]:
+def look_at(path: str) -> FileNow | None:
+    """A file with its mode and owner, None where there is none; a FIFO, a folder or a link is refused."""
     try:
-        found = os.stat(path)
+        with way_to(os.path.dirname(os.path.abspath(path))) as folder:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(os.path.basename(path), flags, dir_fd=folder.handle)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            require_regular(found, path)
+            return FileNow(file.read(), stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid))
     except FileNotFoundError:
-        return default, None
-    return stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
+        return None
+    except OSError as error:
+        raise CouldNotAct(f"{path} could not be read: {error.strerror}. {_PUT_A_FILE}") from error

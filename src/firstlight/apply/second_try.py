@@ -6,9 +6,9 @@ import os
 import shutil
 
 from firstlight.apply.disk import Disk, named
-from firstlight.apply.footprints import removed_by
 from firstlight.apply.journal import Journal
 from firstlight.apply.runs import COMMAND_ENDED, COMMAND_STARTED, STEP_BEGUN, STEP_DONE, about_step
+from firstlight.plan.back import removes
 from firstlight.plan.step import Step, StepKind
 
 # A folder of their own: git refuses to clone into half of one and to work beside its own locks, venv and tar leave
@@ -36,7 +36,7 @@ def clear(disk: Disk, journal: Journal, run: int, step: Step) -> tuple[str, ...]
         return ()
     begun = about_step(journal, STEP_BEGUN, run=run, step=step.id)
     there = {path for record in begun for path in record.about.get("there", ())}
-    ours = [path for argv in step.undo for path in removed_by(argv) if path not in there and os.path.lexists(path)]
+    ours = [path for back in step.back for path in removes(back) if path not in there and os.path.lexists(path)]
     for path in ours:
         disk.passing(f"{path}: clear")
         with named(path):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from firstlight.apply.executor import Acting, begin, carry_out, is_done
 from firstlight.apply.runs import Run, runs_of
 from firstlight.apply.undo import undo
+from firstlight.apply.undo_checks import require_agreed
 from firstlight.frozen import dataclass
+from firstlight.plan.back import Argv
 from firstlight.plan.step import Step
 
 
@@ -29,11 +31,17 @@ def interrupted_in(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     return runs[-1:] if runs and (runs[-1].unfinished or runs[-1].undoing) else ()
 
 
-def finish(acting: Acting, run: Run) -> None:
-    """Go on with an interrupted run in the direction it was going."""
+def stored_commands(run: Run) -> tuple[Argv, ...]:
+    """The command lines of a journal of 0.1 that going on with a run would run: somebody has to agree to each."""
+    return run.stored_commands if run.undoing else run.stored_steps
+
+
+def finish(acting: Acting, run: Run, *, agreed: tuple[Argv, ...] = ()) -> None:
+    """Go on with an interrupted run in the direction it was going; `agreed` as for `undo`."""
     if run.undoing:
-        undo(acting, run)
+        undo(acting, run, agreed=agreed)
     else:
+        require_agreed(run, run.stored_steps, agreed)
         carry_out(acting, run)
 
 

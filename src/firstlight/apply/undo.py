@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 
 from firstlight.apply.executor import Acting, wait_for_what_still_runs
-from firstlight.apply.footprints import removed_by
 from firstlight.apply.runs import (
     COMMAND_STARTED,
     RUN_UNDONE,
@@ -18,27 +16,37 @@ from firstlight.apply.runs import (
     about_step,
 )
 from firstlight.apply.saved_files import SAVED
+from firstlight.apply.undo_checks import check_step, require_agreed
 from firstlight.apply.undo_sets import command_back, restore_set
+from firstlight.owned import way_to
+from firstlight.plan.back import Argv, Back, BackKind, argv_of, lock_of, removes
 from firstlight.plan.step import Step, StepKind
 
 # The manifest has to be back before the tool that reads it runs, and a file of the loader before ldconfig does.
 FILES_FIRST = (StepKind.FILE, StepKind.PROJECT)
-# What these change is known package by package, which is more than the plan's own undo commands can know.
-BY_SETS_ALONE = (StepKind.PIP, StepKind.UV, StepKind.APT)
 
 
-def undo(acting: Acting, run: Run) -> None:
-    """Take back every step that was begun; killed half-way, the next call goes on with the rest."""
+def undo(acting: Acting, run: Run, *, agreed: tuple[Argv, ...] = ()) -> None:
+    """Take back every step that was begun; killed half-way, the next call goes on with the rest.
+
+    `agreed` are the command lines of a journal of 0.1 that somebody read and agreed to; no other is run.
+    """
+    require_agreed(run, run.stored_commands, agreed)
+    left = [(number, step) for number, step in enumerate(run.steps, 1) if _is_left(run, step)]
+    for _, step in left:
+        check_step(acting, run, step)
     wait_for_what_still_runs(acting, run.number)
     if not run.undoing:
         acting.journal.add(UNDO_BEGUN, run=run.number)
-    for number, step in reversed(tuple(enumerate(run.steps, 1))):
-        if step.id not in run.begun or step.id in run.taken_back:
-            continue
+    for number, step in reversed(left):
         acting.watcher.step_begins(step, number=number, total=len(run.steps))
         _undo_step(acting, run, step)
         acting.journal.add(STEP_UNDONE, run=run.number, step=step.id)
     acting.journal.add(RUN_UNDONE, run=run.number)
+
+
+def _is_left(run: Run, step: Step) -> bool:
+    return step.id in run.begun and step.id not in run.taken_back
 
 
 def _undo_step(acting: Acting, run: Run, step: Step) -> None:
@@ -47,7 +55,7 @@ def _undo_step(acting: Acting, run: Run, step: Step) -> None:
     if step.kind in FILES_FIRST:
         for record in saved:
             acting.saved.restore(record)
-    if not sets or step.kind not in BY_SETS_ALONE:
+    if step.id not in run.by_sets:
         _run_back(acting, run, step)
     for record in sets:
         restore_set(acting, run, step, record)
@@ -57,30 +65,43 @@ def _undo_step(acting: Acting, run: Run, step: Step) -> None:
 
 
 def _run_back(acting: Acting, run: Run, step: Step) -> None:
-    """The step's own commands back, less what was there before it; none where it has commands and none of them ran."""
+    """The step's own way back, less what was there before it; none where it has commands and none of them ran."""
     if step.commands and not about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id):
         return
     there = {path for each in about_step(acting.journal, STEP_BEGUN, run=run.number, step=step.id)
              for path in each.about.get("there", ())}  # fmt: skip
-    for argv in step.undo:
-        kept = [path for path in removed_by(argv) if path in there]
+    for back in step.back:
+        kept = [path for path in removes(back) if path in there]
         if kept:
             acting.watcher.say(f"{', '.join(kept)} was there before firstlight: it is left as it is")
-        words = tuple(word for word in argv if word not in kept)
-        if kept and not removed_by(words):
+        left = Back(back.kind, tuple(word for word in back.words if word not in kept), back.sudo)
+        if (kept and not removes(left)) or _is_back_already(left):
             continue
-        if _is_back_already(words):
-            continue
-        command_back(acting, run, step, words)
+        _take_back(acting, run, step, left)
 
 
-def _is_back_already(argv: tuple[str, ...]) -> bool:
-    """Whether an undo that was killed did this: the saved copy is gone, or the lock file to sync by never was."""
-    if argv[:1] == ("mv",):
-        return not os.path.lexists(argv[-2])
-    if "--frozen" not in argv:
-        return False
-    places = dict(pairwise(argv))
-    lock = f"{places['--project']}/uv.lock" if "--project" in places else ""
-    lock = lock or f"{os.path.dirname(places.get('--manifest-path', ''))}/pixi.lock"
-    return not os.path.exists(lock)
+def _take_back(acting: Acting, run: Run, step: Step, back: Back) -> None:
+    if back.kind is BackKind.SHOWN:
+        return
+    if back.kind is BackKind.REMOVE_FILE and not back.sudo:
+        for path in back.words:
+            acting.disk.remove(path)
+        return
+    if back.kind is BackKind.MOVE_BACK and not back.sudo:
+        acting.disk.move(*back.words)
+        return
+    if back.kind is BackKind.REMOVE_FOLDER:
+        with way_to(os.path.dirname(back.words[0])):
+            pass  # a link of another user on the way would lead rm elsewhere
+    command_back(acting, run, step, argv_of(back))
+
+
+def _is_back_already(back: Back) -> bool:
+    """Whether there is nothing to do: an undo that was killed moved the copy, or no lock file is there to sync by."""
+    if back.kind is BackKind.STORED:
+        return back.words[:1] == ("mv",) and not os.path.lexists(back.words[-2:][0])
+    if back.kind is BackKind.MOVE_BACK:
+        return not os.path.lexists(back.words[0])
+    if back.kind is BackKind.REMOVE_FOLDER:
+        return not os.path.lexists(back.words[0])
+    return bool(lock := lock_of(back)) and not os.path.exists(lock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ from firstlight.apply.place import machine_folder
 from firstlight.apply.runs import Run, runs_of
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
+from firstlight.plan.back import Argv
 from firstlight.plan.step import Step
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
         journal = Journal(journal_path(machine), disk=disk, now=_now)
         journal.open()
         try:
-            yield Acting(machine_folder(machine), journal, disk, watcher, {**os.environ, **QUIET})
+            yield Acting(journal.folder, journal, disk, watcher, {**os.environ, **QUIET})
         finally:
             watcher.close()
             journal.close()
@@ -154,6 +156,22 @@ def agreed(what: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         raise BadInput(f"nobody can be asked here: standard input is no terminal. Give --yes to {what} without asking.")
     return click.confirm("Do this?", default=False, err=True)
+
+
+def agreed_to_stored(run: Run, commands: tuple[Argv, ...], *, verb: str) -> bool:
+    """Whether a person read the command lines that a journal of 0.1 holds and wants them run; --yes cannot say so."""
+    if not commands:
+        return True
+    count = "1 command" if len(commands) == 1 else f"{len(commands)} commands"
+    if not sys.stdin.isatty():
+        raise BadInput(
+            f"run {run.number} was written by firstlight 0.1, and its journal holds {count} as text. --yes is not "
+            f"enough for these: run `firstlight {verb}` in a terminal, which shows them and asks. Nothing was changed."
+        )
+    click.echo(f"\nThe journal was written by firstlight 0.1 and holds {count} as text:\n", err=True)
+    for argv in commands:
+        click.echo(f"    {ascii(shlex.join(argv))[1:-1]}", err=True)
+    return click.confirm("\nRun these?", default=False, err=True)
 
 
 def failure_of(error: CouldNotAct) -> Failure:

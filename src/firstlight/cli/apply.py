@@ -15,7 +15,7 @@ from firstlight.apply.account import State
 from firstlight.apply.executor import held_already, is_done
 from firstlight.apply.outcome import Ending, Outcome
 from firstlight.apply.parts import Parts, parted
-from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, journal_path, past_runs
+from firstlight.cli.acting import Watching, acting_on, agreed, agreed_to_stored, failure_of, journal_path, past_runs
 from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
 from firstlight.cli.proving import variables_after
 from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError
@@ -212,7 +212,7 @@ def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -
 
 def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tuple[Run, ...]:
     """Go on with what a kill left half done, after it was shown and agreed to; the run that was finished."""
-    from firstlight.apply.session import finish, interrupted, interrupted_in
+    from firstlight.apply.session import finish, interrupted, interrupted_in, stored_commands
     from firstlight.plan.request import NO_RATE
     from firstlight.report.apply_text import interrupted_text
 
@@ -223,14 +223,17 @@ def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tu
             return ()
         if not agreed("finish it", yes=how.yes):
             raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")
+        stored = stored_commands(run)
+        if not agreed_to_stored(run, stored, verb="apply"):
+            raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")
         outcome = Outcome(
             Ending.DONE, run.option, run.title, run.digest, run.number, (), (), Parts((), (), (), ()), NO_RATE,
             journal=journal_path(machine),
         )  # fmt: skip
 
-        def work(acting: Acting) -> None:
+        def work(acting: Acting, stored: tuple[tuple[str, ...], ...] = stored) -> None:
             for each in interrupted(acting):
-                finish(acting, each)
+                finish(acting, each, agreed=stored)
 
         _carried_out(ctx, machine, work, outcome=outcome, steps=run.steps, how=how)
         _echo(f"{'the undo of ' if run.undoing else ''}run {run.number} is finished\n\n", how)

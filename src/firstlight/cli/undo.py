@@ -10,7 +10,7 @@ import click
 
 from firstlight.apply.outcome import Ending, Undone
 from firstlight.apply.session import newest_to_undo, to_undo_in
-from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, journal_path, past_runs
+from firstlight.cli.acting import Watching, acting_on, agreed, agreed_to_stored, failure_of, journal_path, past_runs
 from firstlight.errors import AnotherIsActing, CouldNotAct
 from firstlight.machine.live import LiveMachine
 
@@ -51,6 +51,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     click.echo(run_text(in_place[-1]), nl=False, err=given["as_json"])
     if not agreed("take it back", yes=given["yes"]):
         _end(ctx, replace(undone, ending=Ending.DECLINED), code=1, **given)
+    if not agreed_to_stored(in_place[-1], in_place[-1].stored_commands, verb="undo"):
+        _end(ctx, replace(undone, ending=Ending.DECLINED), code=1, **given)
     _take_back(ctx, machine, undone, given)
 
 
@@ -61,7 +63,7 @@ def _take_back(ctx: click.Context, machine: LiveMachine, undone: Undone, given: 
     try:
         with acting_on(machine, watcher) as acting:
             for run in newest_to_undo(acting):
-                undo(acting, run)
+                undo(acting, run, agreed=undone.run[0].stored_commands)
     except AnotherIsActing:
         raise
     except CouldNotAct as error:

@@ -91,7 +91,7 @@ def _tool(around: Surroundings) -> tuple[StepKind, Argv]:
 def _blank(kind: StepKind, title: str) -> Step:
     return Step(
         id=slug(title), kind=kind, title=title, because=BECAUSE, commands=(), files=(), needs_root=False, done_when=(),
-        undo=(), seconds=_WRITING, bytes=_NOTHING,
+        back=(), seconds=_WRITING, bytes=_NOTHING,
     )  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from firstlight.facts.ability import Sudo
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
+from firstlight.plan.back import Back, BackKind, shown, through
 from firstlight.plan.option import Option
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from firstlight.plan.want import PROJECTS
 
 Argv = tuple[str, ...]
-
 NOT_MEASURED = Unknown("not measured")
 NETWORK = Unknown("depends on the network")
 _WRITING: Fact[float] = Known(1.0, "a bound: files are written, nothing is fetched")
@@ -34,7 +34,7 @@ def blank(option: Option) -> Step:
         files=(),
         needs_root=False,
         done_when=(),
-        undo=(),
+        back=(),
         seconds=_WRITING,
         bytes=_NONE,
     )
@@ -77,6 +77,14 @@ def as_root(facts: Facts, *argv: str) -> Argv:
     return argv if facts.ability.is_root or facts.ability.sudo is Sudo.ABSENT else ("sudo", *argv)
 
 
+def packages_back(removal: Argv) -> tuple[Back, ...]:
+    """dnf's removal is run; apt's is for a reader, because undo knows package by package what to bring back."""
+    at = removal.index("remove")
+    if removal[at - 1] != "dnf":
+        return shown(removal)
+    return (through(removal, Back(BackKind.REMOVE_RPM, removal[at + 2 :])),)
+
+
 def conda_step(option: Option, *, match: re.Match[str], prefix: str, brings: str) -> Step:
     """A conda package in a prefix of its own, so that no environment changes; `brings` is a file it is known by."""
     package = f"{match['package']}={match['cuda']}"
@@ -87,7 +95,7 @@ def conda_step(option: Option, *, match: re.Match[str], prefix: str, brings: str
         title=f"install {package} from {match['channel']} into {prefix}",
         commands=(("conda", "create", "--yes", "--prefix", prefix, "--channel", match["channel"], package),),
         done_when=(exists(brings),),
-        undo=(("conda", "env", "remove", "--yes", "--prefix", prefix),),
+        back=(Back(BackKind.REMOVE_CONDA, (prefix,)),),
         seconds=NETWORK,
         bytes=option.cost.download_bytes,
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Question
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
+from firstlight.plan.back import removed_folder
 from firstlight.plan.building import NETWORK, NOT_MEASURED, blank, slug
 from firstlight.plan.extras import Checkout, Extras
 from firstlight.plan.option import Option
@@ -62,7 +63,7 @@ def checkout_steps(question: Question, option: Option, extras: Extras) -> Iterat
                 ("git", "-C", folder, "checkout", "--quiet", "--detach", checkout.commit),
             ),
             done_when=(Condition(CheckKind.GIT_COMMIT, folder, checkout.commit),),
-            undo=(("rm", "-rf", folder),),
+            back=(removed_folder(folder),),
             seconds=NETWORK,
             bytes=NOT_MEASURED,
             note=here,

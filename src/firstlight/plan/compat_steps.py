@@ -12,6 +12,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import uses_rpm
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.plan.back import Back, BackKind, removed_file, removed_folder, shown, through
 from firstlight.plan.building import (
     NETWORK,
     NOT_MEASURED,
@@ -22,14 +23,15 @@ from firstlight.plan.building import (
     environment_to_change,
     exists,
     interpreter_of,
+    packages_back,
     slug,
     succeeds,
     written,
 )
 from firstlight.plan.extras import Extras
 from firstlight.plan.option import Option
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, forget_compiled, start_module
-from firstlight.plan.start_script import Wiring, asks_cuda, forget_proofs, run_script, wire_script
+from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.plan.start_script import Wiring, asks_cuda, run_script, wire_script
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from firstlight.versions import CudaVersion, DriverVersion
 
@@ -99,7 +101,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
         name = address.rsplit("/", 2)[1]
         target = f"/etc/yum.repos.d/cuda-{name}.repo"
         commands: tuple[Argv, ...] = (as_root(facts, "curl", "-fsSL", "-o", target, f"{address}/cuda-{name}.repo"),)
-        undo: tuple[Argv, ...] = (as_root(facts, "rm", "-f", target),)
+        back: tuple[Back, ...] = (through(commands[0], removed_file(target)),)
         done = (exists(target),)
     else:
         target = f"/tmp/{_KEYRING}"  # noqa: S108 named so that a reader can look at it before it is installed
@@ -108,7 +110,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
             as_root(facts, "dpkg", "--install", target),
             as_root(facts, "apt-get", "update"),
         )
-        undo = (as_root(facts, "dpkg", "--purge", "cuda-keyring"), as_root(facts, "apt-get", "update"))
+        back = shown(as_root(facts, "dpkg", "--purge", "cuda-keyring"), as_root(facts, "apt-get", "update"))
         done = (Condition(CheckKind.APT_PACKAGE, "cuda-keyring"),)  # dpkg-query also shows what is half installed
     yield replace(
         blank(option),
@@ -118,7 +120,7 @@ def repository_step(question: Question, option: Option) -> Iterator[Step]:
         commands=commands,
         needs_root=True,
         done_when=done,
-        undo=undo,
+        back=back,
         seconds=NETWORK,
         bytes=NOT_MEASURED,
         note="The CUDA images of NVIDIA have it set up already.",
@@ -140,7 +142,7 @@ def _package(question: Question, option: Option, *, package: str, folder: str) -
             Condition(CheckKind.APT_PACKAGE, package) if not uses_rpm(facts) else succeeds("rpm", "-q", package),
             exists(f"{folder}/libcuda.so.1"),
         ),
-        undo=(as_root(facts, *removal, package),),
+        back=packages_back(as_root(facts, *removal, package)),
         seconds=NETWORK,
         bytes=_size(question, package),
         note=f"The package holds libraries in {folder} and configures nothing; the next step wires them.",
@@ -177,7 +179,7 @@ def _archive(question: Question, option: Option, *, match: re.Match[str], folder
         ),
         files=() if sums is None else (sums,),
         done_when=(exists(f"{folder}/libcuda.so.{driver}"), exists(f"{folder}/libcuda.so.1")),
-        undo=(("rm", "-rf", folder), ("rm", "-f", target)),
+        back=(removed_folder(folder), removed_file(target)),
         seconds=NETWORK,
         bytes=Known(rows[0].download_bytes, f"{rows[0].source}, {rows[0].date}")
         if rows
@@ -213,7 +215,7 @@ def wiring_steps(question: Question, option: Option, *, folder: str, extras: Ext
             *(written(change) for change in changes),
             succeeds(wiring.run, wiring.python, "-c", asks_cuda(_number(wiring.cuda))),
         ),
-        undo=(forget_proofs(wiring),),
+        back=(Back(BackKind.FORGET_PROOFS, (wiring.here,)),),
         note=f"Start programs with {wiring.run} PROGRAM. LD_LIBRARY_PATH is set for that program alone, after the "
         f"driver and cuInit were asked; FIRSTLIGHT_COMPAT=off leaves it out.",
     )
@@ -328,7 +330,7 @@ def _start_file(question: Question, option: Option, *, wiring: Wiring, extras: E
             *(written(change) for change in changes),
             succeeds(wiring.python, "-c", asks_cuda(_number(wiring.cuda))),
         ),
-        undo=(forget_compiled(posixpath.dirname(paths[0])),),
+        back=(Back(BackKind.FORGET_COMPILED, (posixpath.dirname(paths[0]),)),),
         optional=True,
         note=f"For notebooks and services that no shell starts. Only what {wiring.run} or {wiring.wire} saw work is "
         "loaded, for the driver loaded then; pip, uv and venv are left alone.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.errors import BadInput
+from firstlight.plan.back import shown
 from firstlight.plan.building import Argv
 from firstlight.plan.step import Step, StepKind
 
@@ -27,7 +28,7 @@ def offline(step: Step, folder: str) -> Step:
     return replace(
         step,
         commands=tuple(_from_folder(argv, folder) for argv in step.commands),
-        undo=tuple(_from_folder(argv, folder) for argv in step.undo),
+        back=shown(*(_from_folder(argv, folder) for argv in step.undo)),
     )
 
 

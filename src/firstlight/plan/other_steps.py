@@ -11,6 +11,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import container, platform
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.place import Platform
+from firstlight.plan.back import removed_folder, shown
 from firstlight.plan.building import (
     NETWORK,
     NOT_MEASURED,
@@ -22,6 +23,7 @@ from firstlight.plan.building import (
     exists,
     interpreter_of,
     is_requirement,
+    packages_back,
     slug,
     split_requirement,
     succeeds,
@@ -58,7 +60,7 @@ def driver_steps(question: Question, option: Option, extras: Extras) -> Iterator
             commands=(as_root(facts, *install, package),),
             needs_root=True,
             done_when=(Condition(CheckKind.APT_PACKAGE, package),),
-            undo=(as_root(facts, *remove, package),),
+            back=packages_back(as_root(facts, *remove, package)),
             seconds=NETWORK,
             bytes=Unknown("the size of the driver's packages is not on record"),
             note="Programs that use the GPU go on with the old driver until the reboot; new ones may fail in between.",
@@ -125,7 +127,7 @@ def container_steps(question: Question, option: Option, extras: Extras) -> Itera
         kind=StepKind.MANUAL,
         commands=(("docker", "pull", image),),
         done_when=(succeeds("docker", "image", "inspect", image),),
-        undo=(("docker", "image", "rm", image),),
+        back=shown(("docker", "image", "rm", image)),
         seconds=NETWORK,
         bytes=option.cost.download_bytes,
     )
@@ -160,7 +162,7 @@ def source_steps(question: Question, option: Option, extras: Extras) -> Iterator
         title=f"check out PyTorch {f'v{version}' if version else 'at its main branch'} into {folder}",
         commands=(("git", "clone", "--recursive", "--depth", "1", *branch, _TORCH, folder),),
         done_when=(exists(f"{folder}/version.txt"),),
-        undo=(("rm", "-rf", folder),),
+        back=(removed_folder(folder),),
         seconds=NETWORK,
         bytes=NOT_MEASURED,
         note="A tag names no commit for good; `git -C DIR rev-parse HEAD` tells which one it was.",
@@ -178,7 +180,7 @@ def source_steps(question: Question, option: Option, extras: Extras) -> Iterator
             ("env", *settings, python, "-m", "pip", "install", "--no-build-isolation", "-v", folder),
         ),
         done_when=(succeeds(python, "-c", "import torch; assert torch.version.cuda"),),
-        undo=((python, "-m", "pip", "uninstall", "--yes", "torch"),),
+        back=shown((python, "-m", "pip", "uninstall", "--yes", "torch")),
         seconds=NOT_MEASURED,
         bytes=NOT_MEASURED,
         note="Takes a CUDA toolkit that CUDA_HOME names, much memory (set MAX_JOBS) and, by most accounts, hours.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from firstlight.diagnosis.finding import Question
 from firstlight.errors import BadInput
 from firstlight.facts.codec import to_json
@@ -12,7 +14,7 @@ from firstlight.plan.request import Ranked
 from firstlight.plan.step import Step
 from firstlight.plan.steps import steps_for
 
-__all__ = ["Extras", "Plan", "choose", "digest_of", "plan_for"]
+__all__ = ["Extras", "Plan", "choose", "digest_of", "plan_for", "step_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,15 @@ def digest_of(steps: tuple[Step, ...]) -> str:
     import hashlib
     import json
 
-    text = json.dumps([to_json(step) for step in steps], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([step_document(step) for step in steps], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def step_document(step: Step) -> dict[str, Any]:
+    """A step as a reader of JSON gets it: `undo` as commands, not as what `apply` keeps for itself."""
+    document: dict[str, Any] = to_json(step)
+    del document["back"]
+    return {**document, "undo": [list(argv) for argv in step.undo]}
 
 
 def choose(ranked: Ranked, wanted: str) -> Option:

@@ -14,6 +14,7 @@ from firstlight.diagnosis.observed import container
 from firstlight.diagnosis.rules import rule_named
 from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.known import Known
+from firstlight.plan.back import Back, BackKind, moved_back, shown, through
 from firstlight.plan.building import (
     NOT_MEASURED,
     Argv,
@@ -143,7 +144,7 @@ def _this_shell(question: Question, option: Option, taken: tuple[str, ...]) -> S
         title="the same for shells that are open: type this there",
         commands=(now,),
         done_when=(a_person(f"echo ${_VARIABLE} shows no {taken[0]}"),),
-        undo=(("export", f"{_VARIABLE}={':'.join(path)}"),),
+        back=shown(("export", f"{_VARIABLE}={':'.join(path)}")),
         optional=True,
         note="No program can change the environment of the shell that started it. New shells do not need it.",
     )
@@ -162,7 +163,7 @@ def _from_the_loader(question: Question, option: Option, extras: Extras) -> list
                 title="take the library out of LD_PRELOAD",
                 commands=(("unset", "LD_PRELOAD"),),
                 done_when=(a_person("echo $LD_PRELOAD shows no libcuda"),),
-                undo=(("export", f"LD_PRELOAD={':'.join(facts.libcuda.ld_preload)}"),),
+                back=shown(("export", f"LD_PRELOAD={':'.join(facts.libcuda.ld_preload)}")),
                 note=f"Delete it where it is set too: grep -rn LD_PRELOAD {STARTUP_FILES} /etc/ld.so.preload",
             )
         ]
@@ -179,6 +180,7 @@ def _without_conf_line(question: Question, option: Option, conf: str, *, text: s
     left = any(line.strip() and not line.lstrip().startswith("#") for line in kept)
     change = FileChange(conf, text, "".join(kept) if left else "", removes=not left) if text else None
     refresh = as_root(facts, "ldconfig")
+    again = through(refresh, Back(BackKind.RELOAD_LOADER))
     gone = (written(change),) if change else (Condition(CheckKind.FILE_ABSENT, conf),)
     return replace(
         blank(option),
@@ -189,7 +191,7 @@ def _without_conf_line(question: Question, option: Option, conf: str, *, text: s
         files=(change,) if change else (),
         needs_root=True,
         done_when=gone,
-        undo=(refresh,) if change else (as_root(facts, "mv", saved, conf), refresh),
+        back=(again,) if change else (through(refresh, moved_back(saved, conf)), again),
         note="" if change else f"The text of {conf} was not read: look whether it names other folders too.",
     )
 
@@ -226,7 +228,7 @@ def _packages(question: Question, option: Option, folders: tuple[str, ...]) -> I
             commands=(as_root(facts, "apt-get", "remove", "--yes", name),),
             needs_root=True,
             done_when=(Condition(CheckKind.FILE_ABSENT, library.library),),
-            undo=(as_root(facts, "apt-get", "install", "--yes", name),),
+            back=shown(as_root(facts, "apt-get", "install", "--yes", name)),
             optional=True,
             note="Not needed for the repair: a library that no path leads to is not loaded.",
         )

@@ -6,9 +6,10 @@ only for the same driver, the same GPUs and the same library. What it costs is i
 
 from __future__ import annotations
 
+from firstlight.plan.back import START_MODULE
 from firstlight.plan.start_script import DRIVER_FOLDERS, Wiring
 
-LINE_FILE, MODULE = "firstlight_compat.pth", "_firstlight_compat"
+LINE_FILE, MODULE = "firstlight_compat.pth", START_MODULE
 START_LINE = f"import {MODULE}\n"
 
 # os and sys are there when it is read. Importing _ctypes takes 0.6 ms and ctypes 4.3 (-X importtime, Python 3.11).
@@ -192,9 +193,3 @@ def start_module(wiring: Wiring) -> str:
         here=ascii(wiring.here),
         driver_folders=ascii(DRIVER_FOLDERS),
     )
-
-
-def forget_compiled(site_packages: str) -> tuple[str, ...]:
-    """The command that takes away what Python made of the module, and the folder for it where that is empty then."""
-    remove = f'rm -f "$1"/__pycache__/{MODULE}.*; rmdir "$1/__pycache__" 2>/dev/null || :'
-    return ("sh", "-c", remove, "sh", site_packages)

@@ -155,11 +155,6 @@ def run_script(wiring: Wiring) -> str:
     return _RUN.format(here=wiring.here, wire=shlex.quote(wiring.wire), folder=shlex.quote(wiring.folder))
 
 
-def forget_proofs(wiring: Wiring) -> tuple[str, ...]:
-    """The command that takes away what the start script wrote down of cuInit; twice is as good as once."""
-    return ("sh", "-c", 'rm -f "$1"/works-*', "sh", wiring.here)
-
-
 def asks_cuda(minimum: int) -> str:
     """Python that fails unless the libcuda it gets starts and is at least of a CUDA, e.g. 13000 for 13.0."""
     return (

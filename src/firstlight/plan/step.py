@@ -6,6 +6,7 @@ import enum
 
 from firstlight.facts.known import Fact
 from firstlight.frozen import dataclass
+from firstlight.plan.back import Back, argv_of
 
 
 class StepKind(enum.Enum):
@@ -77,8 +78,13 @@ class Step:
     files: tuple[FileChange, ...]
     needs_root: bool
     done_when: tuple[Condition, ...]
-    undo: tuple[tuple[str, ...], ...]  # argv; files are put back from their backups without a command
+    back: tuple[Back, ...]  # how it is taken back; files are put back from their backups without any of these
     seconds: Fact[float]
     bytes: Fact[int]
     optional: bool = False
     note: str = ""  # what a reader must know, e.g. that a shell must be opened anew
+
+    @property
+    def undo(self) -> tuple[tuple[str, ...], ...]:
+        """What takes it back as commands for a reader; `apply` carries out `back`."""
+        return tuple(argv_of(each) for each in self.back)

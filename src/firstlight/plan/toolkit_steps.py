@@ -10,6 +10,7 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.facts.toolkits import Part
+from firstlight.plan.back import Back, BackKind, moved_back, removed_file, shown
 from firstlight.plan.building import (
     NETWORK,
     Argv,
@@ -117,7 +118,7 @@ def _installed(option: Option, tool: Argv, *, interpreter: str, wheels: tuple[st
         title=f"install {', '.join(wheels)}",
         commands=((*tool, "install", *where, *wheels),),
         done_when=(Condition(CheckKind.DISTRIBUTIONS, interpreter, "\n".join(_bare(wheel) for wheel in wheels)),),
-        undo=((*tool, "uninstall", *where, *(() if uses_uv else ("--yes",)), *names),),
+        back=shown((*tool, "uninstall", *where, *(() if uses_uv else ("--yes",)), *names)),
         seconds=minutes_as_seconds(option),
         bytes=option.cost.download_bytes,
         note="Taking it back leaves the parts that the meta package brought; pip freeze lists them.",
@@ -132,7 +133,7 @@ def _bare(wheel: str) -> str:
 def _in_project(option: Option, project: Project, *, wheels: tuple[str, ...]) -> Step:
     """As a group of the project: `uv sync` would take wheels away that its lock does not have."""
     folder, files = project.folder, (project.file, *((project.lock,) if project.locked else ()))
-    again = ("uv", "sync", "--frozen", "--project", folder) if project.locked else ("rm", "-f", project.lock)
+    again = Back(BackKind.SYNC_UV, (folder,)) if project.locked else removed_file(project.lock)
     return replace(
         blank(option),
         id="add-toolkit-to-project",
@@ -143,8 +144,8 @@ def _in_project(option: Option, project: Project, *, wheels: tuple[str, ...]) ->
             ("uv", "add", "--project", folder, "--group", "cuda-build", *wheels),
         ),
         done_when=(succeeds("grep", "--quiet", "cuda-build", files[0]),),
-        undo=(
-            *(("mv", "--force", f"{each}{_SAVED}", each) for each in files),
+        back=(
+            *(moved_back(f"{each}{_SAVED}", each) for each in files),
             again,
         ),
         seconds=NETWORK,
@@ -163,7 +164,7 @@ def _links(option: Option, home: str, *, major: int) -> Step:
         title=f"link lib64 and libcudart.so in {home}",
         commands=tuple(("ln", "-sfn", target, link) for link, target in links),
         done_when=tuple(exists(link) for link, _ in links),
-        undo=tuple(("rm", "-f", link) for link, _ in links),
+        back=tuple(removed_file(link) for link, _ in links),
         note="nvcc.profile names lib64 and the linker asks for libcudart.so; the wheels have lib and libcudart.so."
         f"{major}.",
     )
@@ -179,7 +180,7 @@ def _package(question: Question, option: Option, *, package: str, home: str) -> 
         commands=(as_root(facts, "apt-get", "install", "--yes", package),),
         needs_root=True,
         done_when=(Condition(CheckKind.APT_PACKAGE, package), exists(f"{home}/bin/nvcc")),
-        undo=(as_root(facts, "apt-get", "autoremove", "--yes", package),),
+        back=shown(as_root(facts, "apt-get", "autoremove", "--yes", package)),
         seconds=NETWORK,
         bytes=option.cost.download_bytes,
     )

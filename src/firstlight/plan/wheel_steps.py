@@ -11,6 +11,7 @@ from firstlight.errors import BadInput
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.frozen import dataclass
+from firstlight.plan.back import Back, BackKind, moved_back, removed_file, removed_folder, shown
 from firstlight.plan.building import (
     Argv,
     blank,
@@ -116,7 +117,7 @@ def new_environment(question: Question, option: Option, folder: str) -> Step:
         title=f"make a virtual environment in {folder}",
         commands=((python, "-m", "venv", folder),),
         done_when=(exists(f"{folder}/bin/python"), succeeds(f"{folder}/bin/python", "-m", "pip", "--version")),
-        undo=(("rm", "-rf", folder),),
+        back=(removed_folder(folder),),
         note=f"Because {why}. Debian and Ubuntu: python3-venv has to be installed; `uv venv --seed` makes the same.",
     )
 
@@ -145,7 +146,7 @@ def _install(question: Question, option: Option, *, interpreter: str, wanted: tu
             *_installs(option, tool, wanted=wanted, uses_uv=uses_uv),
         ),
         done_when=(holds(interpreter, tuple(_known_by(each, option.index) for each in wanted)),),
-        undo=tuple(_back(question, tool, wanted=wanted, before=before)),
+        back=shown(*_back(question, tool, wanted=wanted, before=before)),
         seconds=minutes_as_seconds(option),
         bytes=option.cost.download_bytes,
         note=" ".join(filter(None, (_WITH_IT, what_is_lost(question, _changed(wanted, before))))),
@@ -270,7 +271,7 @@ def _through_project(question: Question, option: Option, extras: Extras, *, proj
         files=(change,),
         commands=(*_save(project), *_settle(project)),
         done_when=(written(change), holds(python, chosen.requirements)),
-        undo=_restore(project),
+        back=_restore(project),
     )
 
 
@@ -296,13 +297,13 @@ def _settle(project: Project) -> tuple[Argv, ...]:
     return (("uv", "lock", "--project", project.folder), ("uv", "sync", "--project", project.folder))
 
 
-def _restore(project: Project) -> tuple[Argv, ...]:
+def _restore(project: Project) -> tuple[Back, ...]:
     if not project.locked:
-        return (("rm", "-f", project.lock),)
-    back = ("mv", "--force", f"{project.lock}{_SAVED}", project.lock)
+        return (removed_file(project.lock),)
+    lock = moved_back(f"{project.lock}{_SAVED}", project.lock)
     if project.tool == "pixi":
-        return (back, ("pixi", "install", "--frozen", "--manifest-path", project.file))
-    return (back, ("uv", "sync", "--frozen", "--project", project.folder))
+        return (lock, Back(BackKind.SYNC_PIXI, (project.file,)))
+    return (lock, Back(BackKind.SYNC_UV, (project.folder,)))
 
 
 def _by_command(option: Option, project: Project, chosen: Chosen) -> Step:
@@ -311,7 +312,7 @@ def _by_command(option: Option, project: Project, chosen: Chosen) -> Step:
         f"{name}=={version.partition('+')[0]}" for name, version in map(split_requirement, chosen.requirements)
     )
     save = ("cp", "--no-clobber", project.file, f"{project.file}{_SAVED}")
-    back = ("mv", "--force", f"{project.file}{_SAVED}", project.file)
+    back = moved_back(f"{project.file}{_SAVED}", project.file)
     if project.tool == "uv":
         source = ("--index", f"{chosen.index_name}={chosen.index}") if chosen.index else ()
         add: Argv = ("uv", "add", "--project", project.folder, *public, *source)
@@ -321,7 +322,7 @@ def _by_command(option: Option, project: Project, chosen: Chosen) -> Step:
         _project_step(option, project, chosen),
         commands=(save, *_save(project), add),
         done_when=(succeeds("grep", "--quiet", public[0], project.file),),
-        undo=(back, *_restore(project)),
+        back=(back, *_restore(project)),
         note=f"The text of {project.file} was not read, so the tool's own command edits it: no diff can be shown. "
         "Make the index explicit afterwards: explicit = true.",
     )

@@ -9,7 +9,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.facts.codec import to_json
 from firstlight.facts.known import Fact, Known
 from firstlight.plan.diffs import unified_diff
-from firstlight.plan.plan import Plan
+from firstlight.plan.plan import Plan, step_document
 from firstlight.plan.request import Ranked
 from firstlight.plan.step import Step
 from firstlight.report.options_json import option_document
@@ -50,7 +50,7 @@ def _head(question: Question, ranked: Ranked) -> dict[str, Any]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    document: dict[str, Any] = to_json(step)
+    document = step_document(step)
     for entry, change in zip(document["files"], step.files, strict=True):
         entry["diff"] = unified_diff(change)
     return {**document, "seconds": _amount(step.seconds), "bytes": _amount(step.bytes)}

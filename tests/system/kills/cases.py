@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from firstlight.frozen import dataclass
-from firstlight.plan.start_script import Wiring, asks_cuda, forget_proofs, run_script, wire_script
+from firstlight.plan.back import Back, BackKind, moved_back
+from firstlight.plan.start_script import Wiring, asks_cuda, run_script, wire_script
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from tests.apply.acting import home_with_files, plan_for, step
 from tests.apply.stand_ins import build_libcuda
@@ -203,10 +205,10 @@ def _project() -> tuple[Step, ...]:
         (UV, "lock", "--project", str(TRIAL)),
         (UV, "sync", "--project", str(TRIAL)),
     )
-    back = (("mv", "--force", saved, lock), (UV, "sync", "--frozen", "--project", str(TRIAL)))
+    back = (moved_back(saved, lock), Back(BackKind.SYNC_UV, (str(TRIAL),)))
     changes = (FileChange(manifest, _MANIFEST, after),)
-    made = step("01-project", kind=StepKind.PROJECT, files=changes, commands=commands, undo=back, done_when=done)
-    return (made,)
+    made = step("01-project", kind=StepKind.PROJECT, files=changes, commands=commands, done_when=done)
+    return (replace(made, back=back),)
 
 
 def _with_library(folder: Path) -> None:
@@ -225,11 +227,8 @@ def _compat() -> tuple[Step, ...]:
     )
     asked = Condition(CheckKind.COMMAND, wiring.run, argv=(wiring.run, sys.executable, "-c", asks_cuda(13000)))
     done = (*(Condition(CheckKind.FILE_HOLDS, each.path, each.after) for each in changes), asked)
-    made = step(
-        "01-compat", kind=StepKind.COMPAT, files=changes, commands=((wiring.run, "true"),),
-        undo=(forget_proofs(wiring),), done_when=done,
-    )  # fmt: skip
-    return (made,)
+    made = step("01-compat", kind=StepKind.COMPAT, files=changes, commands=((wiring.run, "true"),), done_when=done)
+    return (replace(made, back=(Back(BackKind.FORGET_PROOFS, (wiring.here,)),)),)
 
 
 def _home(folder: Path) -> None:
