@@ -123,7 +123,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         pass
 
 
-# What anything prints at start (sitecustomize, a .pth, a preloaded library) goes to fd 1; `print` of the script does not.
+# What is printed at start (sitecustomize, a .pth, a preloaded library) goes to fd 1; `print` of the script does not.
 _ON_ITS_OWN_PIPE = (
     "import os, sys; sys.stdout = os.fdopen(int(sys.argv.pop(1)), 'w', encoding='utf-8'); "
     "os.set_inheritable(sys.stdout.fileno(), False); "

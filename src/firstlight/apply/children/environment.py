@@ -7,14 +7,17 @@ makes of a folder that it is about to remove. Runs on any Python 3.7 or newer.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import re
 import sys
 import sysconfig
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import TYPE_CHECKING, Any
 
-Files = Dict[str, str]  # path below a site folder -> size as RECORD has it
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Images are stripped of these, and the package still runs.
 SPARE_ENDS = (".pyc", ".pyo", ".pyi", ".a")
 SPARE_FOLDERS = {"test", "tests", "__pycache__"}
@@ -30,7 +33,8 @@ def normal(name: str) -> str:
     return re.sub("[-_.]+", "-", name).lower()
 
 
-def homes() -> Tuple[str, str]:
+@functools.lru_cache(maxsize=1)
+def homes() -> tuple[str, str]:
     """The folders that pip installs to."""
     paths = sysconfig.get_paths()
     return paths["purelib"], paths["platlib"]
@@ -47,7 +51,7 @@ def text_of(path: str, limit: int = -1) -> str | None:
         return None
 
 
-def name_and_version(path: str) -> Tuple[str, str]:
+def name_and_version(path: str) -> tuple[str, str]:
     """From the metadata, and from the folder's name what the metadata lacks: ('torch', '2.9.0')."""
     text = None
     for each in ("METADATA", "PKG-INFO", ""):
@@ -67,8 +71,8 @@ def name_and_version(path: str) -> Tuple[str, str]:
     return normal(found["name"] or name.lstrip("~")), found["version"] or version
 
 
-def record_of(path: str) -> Files | None:
-    """The files of a RECORD, below its site folder; None where there is no RECORD."""
+def record_of(path: str) -> dict[str, str] | None:
+    """The files of a RECORD with their sizes as it has them; None where there is no RECORD."""
     text = text_of(os.path.join(path, "RECORD"))
     if text is None:
         return None
@@ -83,7 +87,7 @@ def record_of(path: str) -> Files | None:
     return found
 
 
-def why_torn(path: str, files: Files | None) -> str:
+def why_torn(path: str, files: dict[str, str] | None) -> str:
     """What is missing of a distribution; '' where it is whole, or another package manager answers for it."""
     installer = (text_of(os.path.join(path, "INSTALLER"), 100) or "").strip().lower()
     ours = installer in OUR_INSTALLERS or (not installer and os.path.dirname(path) in homes())
@@ -112,7 +116,7 @@ def lack_of(file: str, size: str) -> str:
     return ""
 
 
-def names_in(folder: str) -> List[str]:
+def names_in(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -132,13 +136,13 @@ class Seen:
     """What was found so far."""
 
     def __init__(self) -> None:
-        self.distributions: List[Dict[str, Any]] = []
-        self.owned: Dict[str, Set[str]] = {}  # path -> names of the distributions that list it, folders included
-        self.sites: List[str] = []
-        self.stashed: Dict[str, Set[str]] = {}  # path -> the same, of metadata that was moved aside
+        self.distributions: list[dict[str, Any]] = []
+        self.owned: dict[str, set[str]] = {}  # path -> names of the distributions that list it, folders included
+        self.sites: list[str] = []
+        self.stashed: dict[str, set[str]] = {}  # path -> the same, of metadata that was moved aside
 
     def look(self) -> None:
-        real: Set[str] = set()
+        real: set[str] = set()
         for each in sys.path:
             site = os.path.abspath(each or ".")
             if os.path.isdir(site) and os.path.realpath(site) not in real:
@@ -166,9 +170,9 @@ class Seen:
                  "recorded": files is not None}
             )  # fmt: skip
 
-    def debris(self) -> Iterator[Dict[str, Any]]:
+    def debris(self) -> Iterator[dict[str, Any]]:
         """Every name that begins with ~ beside a file of a distribution, and what it was before pip moved it."""
-        known: Dict[str, Set[str]] = {site: set() for site in self.sites}
+        known: dict[str, set[str]] = {site: set() for site in self.sites}
         for path in (*self.owned, *self.stashed):
             known.setdefault(os.path.dirname(path), set()).add(path)
         below = tuple(site + os.sep for site in self.sites)
@@ -179,19 +183,23 @@ class Seen:
                 path = os.path.join(folder, name)
                 if name.startswith("~") and path not in self.owned:
                     real = sorted({each for each in paths if is_stash_of(name, os.path.basename(each))} - {path})
-                    owners = {each for one in real for where in (self.owned, self.stashed) for each in where.get(one, ())}
+                    owners = {
+                        each for one in real for where in (self.owned, self.stashed) for each in where.get(one, ())
+                    }
                     if name.endswith(".dist-info"):
                         owners = self.stashed.get(path, set()) & (owners or self.stashed.get(path, set()))
                     yield {"path": path, "real": real[0] if len(real) == 1 else "", "owners": sorted(owners)}
 
-    def unowned(self) -> List[str]:
+    def unowned(self) -> list[str]:
         """What lies where pip installs to, and in folders there that several distributions share, and is nobody's."""
         sites = [site for site in self.sites if site in homes()]
         shared = [path for path, names in self.owned.items() if len(names) > 1 and path.startswith(tuple(sites))]
         shared += [os.path.join(site, "nvidia") for site in sites]
         found = []
         for folder in dict.fromkeys((*sites, *(each for each in shared if os.path.isdir(each)))):
-            found += [os.path.join(folder, name) for name in names_in(folder) if name[0] != "~" and name != "__pycache__"]
+            found += [
+                os.path.join(folder, name) for name in names_in(folder) if name[0] != "~" and name != "__pycache__"
+            ]
         return sorted(each for each in found if each not in self.owned)
 
 
