@@ -70,7 +70,11 @@ EMPTY = Environment((), (), ())
 
 def look_at(interpreter: str) -> Fact[Environment]:
     """What is installed; an environment that was not made yet is known to be empty, one that gives no answer is not."""
-    if not os.path.lexists(interpreter):
+    try:
+        there = is_there(interpreter)
+    except OSError as error:
+        return Unknown(f"{interpreter} could not be looked at: {error.strerror}")
+    if not there:
         left = _packages_beside(interpreter)
         if left:
             return Unknown(f"{interpreter} is not there, and {left} is: an environment without its interpreter")
@@ -82,6 +86,15 @@ def look_at(interpreter: str) -> Fact[Environment]:
         return Known(_environment(said.answer), interpreter)
     except (KeyError, TypeError, ValueError) as error:
         return Unknown(f"{interpreter} was asked what is installed, and its answer cannot be read ({error!r})")
+
+
+def is_there(path: str) -> bool:
+    """Whether something is at a path, links not followed; an OSError where nobody may look, which is not a no."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _environment(answer: Any) -> Environment:

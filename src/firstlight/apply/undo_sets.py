@@ -6,7 +6,7 @@ import os
 import shlex
 
 from firstlight.apply.debris import Place, clear_after_undo, places_of, take_up
-from firstlight.apply.environments import Environment, look_at
+from firstlight.apply.environments import Environment, is_there, look_at
 from firstlight.apply.executor import Acting, run_command
 from firstlight.apply.journal import Record
 from firstlight.apply.package_sets import (
@@ -67,12 +67,22 @@ def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
     taking = Taking(acting, run, step, record)
     if record.about["of"] == PACKAGES:
         _restore_packages(taking)
-    elif not os.path.lexists(taking.target):
+    elif not _is_there(taking):
         acting.watcher.say(f"{taking.target} is gone: there is no environment to bring packages back to")
     elif not taking.before and "looked" not in record.about:
         _refuse_an_empty_set(taking)
     else:
         _restore_environment(taking)
+
+
+def _is_there(taking: Taking) -> bool:
+    try:
+        return is_there(taking.target)
+    except OSError as error:
+        raise CouldNotAct(
+            f"undo of {taking.step.title!r} stopped: {taking.target} could not be looked at ({error.strerror}). Run "
+            "undo as the user that ran apply."
+        ) from error
 
 
 def _restore_packages(taking: Taking) -> None:
@@ -179,8 +189,8 @@ def _refuse_an_empty_set(taking: Taking) -> None:
         return
     raise CouldNotAct(
         f"undo of {taking.step.title!r} stopped and took nothing away: the journal, written by an older firstlight, "
-        f"says that {taking.target} held no package before, which it also wrote where the interpreter gave no answer. "
-        f"Remove what that step brought yourself ({taking.target} -m pip uninstall {' '.join(left)}), then run undo again."
+        f"says that {taking.target} held no package before, which it also wrote where an interpreter gave no answer. "
+        f"Remove what that step brought ({taking.target} -m pip uninstall {' '.join(left)}), then run undo again."
     )
 
 
