@@ -22,10 +22,11 @@ NEW_RC = "alias ll='ls -l'\nexport EDITOR=vi\n"
 
 
 class Quiet:
-    """A watcher that keeps what it was told."""
+    """A watcher that keeps what it was told, and says no unless it was given an answer."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.answer = False
 
     def step_begins(self, step: Step, *, number: int, total: int) -> None:
         self.heard.append(f"begins {step.id} {number}/{total}")
@@ -41,6 +42,10 @@ class Quiet:
 
     def say(self, text: str) -> None:
         self.heard.append(text)
+
+    def asks(self, question: str) -> bool:
+        self.heard.append(question)
+        return self.answer
 
 
 def step(

@@ -60,6 +60,7 @@ def test_one_that_asks_without_a_search_path_gets_it_opened_beforehand(tree: Tre
     Path(change.path).write_text(change.after)
     again, found = find_target(tree.around(), str(tree.site / "extra/libcudss_user.so"))
     assert analyse(again, found).sound, "what firstlight-preload.pth opens counts as loaded"
+    (tree.site / "sitecustomize.py").write_text("import atexit; print('hello'); atexit.register(print, 'bye')\n")
     [proof] = prove(again, found, analyse(around, found))
     assert proof.ok, proof.error
 

@@ -157,3 +157,8 @@ def test_a_child_that_goes_wrong_is_a_complaint_not_an_exception(source: str, co
 def test_a_child_answers_with_one_json_object() -> None:
     script = ChildScript("probe", "import sys, json; print(json.dumps({'given': sys.argv[1]}))")
     assert LiveMachine().child(script, "here").answer == {"given": "here"}
+
+
+def test_what_a_library_prints_is_no_part_of_the_answer_of_a_child() -> None:
+    source = "import os, json; os.write(1, b'{noise'); print(json.dumps({'answer': 7})); os.write(1, b'more')"
+    assert LiveMachine().child(ChildScript("probe", source)).answer == {"answer": 7}

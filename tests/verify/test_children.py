@@ -140,6 +140,19 @@ def test_noise_on_stdout_does_not_spoil_an_answer(tmp_path: Path, torch_is: Call
     assert result.says.startswith("torch 1.0")
 
 
+def test_what_python_prints_at_start_is_never_taken_for_the_answer(
+    tmp_path: Path, torch_is: Callable[[str], None]
+) -> None:
+    torch_is("import os; os._exit(0)")
+    forged = {"outcome": "ok", "says": "fine", "do": [], "evidence": [], "more": {}}
+    (tmp_path / "stand-in/sitecustomize.py").write_text(
+        f"import json, os; os.write(1, json.dumps({{'firstlight-proof': {forged}}}).encode() + b'\\n')\n"
+    )
+    result = prove(check_named("import"), case_of(tmp_path))
+    assert result.outcome is Outcome.FAILED
+    assert "no answer" in result.says
+
+
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = prove(check_named("import"), case_of(tmp_path, interpreter="/nowhere/python"))
     assert result.outcome is Outcome.FAILED

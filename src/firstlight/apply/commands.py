@@ -152,6 +152,10 @@ def process_start(process: int) -> str:
     try:
         with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
+    except OSError as error:  # a process that nobody could look at is not one that has ended
+        raise CouldNotAct(
+            f"process {process} could not be looked at: {error.strerror}. Nothing was started."
+        ) from error
     return "" if fields[0] == "Z" else fields[19]

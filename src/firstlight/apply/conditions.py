@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from fnmatch import fnmatchcase
 
+from firstlight.apply.environments import Installed, look_at
 from firstlight.apply.saved_files import read_if_there
+from firstlight.errors import CouldNotLook
+from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import CheckKind, Condition
 
 LIMIT_S = 60.0
-# Prints name==version of everything in an environment, without importing any of it.
-LIST_DISTRIBUTIONS = (
-    "import importlib.metadata as m, json, re;"
-    "print(json.dumps(sorted({re.sub('[-_.]+', '-', d.name).lower() + '==' + d.version "
-    "for d in m.distributions() if d.name})))"
-)
+NO_SUCH_PACKAGE = 1  # of dpkg-query(1): no package matches; 2 is trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,11 @@ _FILES = (
 
 
 def _file(condition: Condition) -> Met:
-    path, there = condition.target, os.path.exists(condition.target)
+    path = condition.target
+    try:
+        there = _is_there(path)
+    except OSError as error:
+        return _no(f"{path} could not be looked at: {error.strerror}")
     if condition.kind is CheckKind.FILE_EXISTS:
         return Met(there, f"{path} is {'there' if there else 'not there'}")
     if condition.kind is CheckKind.FILE_ABSENT:
@@ -90,6 +91,15 @@ def _file(condition: Condition) -> Met:
     has = condition.expected in text.splitlines()
     holds = has if condition.kind is CheckKind.FILE_HAS_LINE else not has
     return Met(holds, f"{path} {'has' if has else 'does not have'} the line {condition.expected!r}")
+
+
+def _is_there(path: str) -> bool:
+    """As os.path.exists, and an OSError where nobody may look: a folder that is closed to us is not an empty one."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _link(condition: Condition) -> Met:
@@ -106,29 +116,42 @@ def _distributions(condition: Condition) -> Met:
     expected = condition.expected.split()
     if not expected:
         return _no("no package is named that could be looked at")
-    installed = installed_distributions(condition.target)
-    if installed is None:
-        return _no(f"{condition.target} does not start")
-    by_name = dict(each.split("==", 1) for each in installed)
+    seen = look_at(condition.target)
+    if isinstance(seen, Unknown):
+        return _no(seen.reason)
     for wanted in expected:
-        name, _, version = wanted.partition("==")
-        if name not in by_name or not fnmatchcase(by_name[name], version or "*"):
-            instead = f", not {version}" if version else ""
-            return _no(f"{name} is {by_name.get(name, 'not installed')}{instead}")
+        lacks = _lacks(wanted, seen.value.named(wanted.partition("==")[0]))
+        if lacks:
+            return _no(lacks)
     return _yes(f"{', '.join(expected)} installed")
 
 
-def installed_distributions(interpreter: str) -> tuple[str, ...] | None:
-    """name==version of everything in an environment, sorted; None where the interpreter does not start."""
-    done = run((interpreter, "-I", "-c", LIST_DISTRIBUTIONS))
-    if done.returncode != 0:
-        return None
-    found: list[str] = json.loads(done.stdout)
-    return tuple(found)
+def _lacks(wanted: str, copies: tuple[Installed, ...]) -> str:
+    """Why a requirement is not met by what is installed under its name; "" where it is."""
+    name, _, version = wanted.partition("==")
+    instead = f", not {version}" if version else ""
+    whole = [each for each in copies if not each.torn]
+    if not copies:
+        return f"{name} is not installed{instead}"
+    if not whole:
+        return f"{name} {copies[0].version} is there in part: {copies[0].torn}"
+    if len({each.version for each in whole}) > 1:
+        return f"{name} is there more than once: {', '.join(sorted(each.version for each in whole))}"
+    return "" if fnmatchcase(whole[0].version, version or "*") else f"{name} is {whole[0].version}{instead}"
+
+
+def installed_distributions(interpreter: str) -> tuple[str, ...]:
+    """name==version of everything in an environment, sorted; CouldNotLook where the interpreter gives no answer."""
+    seen = look_at(interpreter)
+    if isinstance(seen, Unknown):
+        raise CouldNotLook(seen.reason)
+    return seen.value.pins
 
 
 def _package(condition: Condition) -> Met:
     done = run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", condition.target))
+    if done.returncode not in (0, NO_SUCH_PACKAGE):
+        return _no(f"{condition.target} could not be looked at: {_complaint(done)}")
     status, _, version = done.stdout.partition(" ")
     installed = done.returncode == 0 and status == "installed"
     right = installed and condition.expected in ("", version)
@@ -137,9 +160,16 @@ def _package(condition: Condition) -> Met:
 
 def _commit(condition: Condition) -> Met:
     done = run(("git", "-C", condition.target, "rev-parse", "HEAD"))
+    if done.returncode != 0:
+        return _no(f"{condition.target} is at no commit: {_complaint(done)}")
     commit = done.stdout.strip()
-    right = done.returncode == 0 and bool(condition.expected) and commit.startswith(condition.expected)
-    return Met(right, f"{condition.target} is at {commit or 'no commit'}")
+    return Met(bool(condition.expected) and commit.startswith(condition.expected), f"{condition.target} is at {commit}")
+
+
+def _complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """'dpkg-query ended with 2: error: cannot scan updates directory'."""
+    said = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
+    return f"{done.args[0]} ended with {done.returncode}: {said[:200]}"
 
 
 def run(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

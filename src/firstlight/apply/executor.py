@@ -12,6 +12,7 @@ from typing import Protocol
 from firstlight.apply.apt_recovery import Recovering, finish_interrupted, uses_dpkg
 from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
 from firstlight.apply.conditions import all_met
+from firstlight.apply.debris import clear, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.footprints import lock_is_held, project_files, there_before
 from firstlight.apply.journal import Journal, ours_alone
@@ -33,8 +34,8 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
-from firstlight.apply.second_try import clear, was_cut_off
-from firstlight.apply.set_records import save_sets, settle_sets
+from firstlight.apply.second_try import clear_half_made, was_cut_off
+from firstlight.apply.set_records import repairs, save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.owned import our_folder
@@ -63,6 +64,9 @@ class Watcher(Protocol):
     def line(self, text: str) -> None: ...
 
     def say(self, text: str) -> None: ...
+
+    def asks(self, question: str) -> bool:
+        """A person's yes; False where nobody is there to give it, --yes included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def carry_out(acting: Acting, run: Run) -> None:
             if step.id not in run.finished:
                 if step.id in run.begun:
                     _recover(acting, run.number, step)  # killed at its very end, apt would refuse what comes next
-                settle_sets(acting.journal, run.number, step)
+                _settle(acting, run.number, step)
                 event = STEP_DONE if step.id in run.begun else STEP_SKIPPED
                 acting.journal.add(event, run=run.number, step=step.id, seconds=0.0, saw=met.saw)
             acting.watcher.step_skipped(step, saw=met.saw)
@@ -132,24 +136,27 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     if lacks_rights(step):
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
     if was_cut_off(journal, run, step):
-        for path in clear(acting.disk, journal, run, step):
+        for path in clear_half_made(acting.disk, journal, run, step):
             acting.watcher.say(f"{path} was left half-made by the interrupted attempt: it is made anew")
+    _recover(acting, run, step)  # before the set is saved: what others had begun to install stays when ours goes
+    save_sets(acting.journal, run, step)  # first: a step whose undo cannot be prepared does not begin
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
-    _recover(acting, run, step)  # before the set is saved: what others had begun to install stays when ours goes
-    save_sets(acting.journal, run, step)
+    for place in places_of(acting, run, step):
+        take_up(place)
     for path in project_files(step):
         acting.saved.keep(path, run=run, step=step.id)
     for change in step.files:
         acting.saved.change(change, run=run, step=step.id)
-    for number, argv in enumerate(step.commands, 1):
+    commands = (*repairs(step), *step.commands)
+    for number, argv in enumerate(commands, 1):
         ended = run_command(acting, argv, run=run, step=step.id)
         if ended.status != 0:
             settle_sets(acting.journal, run, step)
             journal.add(STEP_FAILED, run=run, step=step.id, argv=list(argv), status=ended.status, tail=list(ended.tail))
-            said = f"{step.title}: command {number} of {len(step.commands)} ended with status {ended.status}: "
+            said = f"{step.title}: command {number} of {len(commands)} ended with status {ended.status}: "
             raise StepFailed(said + shlex.join(argv), step=step, argv=argv, tail=ended.tail, log=ended.log)
-    settle_sets(acting.journal, run, step)
+    _settle(acting, run, step)
     for path in project_files(step):
         acting.saved.settle(path, run=run, step=step.id)
     acting.disk.passing(f"{step.id}: prove")
@@ -162,6 +169,13 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     seconds = time.monotonic() - begun
     journal.add(STEP_DONE, run=run, step=step.id, seconds=round(seconds, 3), saw=met.saw)
     acting.watcher.step_ended(step, seconds=seconds, saw=met.saw)
+
+
+def _settle(acting: Acting, run: int, step: Step) -> None:
+    """After the commands: keep what they left, and take away what a killed one did."""
+    for place in places_of(acting, run, step):
+        clear(place)
+    settle_sets(acting.journal, run, step)
 
 
 def lacks_rights(step: Step) -> bool:

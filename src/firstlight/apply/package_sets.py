@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from itertools import pairwise
 
 from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, known_packages
-from firstlight.apply.conditions import installed_distributions, run
+from firstlight.apply.conditions import run
+from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
+from firstlight.plan.step import Step
+
+PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +21,6 @@ class Difference:
 
     added: tuple[str, ...]  # names that were not there before
     back: tuple[str, ...]  # name==version that was there before and is not now
-
-
-def distributions(interpreter: str) -> list[str]:
-    """What is installed in an environment, [] where there is no environment yet."""
-    return list(installed_distributions(interpreter) or ())
 
 
 def packages() -> list[str]:
@@ -33,20 +34,63 @@ def _unless_installed(package: Package) -> str:
 
 
 def manual_packages() -> list[str]:
-    """Names that apt does not remove by itself."""
-    return sorted(run(("apt-mark", "showmanual")).stdout.split())
+    """Names that apt does not remove by itself; CouldNotAct where apt gives no list."""
+    return sorted(_answer(("apt-mark", "showmanual"), "say which packages were asked for by hand").split())
+
+
+def _answer(argv: tuple[str, ...], what: str) -> str:
+    """What a question printed; no answer is never an empty one."""
+    done = run(argv)
+    if done.returncode != 0:
+        said = done.stderr.strip().rpartition("\n")[2][:200] or "it printed nothing"
+        raise CouldNotAct(
+            f"{argv[0]} could not {what}: it ended with {done.returncode} ({said}). "
+            f"Put that right and run the same command again."
+        )
+    return done.stdout
 
 
 def difference(before: list[str], after: list[str]) -> Difference:
-    """What has to go and what has to come back."""
-    then, now = dict(_split(before)), dict(_split(after))
+    """What has to go and what has to come back; a name that is there twice counts with all its versions."""
+    then, now = _versions(before), _versions(after)
     added = tuple(sorted(set(now) - set(then)))
-    back = tuple(f"{name}=={version}" for name, version in sorted(then.items()) if now.get(name) != version)
-    return Difference(added, back)
+    changed = [name for name in sorted(then) if now.get(name) != then[name]]
+    return Difference(added, tuple(f"{name}=={version}" for name in changed for version in sorted(then[name])))
 
 
-def _split(lines: list[str]) -> list[tuple[str, str]]:
-    return [(name, version) for name, _, version in (line.partition("==") for line in lines)]
+def _versions(lines: list[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, _, version in (line.partition("==") for line in lines):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def name_of(pin: str) -> str:
+    """torch of torch==2.9.0."""
+    return pin.partition("==")[0]
+
+
+def uv_of(step: Step) -> str:
+    """The uv that the step ran; "" where it ran pip."""
+    return next((argv[0] for argv in step.commands if os.path.basename(argv[0]) == "uv"), "")
+
+
+def sources_of(step: Step, gap: Difference) -> tuple[str, ...]:
+    """Where versions of before can be had: the indexes the step used, and PyTorch's for its local versions."""
+    offline = any("--no-index" in argv for argv in step.commands)
+    found: list[tuple[str, ...]] = [("--no-index",)] if offline else []
+    for argv in step.commands:
+        for option, value in pairwise(argv):
+            if option in ("--find-links", "--extra-index-url"):
+                found.append((option, value))
+            if option == "--index-url":
+                found.append(("--extra-index-url", value))
+    for each in gap.back:
+        public, _, local = each.partition("+")
+        if local.startswith(("cu", "cpu")) and not offline:
+            nightly = "nightly/" if ".dev" in public else ""
+            found.append(("--extra-index-url", f"{PYTORCH_INDEX}{nightly}{local}"))
+    return tuple(word for pair in dict.fromkeys(found) for word in pair)
 
 
 def commands_for_distributions(

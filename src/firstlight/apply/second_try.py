@@ -30,7 +30,7 @@ def was_cut_off(journal: Journal, run: int, step: Step) -> bool:
     return len(started) > len(ended) or not well.issuperset(step.commands)
 
 
-def clear(disk: Disk, journal: Journal, run: int, step: Step) -> tuple[str, ...]:
+def clear_half_made(disk: Disk, journal: Journal, run: int, step: Step) -> tuple[str, ...]:
     """Take away what the step's undo would, less what was there before it; gives the paths that went."""
     if step.kind not in MADE_ANEW:
         return ()

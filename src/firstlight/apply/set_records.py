@@ -1,37 +1,100 @@
-"""Which packages were there before a step and after it, written into the journal."""
+"""Which packages were there before a step and after it, written into the journal; what could not be seen is said so."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from firstlight.apply.apt_recovery import uses_dpkg
-from firstlight.apply.journal import Journal
-from firstlight.apply.package_sets import distributions, manual_packages, packages
-from firstlight.apply.runs import SET_SAVED, SET_SETTLED, about_step
+from firstlight.apply.environments import Environment, look_at
+from firstlight.apply.journal import Journal, Record
+from firstlight.apply.package_sets import (
+    Difference,
+    commands_for_distributions,
+    manual_packages,
+    packages,
+    sources_of,
+    uv_of,
+)
+from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, SET_SETTLED, UNDO_BEGUN, about_step
+from firstlight.errors import CouldNotAct
+from firstlight.facts.known import Unknown
 from firstlight.plan.step import CheckKind, Step, StepKind
 
+SET_UNKNOWN = "set-unknown"  # the commands ended, and what they left could not be looked at
+PACKAGES, DISTRIBUTIONS = "packages", "distributions"
+LOOKED = "files"  # how a set was seen: records without it may hold [] for "gave no answer"
 ENVIRONMENT_STEPS = (StepKind.PIP, StepKind.UV, StepKind.PROJECT)
 
 
 def save_sets(journal: Journal, run: int, step: Step) -> None:
-    """Keep which packages were there, once a step: a second attempt finds a half-done state."""
-    if about_step(journal, SET_SAVED, run=run, step=step.id):
-        return
-    if uses_dpkg(step):
+    """Keep which packages are there, once a step and place; where one gives no answer, the step does not begin."""
+    saved = {each.about["target"] for each in about_step(journal, SET_SAVED, run=run, step=step.id)}
+    if "" not in saved and uses_dpkg(step):
         journal.add(
-            SET_SAVED, run=run, step=step.id, of="packages", target="", before=packages(), manual=manual_packages(),
+            SET_SAVED, run=run, step=step.id, of=PACKAGES, target="", before=packages(), manual=manual_packages(),
             with_states=True,
         )  # fmt: skip
     for interpreter in environments_of(step):
+        if interpreter in saved:
+            continue
+        seen = look_at(interpreter)
+        if isinstance(seen, Unknown):
+            raise CouldNotAct(
+                f"{step.title}: what is installed there could not be seen, so it could not be brought back: "
+                f"{seen.reason}. The step was not begun. Put that right, or name another interpreter with --python."
+            )
         journal.add(
-            SET_SAVED, run=run, step=step.id, of="distributions", target=interpreter, before=distributions(interpreter)
-        )
+            SET_SAVED, run=run, step=step.id, of=DISTRIBUTIONS, target=interpreter, before=list(seen.value.pins),
+            **_beside(seen.value),
+        )  # fmt: skip
+
+
+def _beside(seen: Environment) -> dict[str, str | list[str]]:
+    return {
+        "looked": LOOKED,
+        "torn": list(seen.torn),
+        "debris": [each.path for each in seen.debris],
+        "unowned": list(seen.unowned),
+    }
 
 
 def settle_sets(journal: Journal, run: int, step: Step) -> None:
     """Keep which packages are there now: what comes or goes later is somebody else's."""
     for record in about_step(journal, SET_SAVED, run=run, step=step.id):
         target = record.about["target"]
-        after, manual = (packages(), manual_packages()) if not target else (distributions(target), [])
-        journal.add(SET_SETTLED, run=run, step=step.id, target=target, after=after, manual=manual)
+        if target:
+            seen = look_at(target)
+            if isinstance(seen, Unknown):
+                journal.add(SET_UNKNOWN, run=run, step=step.id, target=target, reason=seen.reason)
+            else:
+                journal.add(
+                    SET_SETTLED, run=run, step=step.id, target=target, after=list(seen.value.pins), manual=[],
+                    **_beside(seen.value),
+                )  # fmt: skip
+            continue
+        try:
+            after, manual = packages(), manual_packages()
+        except CouldNotAct as error:
+            journal.add(SET_UNKNOWN, run=run, step=step.id, target=target, reason=str(error))
+        else:
+            journal.add(SET_SETTLED, run=run, step=step.id, target=target, after=after, manual=manual)
+
+
+def settled(journal: Journal, run: int, record: Record) -> tuple[Record, ...]:
+    """The same set when the step's commands had last ended, or that it was not seen; () where one was killed."""
+    step, target = record.about["step"], record.about["target"]
+    found = [
+        each
+        for event in (SET_SETTLED, SET_UNKNOWN)
+        for each in about_step(journal, event, run=run, step=step)
+        if each.about["target"] == target
+    ]
+    last = max(found, key=lambda each: each.number, default=None)
+    undo = min((each.number for each in journal.records if each.event == UNDO_BEGUN and each.about["run"] == run),
+               default=len(journal.records) + 1)  # fmt: skip
+    started = [each.number for each in about_step(journal, COMMAND_STARTED, run=run, step=step) if each.number < undo]
+    killed = last is not None and any(number > last.number for number in started)
+    return () if last is None or killed else (last,)
 
 
 def environments_of(step: Step) -> tuple[str, ...]:
@@ -40,3 +103,24 @@ def environments_of(step: Step) -> tuple[str, ...]:
         return ()
     found = [each.target for each in step.done_when if each.kind is CheckKind.DISTRIBUTIONS]
     return tuple(dict.fromkeys(found))
+
+
+def repairs(step: Step) -> tuple[tuple[str, ...], ...]:
+    """Commands that make whole what the step wants and what is there in part: pip and uv take it for installed."""
+    found: list[tuple[str, ...]] = []
+    for condition in step.done_when:
+        if condition.kind is not CheckKind.DISTRIBUTIONS or step.kind not in ENVIRONMENT_STEPS:
+            continue
+        seen = look_at(condition.target)
+        if isinstance(seen, Unknown):
+            continue  # save_sets has said so
+        torn = [each for each in seen.value.distributions if each.name in seen.value.torn and each.recorded]
+        wanted = dict(each.partition("==")[::2] for each in condition.expected.split())
+        pins = tuple(
+            sorted({each.pin for each in torn if fnmatchcase(each.version, wanted.get(each.name, "-") or "*")})
+        )
+        gap = Difference((), pins)
+        found += commands_for_distributions(
+            gap, interpreter=condition.target, uv=uv_of(step), sources=sources_of(step, gap)
+        )
+    return tuple(found)

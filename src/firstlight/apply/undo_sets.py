@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from itertools import pairwise
 
 from firstlight.apply.apt_recovery import settle_interrupted
 from firstlight.apply.apt_state import CONFIG_FILES
+from firstlight.apply.debris import Place, clear_after_undo, places_of, take_up
+from firstlight.apply.environments import Environment, is_there, look_at
 from firstlight.apply.executor import Acting, recovering, run_command
 from firstlight.apply.journal import Record
 from firstlight.apply.package_sets import (
@@ -15,62 +16,214 @@ from firstlight.apply.package_sets import (
     commands_for_distributions,
     commands_for_packages,
     difference,
-    distributions,
     manual_packages,
+    name_of,
     packages,
-)  # fmt: skip
-from firstlight.apply.runs import SET_SETTLED, Run, about_step
+    sources_of,
+    uv_of,
+)
+from firstlight.apply.runs import Run
+from firstlight.apply.set_records import PACKAGES, SET_UNKNOWN, settled
 from firstlight.errors import CouldNotAct
-from firstlight.plan.step import Step
+from firstlight.facts.known import Unknown
+from firstlight.frozen import dataclass
+from firstlight.plan.step import CheckKind, Step
 
-PYTORCH_INDEX = "https://download.pytorch.org/whl/"
+MOST_ROUNDS = 2  # taking one package away may tear another that shares files with it
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A set that is being taken back."""
+
+    acting: Acting
+    run: Run
+    step: Step
+    saved: Record
+
+    @property
+    def target(self) -> str:
+        return str(self.saved.about["target"])
+
+    @property
+    def before(self) -> list[str]:
+        return list(self.saved.about["before"])
+
+    @property
+    def after(self) -> tuple[Record, ...]:
+        """What the set was when the step's commands had ended; () where they were killed, or it was not seen."""
+        return tuple(each for each in self._last if each.event != SET_UNKNOWN)
+
+    @property
+    def unseen(self) -> str:
+        """Why it is not known what the step's commands left; "" where it is, or where they were killed."""
+        return next((str(each.about["reason"]) for each in self._last if each.event == SET_UNKNOWN), "")
+
+    @property
+    def _last(self) -> tuple[Record, ...]:
+        return settled(self.acting.journal, self.run.number, self.saved)
 
 
 def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
-    target = record.about["target"]
-    if record.about["of"] == "distributions" and not os.path.exists(target):
-        acting.watcher.say(f"{target} is gone: there is no environment to bring packages back to")
-        return
-    if record.about["of"] == "packages":
-        settle_interrupted(recovering(acting, run=run.number, step=step))
-    gap = _gap(acting, run, step, record)
-    if record.about["of"] == "packages":
-        commands = commands_for_packages(gap, root=_root(step))
+    """Bring one set back and compare it with what was saved; what is not as before is said and stops the undo."""
+    taking = Taking(acting, run, step, record)
+    if record.about["of"] == PACKAGES:
+        _restore_packages(taking)
+    elif not _is_there(taking):
+        acting.watcher.say(f"{taking.target} is gone: there is no environment to bring packages back to")
+    elif not taking.before and "looked" not in record.about:
+        _refuse_an_empty_set(taking)
     else:
-        commands = commands_for_distributions(gap, interpreter=target, uv=_uv_of(step), sources=sources_of(step, gap))
-    for argv in commands:
-        command_back(acting, run, step, argv)
-    if record.about["of"] == "packages":
-        _restore_marks(acting, run, step, record)
-    left = _gap(acting, run, step, record)
-    if left.added or left.back:
-        differs = ", ".join(
-            (*(f"{name} is still there" for name in left.added), *(f"{each} is missing" for each in left.back))
-        )
+        _restore_environment(taking)
+
+
+def _is_there(taking: Taking) -> bool:
+    try:
+        return is_there(taking.target)
+    except OSError as error:
         raise CouldNotAct(
-            f"undo of {step.title!r} did not bring every package back: {differs}. Run undo again to retry."
+            f"undo of {taking.step.title!r} stopped: {taking.target} could not be looked at ({error.strerror}). Run "
+            "undo as the user that ran apply."
+        ) from error
+
+
+def _restore_packages(taking: Taking) -> None:
+    settle_interrupted(recovering(taking.acting, run=taking.run.number, step=taking.step))
+    gap = _ours(taking, difference(taking.before, _packages_now(taking)), set())
+    kept = _ambiguous(taking, gap)
+    for argv in commands_for_packages(_without(gap, kept), root=_root(taking.step)):
+        command_back(taking.acting, taking.run, taking.step, argv)
+    _restore_marks(taking)
+    _prove(taking, _without(_ours(taking, difference(taking.before, _packages_now(taking)), set()), kept))
+
+
+def _packages_now(taking: Taking) -> list[str]:
+    # a journal of before states were kept does not know which packages had left their settings behind
+    knows = taking.saved.about.get("with_states", False)
+    return [each for each in packages() if knows or not each.endswith(f",{CONFIG_FILES}")]
+
+
+def _restore_environment(taking: Taking) -> None:
+    for place in _places(taking):
+        take_up(place)
+    start = now = _seen(taking)
+    kept = _ambiguous(taking, _gap(taking, start, now))
+    for _ in range(MOST_ROUNDS):
+        gap = _without(_gap(taking, start, now), kept)
+        if not (gap.added or gap.back):
+            break
+        _refuse_what_no_index_has(taking, gap)
+        sources = sources_of(taking.step, gap)
+        for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
+            command_back(taking.acting, taking.run, taking.step, argv)
+        now = _seen(taking)
+    for place in _places(taking):
+        clear_after_undo(place)
+    _prove(taking, _without(_gap(taking, start, _seen(taking)), kept))
+
+
+def _places(taking: Taking) -> tuple[Place, ...]:
+    found = places_of(taking.acting, taking.run.number, taking.step)
+    return tuple(each for each in found if each.interpreter == taking.target)
+
+
+def _seen(taking: Taking) -> Environment:
+    seen = look_at(taking.target)
+    if isinstance(seen, Unknown):
+        raise CouldNotAct(
+            f"undo of {taking.step.title!r} stopped: what is installed now could not be seen: {seen.reason}. "
+            "No package was taken away after that. Put that right and run undo again."
         )
+    return seen.value
 
 
-def _gap(acting: Acting, run: Run, step: Step, record: Record) -> Difference:
-    """What differs now and was changed by the step: what somebody installed since is theirs and stays."""
-    before = list(record.about["before"])
-    gap = difference(before, _now(record))
-    after = _settled(acting, run, step, record)
-    if not after:  # killed while a command ran: all that differs may be ours
+def _gap(taking: Taking, start: Environment, now: Environment) -> Difference:
+    """What differs now and was changed by the step or by taking it back; a package torn since counts as gone."""
+    gap = difference(taking.before, list(now.pins))
+    then = {name_of(each): each for each in taking.before}
+    whole_before = set(then) - set(taking.saved.about.get("torn", ()))
+    torn = [name for name in now.torn if name in whole_before and then[name] not in gap.back]
+    torn_by_undo = {name for name in torn if name in start.whole}
+    return _ours(taking, Difference(gap.added, (*gap.back, *(then[name] for name in torn))), torn_by_undo)
+
+
+def _ours(taking: Taking, gap: Difference, by_undo: set[str]) -> Difference:
+    """What somebody installed since is theirs and stays; where a command was killed, all that differs may be ours."""
+    if not taking.after:
         return gap
-    ours = difference(before, list(after[-1].about["after"]))
-    touched = {each.partition("==")[0] for each in (*ours.added, *ours.back)}
+    [after] = taking.after
+    changed = difference(taking.before, list(after.about["after"]))
+    touched = {name_of(each) for each in (*changed.added, *changed.back)} | by_undo
+    touched |= set(after.about.get("torn", ())) - set(taking.saved.about.get("torn", ()))
     return Difference(
         tuple(name for name in gap.added if name in touched),
-        tuple(each for each in gap.back if each.partition("==")[0] in touched),
+        tuple(each for each in gap.back if name_of(each) in touched),
     )
 
 
-def _settled(acting: Acting, run: Run, step: Step, record: Record) -> tuple[Record, ...]:
-    """What the same set was when the step's commands had ended, once for each attempt."""
-    found = about_step(acting.journal, SET_SETTLED, run=run.number, step=step.id)
-    return tuple(each for each in found if each.about["target"] == record.about["target"])
+def _without(gap: Difference, kept: tuple[str, ...]) -> Difference:
+    return Difference(tuple(name for name in gap.added if name not in kept), gap.back)
+
+
+def _ambiguous(taking: Taking, gap: Difference) -> tuple[str, ...]:
+    """What came since the step began, where nobody saw what the step itself left: a person says whether it goes."""
+    if not taking.unseen or not gap.added:
+        return ()
+    names, watcher = ", ".join(gap.added), taking.acting.watcher
+    watcher.say(
+        f"not there before {taking.step.title!r}: {names}. Whether that step brought it or somebody else did is not "
+        f"known, because after the step {taking.unseen}"
+    )
+    if watcher.asks(f"Remove {names}?"):
+        return ()
+    raise CouldNotAct(
+        f"undo of {taking.step.title!r} stopped: {names} may be somebody's own, and nobody said that it shall go. "
+        "Remove what the step brought and run undo again, or run undo on a terminal and answer."
+    )
+
+
+def _refuse_an_empty_set(taking: Taking) -> None:
+    """An older firstlight wrote [] for an environment that gave no answer; only what the step asked for is known."""
+    wanted = {
+        name_of(each)
+        for condition in taking.step.done_when
+        if condition.kind is CheckKind.DISTRIBUTIONS and condition.target == taking.target
+        for each in condition.expected.split()
+    }
+    left = sorted(wanted & {each.name for each in _seen(taking).distributions})
+    if not left:
+        taking.acting.watcher.say(
+            f"{', '.join(sorted(wanted))} is not in {taking.target} any more: nothing to take back"
+        )
+        return
+    raise CouldNotAct(
+        f"undo of {taking.step.title!r} stopped and took nothing away: the journal, written by an older firstlight, "
+        f"says that {taking.target} held no package before, which it also wrote where an interpreter gave no answer. "
+        f"Remove what that step brought ({taking.target} -m pip uninstall {' '.join(left)}), then run undo again."
+    )
+
+
+def _refuse_what_no_index_has(taking: Taking, gap: Difference) -> None:
+    """A name that was there twice, or without a version, cannot be asked of an index."""
+    names = [name_of(each) for each in gap.back]
+    odd = sorted({name_of(each) for each in gap.back if each.endswith("==") or names.count(name_of(each)) > 1})
+    if odd:
+        was = ", ".join(each for each in taking.before if name_of(each) in odd)
+        raise CouldNotAct(
+            f"undo of {taking.step.title!r} stopped and took nothing away: before the step {taking.target} held {was}, "
+            "which no index can give back. Bring it back yourself and run undo again."
+        )
+
+
+def _prove(taking: Taking, left: Difference) -> None:
+    """'Taken back' is said only of a set that is as it was."""
+    if left.added or left.back:
+        differs = ", ".join(
+            (*(f"{name} is still there" for name in left.added), *(f"{each} is missing or torn" for each in left.back))
+        )
+        raise CouldNotAct(
+            f"undo of {taking.step.title!r} did not bring every package back: {differs}. Run undo again to retry."
+        )
 
 
 def _root(step: Step) -> tuple[str, ...]:
@@ -78,50 +231,19 @@ def _root(step: Step) -> tuple[str, ...]:
     return ("sudo",) if os.geteuid() != 0 and any(argv[:1] == ("sudo",) for argv in step.commands) else ()
 
 
-def _uv_of(step: Step) -> str:
-    """The uv that the step ran; "" where it ran pip."""
-    return next((argv[0] for argv in step.commands if os.path.basename(argv[0]) == "uv"), "")
-
-
-def _now(record: Record) -> list[str]:
-    if record.about["of"] != "packages":
-        return distributions(record.about["target"])
-    # a journal of before states were kept does not know which packages had left their settings behind
-    knows = record.about.get("with_states", False)
-    return [each for each in packages() if knows or not each.endswith(f",{CONFIG_FILES}")]
-
-
-def _restore_marks(acting: Acting, run: Run, step: Step, record: Record) -> None:
+def _restore_marks(taking: Taking) -> None:
     """apt also remembers which packages were asked for by hand; installing an old version marks it so."""
-    then, now = set(record.about["manual"]), set(manual_packages())
+    then, now = set(taking.saved.about["manual"]), set(manual_packages())
     extra, lost = now - then, then - now
-    for after in _settled(acting, run, step, record)[-1:]:
-        changed = difference(list(record.about["before"]), list(after.about["after"]))
-        ours = {each.partition("==")[0].partition(":")[0] for each in (*changed.added, *changed.back)}
+    for after in taking.after:
+        changed = difference(taking.before, list(after.about["after"]))
+        ours = {name_of(each).partition(":")[0] for each in (*changed.added, *changed.back)}
         ours |= then ^ set(after.about["manual"])
         extra, lost = extra & ours, lost & ours
     if extra:
-        command_back(acting, run, step, (*_root(step), "apt-mark", "auto", *sorted(extra)))
+        command_back(taking.acting, taking.run, taking.step, (*_root(taking.step), "apt-mark", "auto", *sorted(extra)))
     if lost:
-        command_back(acting, run, step, (*_root(step), "apt-mark", "manual", *sorted(lost)))
-
-
-def sources_of(step: Step, gap: Difference) -> tuple[str, ...]:
-    """Where versions of before can be had: the indexes the step used, and PyTorch's for its local versions."""
-    offline = any("--no-index" in argv for argv in step.commands)
-    found: list[tuple[str, ...]] = [("--no-index",)] if offline else []
-    for argv in step.commands:
-        for option, value in pairwise(argv):
-            if option in ("--find-links", "--extra-index-url"):
-                found.append((option, value))
-            if option == "--index-url":
-                found.append(("--extra-index-url", value))
-    for each in gap.back:
-        public, _, local = each.partition("+")
-        if local.startswith(("cu", "cpu")) and not offline:
-            nightly = "nightly/" if ".dev" in public else ""
-            found.append(("--extra-index-url", f"{PYTORCH_INDEX}{nightly}{local}"))
-    return tuple(word for pair in dict.fromkeys(found) for word in pair)
+        command_back(taking.acting, taking.run, taking.step, (*_root(taking.step), "apt-mark", "manual", *sorted(lost)))
 
 
 def command_back(acting: Acting, run: Run, step: Step, argv: tuple[str, ...]) -> None:

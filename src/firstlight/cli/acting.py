@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import shlex
 import signal
@@ -41,11 +42,23 @@ QUIET = {
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Answers(enum.Enum):
+    """Who decides what --yes cannot: the loss of what may be somebody's own."""
+
+    PERSON = "person"
+    NOBODY = "nobody"  # --yes was given, or there is no terminal
+
+    @classmethod
+    def here(cls, *, yes: bool) -> Answers:
+        return cls.NOBODY if yes or not sys.stdin.isatty() else cls.PERSON
+
+
 class Watching:
     """Tells on stderr what happens: a spinner with the last line on a terminal, plain lines elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers = Answers.NOBODY) -> None:
         self.account = Account()
+        self._answers = answers
         self._status: Status | None = None
         self._console: Any = None
         self._title = ""
@@ -83,6 +96,12 @@ class Watching:
 
     def say(self, text: str) -> None:
         self._print(text)
+
+    def asks(self, question: str) -> bool:
+        if self._answers is Answers.NOBODY:
+            return False
+        self._stop()
+        return click.confirm(question, default=False, err=True)
 
     def close(self) -> None:
         """Give the terminal back."""

@@ -15,7 +15,16 @@ from firstlight.apply.account import State
 from firstlight.apply.executor import held_already, is_done
 from firstlight.apply.outcome import Ending, Outcome
 from firstlight.apply.parts import Parts, parted
-from firstlight.cli.acting import Watching, acting_on, agreed, agreed_to_stored, failure_of, journal_path, past_runs
+from firstlight.cli.acting import (
+    Answers,
+    Watching,
+    acting_on,
+    agreed,
+    agreed_to_stored,
+    failure_of,
+    journal_path,
+    past_runs,
+)
 from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
 from firstlight.cli.proving import variables_after
 from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError
@@ -251,7 +260,7 @@ def _carried_out(
     how: How,
 ) -> Outcome:
     """The outcome with what each step took; a failure or an interrupt is told and ends the call."""
-    watcher = Watching()
+    watcher = Watching(Answers.here(yes=how.yes))
     try:
         with acting_on(machine, watcher) as acting:
             work(acting)

@@ -10,7 +10,16 @@ import click
 
 from firstlight.apply.outcome import Ending, Undone
 from firstlight.apply.session import newest_to_undo, to_undo_in
-from firstlight.cli.acting import Watching, acting_on, agreed, agreed_to_stored, failure_of, journal_path, past_runs
+from firstlight.cli.acting import (
+    Answers,
+    Watching,
+    acting_on,
+    agreed,
+    agreed_to_stored,
+    failure_of,
+    journal_path,
+    past_runs,
+)
 from firstlight.errors import AnotherIsActing, CouldNotAct
 from firstlight.machine.live import LiveMachine
 
@@ -59,7 +68,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 def _take_back(ctx: click.Context, machine: LiveMachine, undone: Undone, given: dict[str, Any]) -> None:
     from firstlight.apply.undo import undo
 
-    watcher = Watching()
+    watcher = Watching(Answers.here(yes=given["yes"]))
     try:
         with acting_on(machine, watcher) as acting:
             for run in newest_to_undo(acting):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import secrets
 
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis
@@ -14,7 +15,8 @@ LIMIT_S = 180.0
 _MOST_OPENINGS = 64
 # The folder a user stands in may hold a `torch` of its own; what it would shadow is not what is proved.
 _OPEN = """\
-import ctypes, json, sys
+import ctypes, json, os, sys
+mark = sys.argv.pop(1)
 sys.path = [each for each in sys.path if each not in ("", ".")]
 names, imports, paths = json.loads(sys.argv[1])
 error = ""
@@ -32,7 +34,8 @@ for line in open("/proc/self/maps", encoding="utf-8", errors="surrogateescape"):
     for each in names:
         if name == each or name.startswith(each + "."):
             loaded[each] = path
-print("\\n" + json.dumps({"error": error[:2000], "loaded": loaded}))
+with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+    out.write("\\n" + mark + json.dumps({"error": error[:2000], "loaded": loaded}) + "\\n")
 """
 
 
@@ -62,12 +65,13 @@ def _opened(around: Surroundings, target: Target, opening: tuple[str, ...], *, n
         imports, paths, what = ("torch",), (), "import torch"
     elif len(opening) > 1:
         imports, paths, what = ("torch",), opening[-1:], f"import torch, then {what}"
-    argv = (around.interpreter, "-c", _OPEN, json.dumps([names, imports, paths]))
+    mark = secrets.token_hex(16)  # what torch, a sitecustomize or a .pth prints on the same pipe cannot hold it
+    argv = (around.interpreter, "-c", _OPEN, mark, json.dumps([names, imports, paths]))
     done = around.machine.run(argv, timeout_s=LIMIT_S)
-    last = done.stdout.strip().rpartition("\n")[2]
-    if not done.ok or not last.startswith("{"):
+    answers = [line[len(mark) :] for line in done.stdout.splitlines() if line.startswith(mark)]
+    if not done.ok or not answers:
         why = f"ended after {LIMIT_S:.0f} s" if done.outcome is Outcome.TIMED_OUT else done.complaint
         return Proof(what, ok=False, error=why, loaded=())
-    said = json.loads(last)
+    said = json.loads(answers[0])
     files = tuple((str(name), str(path)) for name, path in said["loaded"].items())
     return Proof(what, ok=not said["error"], error=str(said["error"]), loaded=files)

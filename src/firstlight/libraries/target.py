@@ -193,7 +193,10 @@ def _distribution(around: Surroundings, name: str, *, arch: str) -> Target:
     site, record = recorded
     version = record.removesuffix(".dist-info").rpartition("-")[2]
     listed = around.machine.search(f"{site}/{record}/RECORD", rb"(?m)^[^\n,]+\.so(?:\.[0-9][^,\n]*)?(?=,)", limit=4096)
-    paths = tuple(posixpath.normpath(f"{site}/{each.decode('utf-8', 'replace')}") for each in listed or ())
+    if listed is None:
+        why = around.machine.why_not(f"{site}/{record}/RECORD")
+        raise CouldNotLook(f"{name} {version}: {site}/{record}/RECORD says which libraries it has, and {why}.")
+    paths = tuple(posixpath.normpath(f"{site}/{each.decode('utf-8', 'replace')}") for each in listed)
     if not paths:
         raise BadInput(f"{name} {version}: this distribution has no shared library; {_ACCEPTED}.")
     openings, found, skipped = _openings(around, paths, arch=arch)

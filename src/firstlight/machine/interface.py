@@ -172,6 +172,7 @@ class Machine(Protocol):
     ) -> ChildAnswer:
         """Run a Python script in a bare child interpreter (-I -S) and parse the one JSON object it prints.
 
+        sys.stdout of the script is a pipe of its own: what libraries print on fd 1 is no part of the answer.
         `env` adds to the environment. The recording keeps one answer per script name.
         """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome
 from firstlight.verify.fresh import in_shell
 
 CHILDREN = os.path.join(os.path.dirname(__file__), "children")
-MARK = "firstlight-proof"  # the same word as in children/run.py
+MARK = "firstlight-proof"  # stands for the mark of one run where its command is shown; see children/run.py
 _STDERR_KEPT = 4000
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
@@ -28,12 +29,13 @@ def ask_child(check: Check, case: Case) -> Answer:
     except OSError as error:
         raise CouldNotLook(f"{work}: no folder can be made for the proof ({error.strerror}). Set TMPDIR.") from error
     question = json.dumps({**check.asks(case), "work": work})
-    argv = (case.interpreter, os.path.join(CHILDREN, "run.py"), check.script, question)
+    mark = secrets.token_hex(16)  # nothing that a shell or a library prints can be taken for the answer
+    argv = (case.interpreter, os.path.join(CHILDREN, "run.py"), check.script, question, mark)
     shelled = in_shell(check.shell, argv)
     started = time.monotonic()
     caches = {} if check.shell else _caches(work)  # a fresh shell starts without them, as without everything
     done = run_bounded(shelled.argv, timeout_s=check.limit_s, env={**shelled.environ, **caches})
-    return read_answer(done, limit_s=check.limit_s, seconds=time.monotonic() - started)
+    return read_answer(done, mark, limit_s=check.limit_s, seconds=time.monotonic() - started)
 
 
 def _caches(work: str) -> dict[str, str]:
@@ -48,10 +50,10 @@ def _caches(work: str) -> dict[str, str]:
     }
 
 
-def read_answer(done: Completed, *, limit_s: float, seconds: float) -> Answer:
+def read_answer(done: Completed, mark: str, *, limit_s: float, seconds: float) -> Answer:
     """What a finished child said; a crash, a hang or a foreign answer is a failure told in one sentence."""
     stderr = _printable(done.stderr[-_STDERR_KEPT:])
-    if done.outcome is Ended.EXITED and (said := _marked(done.stdout)) is not None:
+    if done.outcome is Ended.EXITED and (said := _marked(done.stdout, mark)) is not None:
         try:
             return Answer(
                 outcome=Outcome(said["outcome"]),
@@ -59,14 +61,14 @@ def read_answer(done: Completed, *, limit_s: float, seconds: float) -> Answer:
                 do=tuple(_printable(str(each)) for each in said["do"]),
                 evidence=tuple(Evidence(str(what), _value(value)) for what, value in said["evidence"]),
                 more=dict(said["more"]),
-                command=_shown(done.argv),
+                command=_shown(done.argv, mark),
                 seconds=seconds,
                 stderr=stderr if said["outcome"] == "failed" else "",
             )
         except (KeyError, ValueError, TypeError):
             pass
     says, *do = _how_it_ended(done, limit_s)
-    return Answer(Outcome.FAILED, says, tuple(do), (), {}, _shown(done.argv), seconds, stderr)
+    return Answer(Outcome.FAILED, says, tuple(do), (), {}, _shown(done.argv, mark), seconds, stderr)
 
 
 def _how_it_ended(done: Completed, limit_s: float) -> list[str]:
@@ -96,12 +98,12 @@ def _after_signal(number: int) -> list[str]:
     return ["Two libraries that do not fit can do this: see the check `libraries`, and firstlight doctor."]
 
 
-def _marked(text: str) -> dict[str, Any] | None:
+def _marked(text: str, mark: str) -> dict[str, Any] | None:
     """The answer among whatever else a shell's start-up files printed."""
     for line in reversed(text.splitlines()):
-        if MARK in line:
+        if mark in line:
             try:
-                found = json.loads(line)[MARK]
+                found = json.loads(line)[mark]
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             if isinstance(found, dict):
@@ -117,5 +119,7 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
 
 
-def _shown(argv: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part if len(part) <= 400 else f"{part[:397]}..." for part in argv)
+def _shown(argv: tuple[str, ...], mark: str) -> tuple[str, ...]:
+    """The command as it can be run again by hand, with a word in place of the mark of this run."""
+    words = [part.replace(mark, MARK) for part in argv]
+    return tuple(part if len(part) <= 400 else f"{part[:397]}..." for part in words)

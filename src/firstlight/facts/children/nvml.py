@@ -6,7 +6,6 @@ or {"error": text, "code": number}. Serial numbers are not asked for.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import Any
@@ -216,12 +215,8 @@ def look(folder: str, limit_s: float) -> dict[str, object]:
 def main() -> None:
     import json
 
-    # A stub libnvidia-ml prints a warning on stdout; it must not end up in our JSON.
-    result = os.dup(1)
-    os.dup2(2, 1)
-    answer = look(sys.argv[1], float(sys.argv[2]))
-    with os.fdopen(result, "w", encoding="utf-8") as out:
-        json.dump(answer, out)
+    # sys.stdout is a pipe of its own: what a stub libnvidia-ml prints on fd 1 does not end up in our JSON.
+    json.dump(look(sys.argv[1], float(sys.argv[2])), sys.stdout)
 
 
 if __name__ == "__main__":

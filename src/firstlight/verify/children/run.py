@@ -1,4 +1,4 @@
-"""Run one child script and print its answer as one line of JSON: python run.py NAME '{"work": "/tmp/x"}'.
+"""Run one child script and print its answer as one line of JSON: python run.py NAME '{"work": "/tmp/x"}' MARK.
 
 Started by path, so that the interpreter under proof needs no firstlight: the packages above are stood in for, which
 also keeps this folder off sys.path. PYTHONPATH and the user's site-packages count, as they do in the user's programs.
@@ -19,12 +19,11 @@ import traceback
 import types
 from typing import Any
 
-MARK = "firstlight-proof"  # tells our line from what shells and libraries print
-
 
 def main() -> None:
     _die_with_parent()
     name, question = sys.argv[1], json.loads(sys.argv[2])
+    mark = sys.argv[3]  # tells our line from what shells and libraries print
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever libraries and compilers print goes to stderr
     for package in ("firstlight", "firstlight.verify", "firstlight.verify.children"):
@@ -34,7 +33,7 @@ def main() -> None:
     started = time.monotonic()
     answer = _proved(name, question)
     answer["seconds"] = time.monotonic() - started
-    said.write(f"\n{json.dumps({MARK: answer}, default=str)}\n")
+    said.write(f"\n{json.dumps({mark: answer}, default=str)}\n")
     said.flush()
     sys.stderr.flush()
     os._exit(0)  # a library that crashes while Python ends must not spoil an answer that was given

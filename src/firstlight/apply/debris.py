@@ -1,0 +1,182 @@
+"""What a killed pip leaves behind: put back where it is the only copy, taken away where the package is whole.
+
+pip moves a folder that it removes aside (torch to ~orch) and removes it in the end. Killed between, it never does.
+Such a name is no package, so the next look goes on with a removal that was killed half-way.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from calendar import timegm
+from typing import TYPE_CHECKING
+
+from firstlight.apply.disk import named
+from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
+from firstlight.apply.journal import Record
+from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
+from firstlight.facts.known import Unknown
+from firstlight.frozen import dataclass
+from firstlight.plan.step import Step
+
+if TYPE_CHECKING:
+    from firstlight.apply.executor import Acting
+
+MOVED_BACK, TAKEN_AWAY = "debris-moved-back", "debris-taken-away"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One environment that a step of a run changes, and how it was before."""
+
+    acting: Acting
+    run: int
+    step: Step
+    saved: Record
+
+    @property
+    def interpreter(self) -> str:
+        return str(self.saved.about["target"])
+
+    def look(self) -> Environment:
+        """What is there now; nothing that could be tidied where it gives no answer, which others say."""
+        seen = look_at(self.interpreter)
+        return EMPTY if isinstance(seen, Unknown) else seen.value
+
+    def came_since(self, paths: tuple[str, ...], kind: str) -> tuple[str, ...]:
+        """Those that were not there before the step."""
+        before = set(self.saved.about[kind])
+        return tuple(each for each in paths if each not in before)
+
+
+def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
+    """The environments of a step that were looked at file by file before it."""
+    found = about_step(acting.journal, SET_SAVED, run=run, step=step.id)
+    return tuple(
+        Place(acting, run, step, each)
+        for each in found
+        if each.about["of"] == DISTRIBUTIONS and each.about.get("looked") == LOOKED
+    )
+
+
+def take_up(place: Place) -> None:
+    """Before commands run again: end what an earlier, killed command of this step left half done."""
+    _finish(place)
+    now = place.look()
+    before = set(place.saved.about["before"])
+    halves = tuple(
+        each.path for each in now.distributions if not each.recorded and each.torn and each.pin not in before
+    )
+    if halves:  # pip and uv would take it for installed, and cannot remove it
+        _take_away(place, halves, why="pip or uv was killed while it wrote this")
+    _take_away(place, _of_whole(now), why="what pip was replacing; the package is whole")
+    now = place.look()
+    new = set(place.came_since(tuple(each.path for each in now.debris), "debris"))
+    for each in now.debris:
+        stashes = [other for other in now.debris if other.real == each.real]
+        if each.path in new and each.real and len(stashes) == 1 and not set(each.owners) & now.whole:
+            _move_back(place, each)
+
+
+def clear(place: Place) -> None:
+    """After the commands: take debris of whole packages away; of the rest a person decides."""
+    _finish(place)
+    now = place.look()
+    mine = _of_whole(now)
+    _take_away(place, mine, why="what a killed pip left; the package is whole")
+    left = tuple(each for each in now.debris if each.path not in mine)
+    if left:
+        _ask(place, left, now)
+
+
+def clear_after_undo(place: Place) -> None:
+    """After undo: take away what the step's pip left of packages that are whole again or were not there before."""
+    _finish(place)
+    now = place.look()
+    before = {each.partition("==")[0] for each in place.saved.about["before"]}
+    new = set(place.came_since(tuple(each.path for each in now.debris), "debris"))
+    there = {each.name for each in now.distributions}
+    gone = tuple(
+        each.path for each in now.debris if each.path in new and each.owners and not set(each.owners) & (there | before)
+    )
+    _take_away(place, (*_of_whole(now), *gone), why="what a killed pip left")
+    _take_away(place, _halves_of_packages(place, now), why="no package lists it, and it came with this step")
+
+
+def _of_whole(now: Environment) -> tuple[str, ...]:
+    return tuple(each.path for each in now.debris if each.owners and set(each.owners) <= now.whole)
+
+
+def _halves_of_packages(place: Place, now: Environment) -> tuple[str, ...]:
+    """Files that the step's pip or uv wrote for a package that it never finished; what came later is somebody's own."""
+    new = place.came_since(now.unowned, "unowned")
+    for after in settled(place.acting.journal, place.run, place.saved):
+        return tuple(each for each in new if each in after.about.get("unowned", ()))
+    started = about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id)
+    if not started:
+        return ()
+    begun = timegm(time.strptime(started[0].at, "%Y-%m-%dT%H:%M:%SZ"))
+    return tuple(each for each in new if os.lstat(each).st_ctime >= begun)
+
+
+def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:
+    """What may be the only copy of a package is a person's to lose."""
+    of = sorted({owner for each in left for owner in each.owners} - now.whole)
+    whose = f"{', '.join(of)} is not whole here" if of else "no package here is known to go with it"
+    names = " ".join(each.path for each in left)
+    place.acting.watcher.say(f"left behind by a pip that was killed, it seems, and {whose}: {names}")
+    if place.acting.watcher.asks("Take it away for good?"):
+        _take_away(place, tuple(each.path for each in left), why="a person said so")
+    else:
+        place.acting.watcher.say(
+            f"it is left as it is; install the package again with {place.interpreter} -m pip, or remove the folders"
+        )
+
+
+def _move_back(place: Place, debris: Debris) -> None:
+    """What pip does itself where it can: the folder it moved aside takes its place again."""
+    disk, journal = place.acting.disk, place.acting.journal
+    folder, name = os.path.split(debris.real)
+    aside = f"{folder}/~{name}.unfinished"
+    journal.add(MOVED_BACK, run=place.run, step=place.step.id, path=debris.path, real=debris.real, paths=[aside])
+    place.acting.watcher.say(f"a killed pip had moved {debris.real} aside: it is moved back")
+    with named(debris.real):
+        if os.path.lexists(debris.real):
+            disk.passing(f"{debris.real}: move aside")
+            os.rename(debris.real, aside)
+        disk.passing(f"{debris.real}: move back")
+        os.rename(debris.path, debris.real)
+    _remove(place, aside)
+
+
+def _take_away(place: Place, paths: tuple[str, ...], *, why: str) -> None:
+    if not paths:
+        return
+    # Metadata goes last: it says whose the rest was.
+    ordered = sorted(paths, key=lambda path: (path.endswith(".dist-info"), path))
+    place.acting.journal.add(TAKEN_AWAY, run=place.run, step=place.step.id, paths=ordered, why=why)
+    place.acting.watcher.say(f"taken away: {' '.join(ordered)} ({why})")
+    for path in ordered:
+        _remove(place, path)
+
+
+def _finish(place: Place) -> None:
+    """Go on with removals that were written down and then killed; a name that is in use again stays."""
+    for event in (MOVED_BACK, TAKEN_AWAY):
+        for record in about_step(place.acting.journal, event, run=place.run, step=place.step.id):
+            for path in record.about["paths"]:
+                if os.path.basename(path).startswith("~"):
+                    _remove(place, path)
+
+
+def _remove(place: Place, path: str) -> None:
+    if not os.path.lexists(path):
+        return
+    place.acting.disk.passing(f"{path}: remove")
+    with named(path):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)

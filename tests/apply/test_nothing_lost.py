@@ -1,0 +1,257 @@
+"""Steps that change packages never lose one: what cannot be seen is not empty, and 'taken back' is earned."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from firstlight.apply.conditions import Met, all_met, installed_distributions
+from firstlight.apply.environments import look_at
+from firstlight.apply.executor import StepFailed
+from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
+from firstlight.apply.undo import undo
+from firstlight.errors import CouldNotAct
+from firstlight.facts.known import Known, Unknown
+from firstlight.plan.step import CheckKind, Condition
+from tests.apply.acting import Quiet, acting
+from tests.apply.pip_environments import Pip
+
+NO_ANSWER = 'import os, sys\nif "-I" in sys.orig_argv: os._exit(7)\n'
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Pip:
+    return Pip(tmp_path)
+
+
+def _apply(env: Pip, *wanted: str) -> None:
+    act(acting(env.folder), Asked((env.step(*wanted),), "d", "o", "t"))
+
+
+def _undo(env: Pip) -> list[str]:
+    doing = acting(env.folder)
+    for each in newest_to_undo(doing):
+        undo(doing, each)
+    assert isinstance(doing.watcher, Quiet)
+    return doing.watcher.heard
+
+
+def _again(env: Pip) -> list[str]:
+    """The next call of apply: goes on with what was interrupted."""
+    doing = acting(env.folder)
+    for run in interrupted(doing):
+        finish(doing, run)
+    assert isinstance(doing.watcher, Quiet)
+    return doing.watcher.heard
+
+
+def _silent(env: Pip) -> Path:
+    """From now on the environment's Python gives no answer to a question; pip in it works."""
+    hook = env.site / "sitecustomize.py"
+    hook.write_text(NO_ANSWER)
+    return hook
+
+
+def test_a_step_does_not_begin_where_the_interpreter_gives_no_answer(env: Pip) -> None:
+    before = env.files()
+    hook = _silent(env)
+    with pytest.raises(CouldNotAct, match=r"could not be seen.*exit status 7.*The step was not begun.*--python"):
+        _apply(env, "demo==2.0")
+    hook.unlink()
+    assert env.files() == before
+    heard = _undo(env)
+    assert env.files() == before, heard
+    assert not any("uninstall" in each for each in heard)
+
+
+def test_an_interpreter_that_hangs_is_not_an_empty_environment(env: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
+    (env.site / "sitecustomize.py").write_text("import time; time.sleep(30)\n")
+    monkeypatch.setattr("firstlight.apply.environments.LIMIT_S", 0.5)
+    seen = look_at(env.python)
+    assert isinstance(seen, Unknown)
+    assert "no answer within 0.5 s" in seen.reason
+
+
+def test_an_environment_that_is_not_made_yet_is_known_to_be_empty_and_one_without_its_python_is_not(env: Pip) -> None:
+    assert isinstance(look_at(str(env.folder / "none/bin/python")), Known)
+    os.unlink(env.python)
+    assert isinstance(look_at(env.python), Unknown)
+    os.symlink("/nowhere/python3", env.python)
+    assert isinstance(look_at(env.python), Unknown)
+
+
+def test_undo_takes_nothing_away_where_what_is_there_now_cannot_be_seen(env: Pip) -> None:
+    before = env.files()
+    _apply(env, "demo==2.0")
+    after = env.files()
+    hook = _silent(env)
+    with pytest.raises(CouldNotAct, match=r"could not be seen.*No package was taken away"):
+        _undo(env)
+    hook.unlink()
+    assert env.files() == after
+    _undo(env)
+    assert env.files() == before
+
+
+def test_where_nobody_saw_what_the_step_left_what_came_since_is_asked_for(env: Pip) -> None:
+    before = env.files()
+    plan = env.step("demo==2.0")
+    turn_silent = ("sh", "-c", f"printf '%s' '{NO_ANSWER}' > {env.site}/sitecustomize.py")
+    doing = acting(env.folder)
+    from dataclasses import replace
+
+    with pytest.raises(StepFailed, match="exit status 7"):
+        act(doing, Asked((replace(plan, commands=(*plan.commands, turn_silent)),), "d", "o", "t"))
+    (env.site / "sitecustomize.py").unlink()
+    with pytest.raises(CouldNotAct, match="extra may be somebody's own"):
+        _undo(env)
+    assert "extra==0.1" in installed_distributions(env.python)
+    doing = acting(env.folder)
+    assert isinstance(doing.watcher, Quiet)
+    doing.watcher.answer = True
+    for each in newest_to_undo(doing):
+        undo(doing, each)
+    assert env.files() == before
+
+
+def test_an_empty_set_in_a_journal_of_before_is_never_trusted(env: Pip) -> None:
+    _apply(env, "demo==2.0")
+    path = env.folder / "state/journal.jsonl"
+    _rewrite(path, env)
+    kept = env.files()
+    with pytest.raises(CouldNotAct, match=r"took nothing away.*older firstlight.*pip uninstall demo"):
+        _undo(env)
+    assert env.files() == kept
+    shutil.rmtree(env.site / "demo")
+    shutil.rmtree(env.site / "demo-2.0.dist-info")
+    assert any("nothing to take back" in each for each in _undo(env))
+
+
+def _rewrite(path: Path, env: Pip) -> None:
+    """The journal as the firstlight before this wrote it while the interpreter gave no answer."""
+    import hashlib
+
+    lines, last = [], ""
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        about = record["about"]
+        if record["event"] == "set-saved":
+            about = {key: about[key] for key in ("run", "step", "of", "target")} | {"before": []}
+        text = json.dumps({**record, "about": about, "before": last}, sort_keys=True) + "\n"
+        last = hashlib.sha256(text.encode()).hexdigest()[:16]
+        lines.append(text)
+    path.write_text("".join(lines))
+
+
+def _odd(env: Pip, name: str, **files: str) -> None:
+    folder = env.site / name
+    folder.mkdir()
+    for file, text in files.items():
+        (folder / file).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("folder", "files", "pin"),
+    [
+        ("odd-3.1.dist-info", {"METADATA": "Metadata-Version: 2.1\nName: odd\n\n", "RECORD": ""}, "odd==3.1"),
+        ("odd.dist-info", {"METADATA": "Name: odd\n", "RECORD": ""}, "odd=="),
+        ("odd-3.1.dist-info", {"RECORD": ""}, "odd==3.1"),
+        ("odd-3.1.egg-info", {"PKG-INFO": "Name: Odd\nVersion: 3.1\n"}, "odd==3.1"),
+        ("odd-3.1-py3.11.egg-info", {"top_level.txt": "odd\n"}, "odd==3.1"),
+        ("odd-3.1.dist-info", {"METADATA": "Name: odd\nVersion: 3.1\n", "RECORD": '"x'}, "odd==3.1"),
+    ],
+)  # fmt: skip
+def test_odd_metadata_does_not_break_a_listing(env: Pip, folder: str, files: dict[str, str], pin: str) -> None:
+    _odd(env, folder, **files)
+    assert installed_distributions(env.python) == tuple(sorted(("demo==1.0", "part==1.0", pin)))
+
+
+def test_metadata_without_a_version_does_not_keep_a_step_from_being_done_and_taken_back(env: Pip) -> None:
+    _odd(env, "odd-3.1.dist-info", METADATA="Metadata-Version: 2.1\nName: odd\n\n", RECORD="")
+    before = env.files()
+    _apply(env, "extra==0.1")
+    assert "extra==0.1" in installed_distributions(env.python)
+    _undo(env)
+    assert env.files() == before
+
+
+def test_a_package_is_there_only_where_the_files_of_its_record_are(env: Pip) -> None:
+    def met() -> Met:
+        return all_met((Condition(CheckKind.DISTRIBUTIONS, env.python, "demo==1.0"),))
+
+    assert met().holds
+    (env.site / "demo/__init__.py").write_text("edited by its owner, which is fine\n")
+    assert met().holds
+    (env.site / "demo/__init__.py").write_text("")
+    assert "demo 1.0 is there in part: 1 of its" in met().saw
+    (env.site / "demo/__init__.py").unlink()
+    assert not met().holds
+    (env.site / "demo-1.0.dist-info/RECORD").unlink()
+    assert met() == Met(holds=False, saw="demo 1.0 is there in part: it has no RECORD of its files")
+
+
+def test_leftovers_of_a_killed_pip_are_not_installed_and_go_once_the_package_is_whole(env: Pip) -> None:
+    os.rename(env.site / "demo-1.0.dist-info", env.site / "~emo-1.0.dist-info")
+    os.rename(env.site / "demo", env.site / "~emo")
+    assert installed_distributions(env.python) == ("part==1.0",)
+    _apply(env, "demo==1.0")
+    assert env.debris == []
+    assert "demo==1.0" in installed_distributions(env.python)
+
+
+def test_leftovers_of_a_package_that_is_not_whole_are_said_and_left_unless_a_person_says_yes(env: Pip) -> None:
+    os.rename(env.site / "part-1.0.dist-info", env.site / "~art-1.0.dist-info")
+    doing = acting(env.folder)
+    assert isinstance(doing.watcher, Quiet)
+    act(doing, Asked((env.step("extra==0.1"),), "d", "o", "t"))
+    assert any("part is not whole here" in each for each in doing.watcher.heard)
+    assert env.debris == ["~art-1.0.dist-info"]
+    doing.watcher.answer = True
+    make = env.step("demo==1.0")
+    act(doing, Asked((make,), "e", "o", "t"))
+
+
+def test_a_package_that_is_there_in_part_is_made_whole(env: Pip) -> None:
+    (env.site / "demo/__init__.py").unlink()
+    _apply(env, "demo==1.0")
+    assert (env.site / "demo/__init__.py").read_text() == "VERSION = '1.0'\n"
+
+
+def test_what_python_prints_at_start_is_no_part_of_an_answer(env: Pip) -> None:
+    before = installed_distributions(env.python)
+    (env.site / "loud.pth").write_text("import os; os.write(1, b'hello {\"distributions\": [')\n")
+    (env.site / "sitecustomize.py").write_text(
+        "import atexit, sys\nprint('covered by somebody')\natexit.register(print, 'bye')\nsys.stdout.flush()\n"
+    )
+    assert installed_distributions(env.python) == before
+    _apply(env, "demo==2.0")
+    _undo(env)
+    assert installed_distributions(env.python) == before
+
+
+@pytest.mark.parametrize("point", ["moved", "writing 4"])
+def test_a_pip_that_is_killed_in_apply_is_gone_on_with_and_taken_back(env: Pip, point: str) -> None:
+    before = env.files()
+    env.kill_at(point)
+    with pytest.raises(StepFailed, match="status -9"):
+        _apply(env, "demo==2.0")
+    _again(env)
+    assert env.debris == []
+    assert {"demo==2.0", "part==2.0", "extra==0.1"} <= set(installed_distributions(env.python))
+    _undo(env)
+    assert env.files() == before
+
+
+def test_a_pip_that_is_killed_in_undo_is_gone_on_with(env: Pip) -> None:
+    before = env.files()
+    _apply(env, "demo==2.0")
+    env.kill_at("moving 1")
+    with pytest.raises(CouldNotAct, match="status -9"):
+        _undo(env)
+    _undo(env)
+    assert env.debris == []
+    assert env.files() == before
