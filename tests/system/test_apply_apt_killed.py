@@ -42,6 +42,25 @@ class Room:
         argv = ["apt-get", *words, "--yes"]
         subprocess.run(argv, env=self.repository.env, capture_output=True, check=False)
 
+    def let_unpacking_kill(self) -> None:
+        """A dpkg-deb in front of the real one: told to, it hands dpkg the first files and kills it and apt."""
+        program = HOME / "bin/dpkg-deb"
+        program.parent.mkdir()
+        program.write_text(
+            f"""#!/bin/sh
+case "$*" in *--fsys-tarfile*) ;; *) exec /usr/bin/dpkg-deb "$@" ;; esac
+[ -e {HOME}/kill/unpacking ] || exec /usr/bin/dpkg-deb "$@"
+rm {HOME}/kill/unpacking
+/usr/bin/dpkg-deb "$@" | head -c 40000
+sleep 0.3
+read -r _ _ _ apt _ < /proc/$PPID/stat
+kill -9 $PPID $apt
+"""
+        )
+        program.chmod(0o755)
+        with self.repository.config.open("a") as config:
+            config.write(f'DPkg::Path "{program.parent}:/usr/sbin:/usr/bin:/sbin:/bin";\n')
+
     def doing(self) -> Acting:
         return replace(acting(HOME), env=self.repository.env)
 
@@ -119,6 +138,26 @@ def test_an_install_killed_at_any_turn_is_undone_without_finishing_it() -> None:
             _killed(room, _install(), name, script)
             room.undo()
             assert _seen() == before, (name, script)
+
+    in_a_room(work)
+
+
+def test_files_that_dpkg_had_only_begun_to_unpack_go_with_undo() -> None:
+    """Killed inside the unpacking itself, where no script of a package runs: dpkg has no list of the files yet."""
+
+    def work() -> None:
+        room = Room()
+        before = _seen()
+        room.let_unpacking_kill()
+        for goes_on in (True, False):
+            (HOME / "kill/unpacking").touch()
+            with pytest.raises(StepFailed):
+                room.apply(_install("part"))
+            assert list(FILES.rglob("*.dpkg-new")), "it was not killed inside the unpacking"
+            if goes_on:
+                room.apply(_install("part"))
+            room.undo()
+            assert _seen() == before, goes_on
 
     in_a_room(work)
 

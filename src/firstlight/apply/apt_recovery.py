@@ -42,6 +42,18 @@ def settle_interrupted(how: Recovering) -> None:
         how.act((*how.root, *CONFIGURE))  # what it could not finish is looked at, whatever its exit code says
 
 
+def settle_for_undo(how: Recovering) -> None:
+    """As above, and unpack again what was cut off: dpkg knows only then which files to take away."""
+    settle_interrupted(how)
+    torn = tuple(package for package in half_done() if package.torn and not package.is_being_removed)
+    if not torn:
+        return
+    try:
+        _unpack_again(how, torn)
+    except CouldNotAct as error:
+        how.say(f"{error}\nGoing on without that: files of its half-made unpacking may stay (*.dpkg-new).")
+
+
 def finish_interrupted(how: Recovering, step: Step) -> None:
     """Bring every package into a whole state before a step, without removing any that is whole."""
     settle_interrupted(how)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from firstlight.apply.apt_recovery import settle_interrupted
+from firstlight.apply.apt_recovery import settle_for_undo
 from firstlight.apply.apt_state import CONFIG_FILES
 from firstlight.apply.debris import Place, clear_after_undo, places_of, take_up
 from firstlight.apply.environments import Environment, is_there, look_at
@@ -88,7 +88,7 @@ def _is_there(taking: Taking) -> bool:
 
 
 def _restore_packages(taking: Taking) -> None:
-    settle_interrupted(recovering(taking.acting, run=taking.run.number, step=taking.step))
+    settle_for_undo(recovering(taking.acting, run=taking.run.number, step=taking.step))
     gap = _ours(taking, difference(taking.before, _packages_now(taking)), set())
     kept = _ambiguous(taking, gap)
     for argv in commands_for_packages(_without(gap, kept), root=_root(taking.step)):
