@@ -136,7 +136,7 @@ def _venv() -> tuple[Step, ...]:
 
 
 def _apt() -> tuple[Step, ...]:
-    commands = (("apt-get", "install", "--yes", "main"),)
+    commands = (("apt-get", "update"), ("apt-get", "install", "--yes", "main"))
     done = (Condition(CheckKind.APT_PACKAGE, "main"),)
     return (step("01-apt", kind=StepKind.APT, commands=commands, done_when=done),)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import os
 import random
 import shutil
@@ -184,12 +185,13 @@ def _is_there(process: int) -> bool:
 def picture(case: Case) -> dict[str, str]:
     """Everything a trial may change: each path with its kind, mode, link or bytes; and what the case looks at besides.
 
-    Of a .pyc only that it is there: it holds the second in which its source was written.
+    Of a .pyc only that it is there: it holds the second in which its source was written. Not REQUESTED and its line in
+    RECORD: pip writes it for every package that it is told by name, and undo names all it brings back.
     """
     found = {"besides": case.besides()}
     for top in (TRIAL, FILES):
         for folder, names, files in os.walk(top):
-            for name in (*names, *files):
+            for name in (*names, *(name for name in files if name != "REQUESTED")):
                 path = os.path.join(folder, name)
                 found[path] = _about(path)
     return found
@@ -201,8 +203,12 @@ def _about(path: str) -> str:
         return f"link to {os.readlink(path)}"
     if os.path.isdir(path):
         return f"folder {about.st_mode:o}"
-    content = "" if path.endswith(".pyc") else str(hash(Path(path).read_bytes()))
-    return f"file {about.st_mode:o} {content}"
+    if path.endswith(".pyc"):
+        return f"file {about.st_mode:o}"
+    data = Path(path).read_bytes()
+    if path.endswith("/RECORD"):
+        data = b"".join(line for line in data.splitlines(keepends=True) if b"/REQUESTED," not in line)
+    return f"file {about.st_mode:o} {hashlib.sha256(data).hexdigest()[:12]}"
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> str:
