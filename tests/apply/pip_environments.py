@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pip
 
+from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
+from firstlight.apply.undo import undo
 from firstlight.plan.step import CheckKind, Condition, Step, StepKind
-from tests.apply.acting import step
+from tests.apply.acting import Quiet, acting, step
 from tests.apply.wheels import make_wheel
 
 # Runs at every start of the environment's Python; only a pip at work takes notice, and dies once where it is told to.
@@ -84,6 +86,23 @@ class Pip:
     def kill_at(self, point: str) -> None:
         """The next pip dies there: moving N, moved, writing N, removing."""
         (self.beside / "kill-at").write_text(point)
+
+    def apply(self, *wanted: str) -> None:
+        act(acting(self.folder), Asked((self.step(*wanted),), "d", "o", "t"))
+
+    def go_on(self) -> None:
+        """The next call of apply: goes on with what was interrupted."""
+        doing = acting(self.folder)
+        for run in interrupted(doing):
+            finish(doing, run)
+
+    def undo(self) -> list[str]:
+        """What was said while the newest run was taken back."""
+        doing = acting(self.folder)
+        for each in newest_to_undo(doing):
+            undo(doing, each)
+        assert isinstance(doing.watcher, Quiet)
+        return doing.watcher.heard
 
     @property
     def debris(self) -> list[str]:

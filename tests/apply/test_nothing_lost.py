@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from firstlight.apply.conditions import Met, all_met, installed_distributions
 from firstlight.apply.environments import look_at
 from firstlight.apply.executor import StepFailed
-from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
+from firstlight.apply.package_sets import manual_packages, packages
+from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Known, Unknown
@@ -28,27 +31,6 @@ def env(tmp_path: Path) -> Pip:
     return Pip(tmp_path)
 
 
-def _apply(env: Pip, *wanted: str) -> None:
-    act(acting(env.folder), Asked((env.step(*wanted),), "d", "o", "t"))
-
-
-def _undo(env: Pip) -> list[str]:
-    doing = acting(env.folder)
-    for each in newest_to_undo(doing):
-        undo(doing, each)
-    assert isinstance(doing.watcher, Quiet)
-    return doing.watcher.heard
-
-
-def _again(env: Pip) -> list[str]:
-    """The next call of apply: goes on with what was interrupted."""
-    doing = acting(env.folder)
-    for run in interrupted(doing):
-        finish(doing, run)
-    assert isinstance(doing.watcher, Quiet)
-    return doing.watcher.heard
-
-
 def _silent(env: Pip) -> Path:
     """From now on the environment's Python gives no answer to a question; pip in it works."""
     hook = env.site / "sitecustomize.py"
@@ -60,10 +42,10 @@ def test_a_step_does_not_begin_where_the_interpreter_gives_no_answer(env: Pip) -
     before = env.files()
     hook = _silent(env)
     with pytest.raises(CouldNotAct, match=r"could not be seen.*exit status 7.*The step was not begun.*--python"):
-        _apply(env, "demo==2.0")
+        env.apply("demo==2.0")
     hook.unlink()
     assert env.files() == before
-    heard = _undo(env)
+    heard = env.undo()
     assert env.files() == before, heard
     assert not any("uninstall" in each for each in heard)
 
@@ -86,14 +68,14 @@ def test_an_environment_that_is_not_made_yet_is_known_to_be_empty_and_one_withou
 
 def test_undo_takes_nothing_away_where_what_is_there_now_cannot_be_seen(env: Pip) -> None:
     before = env.files()
-    _apply(env, "demo==2.0")
+    env.apply("demo==2.0")
     after = env.files()
     hook = _silent(env)
     with pytest.raises(CouldNotAct, match=r"could not be seen.*No package was taken away"):
-        _undo(env)
+        env.undo()
     hook.unlink()
     assert env.files() == after
-    _undo(env)
+    env.undo()
     assert env.files() == before
 
 
@@ -102,13 +84,11 @@ def test_where_nobody_saw_what_the_step_left_what_came_since_is_asked_for(env: P
     plan = env.step("demo==2.0")
     turn_silent = ("sh", "-c", f"printf '%s' '{NO_ANSWER}' > {env.site}/sitecustomize.py")
     doing = acting(env.folder)
-    from dataclasses import replace
-
     with pytest.raises(StepFailed, match="exit status 7"):
         act(doing, Asked((replace(plan, commands=(*plan.commands, turn_silent)),), "d", "o", "t"))
     (env.site / "sitecustomize.py").unlink()
     with pytest.raises(CouldNotAct, match="extra may be somebody's own"):
-        _undo(env)
+        env.undo()
     assert "extra==0.1" in installed_distributions(env.python)
     doing = acting(env.folder)
     assert isinstance(doing.watcher, Quiet)
@@ -119,16 +99,16 @@ def test_where_nobody_saw_what_the_step_left_what_came_since_is_asked_for(env: P
 
 
 def test_an_empty_set_in_a_journal_of_before_is_never_trusted(env: Pip) -> None:
-    _apply(env, "demo==2.0")
+    env.apply("demo==2.0")
     path = env.folder / "state/journal.jsonl"
     _rewrite(path, env)
     kept = env.files()
     with pytest.raises(CouldNotAct, match=r"took nothing away.*older firstlight.*pip uninstall demo"):
-        _undo(env)
+        env.undo()
     assert env.files() == kept
     shutil.rmtree(env.site / "demo")
     shutil.rmtree(env.site / "demo-2.0.dist-info")
-    assert any("nothing to take back" in each for each in _undo(env))
+    assert any("nothing to take back" in each for each in env.undo())
 
 
 def _rewrite(path: Path, env: Pip) -> None:
@@ -173,9 +153,9 @@ def test_odd_metadata_does_not_break_a_listing(env: Pip, folder: str, files: dic
 def test_metadata_without_a_version_does_not_keep_a_step_from_being_done_and_taken_back(env: Pip) -> None:
     _odd(env, "odd-3.1.dist-info", METADATA="Metadata-Version: 2.1\nName: odd\n\n", RECORD="")
     before = env.files()
-    _apply(env, "extra==0.1")
+    env.apply("extra==0.1")
     assert "extra==0.1" in installed_distributions(env.python)
-    _undo(env)
+    env.undo()
     assert env.files() == before
 
 
@@ -198,7 +178,7 @@ def test_leftovers_of_a_killed_pip_are_not_installed_and_go_once_the_package_is_
     os.rename(env.site / "demo-1.0.dist-info", env.site / "~emo-1.0.dist-info")
     os.rename(env.site / "demo", env.site / "~emo")
     assert installed_distributions(env.python) == ("part==1.0",)
-    _apply(env, "demo==1.0")
+    env.apply("demo==1.0")
     assert env.debris == []
     assert "demo==1.0" in installed_distributions(env.python)
 
@@ -217,7 +197,7 @@ def test_leftovers_of_a_package_that_is_not_whole_are_said_and_left_unless_a_per
 
 def test_a_package_that_is_there_in_part_is_made_whole(env: Pip) -> None:
     (env.site / "demo/__init__.py").unlink()
-    _apply(env, "demo==1.0")
+    env.apply("demo==1.0")
     assert (env.site / "demo/__init__.py").read_text() == "VERSION = '1.0'\n"
 
 
@@ -228,30 +208,30 @@ def test_what_python_prints_at_start_is_no_part_of_an_answer(env: Pip) -> None:
         "import atexit, sys\nprint('covered by somebody')\natexit.register(print, 'bye')\nsys.stdout.flush()\n"
     )
     assert installed_distributions(env.python) == before
-    _apply(env, "demo==2.0")
-    _undo(env)
+    env.apply("demo==2.0")
+    env.undo()
     assert installed_distributions(env.python) == before
 
 
-@pytest.mark.parametrize("point", ["moved", "writing 4"])
-def test_a_pip_that_is_killed_in_apply_is_gone_on_with_and_taken_back(env: Pip, point: str) -> None:
+def test_a_pip_that_is_killed_in_apply_is_gone_on_with_and_taken_back(env: Pip) -> None:
     before = env.files()
-    env.kill_at(point)
+    env.kill_at("writing 4")
     with pytest.raises(StepFailed, match="status -9"):
-        _apply(env, "demo==2.0")
-    _again(env)
+        env.apply("demo==2.0")
+    env.go_on()
     assert env.debris == []
     assert {"demo==2.0", "part==2.0", "extra==0.1"} <= set(installed_distributions(env.python))
-    _undo(env)
+    env.undo()
     assert env.files() == before
 
 
-def test_a_pip_that_is_killed_in_undo_is_gone_on_with(env: Pip) -> None:
-    before = env.files()
-    _apply(env, "demo==2.0")
-    env.kill_at("moving 1")
-    with pytest.raises(CouldNotAct, match="status -9"):
-        _undo(env)
-    _undo(env)
-    assert env.debris == []
-    assert env.files() == before
+@pytest.mark.parametrize("question", [manual_packages, packages])
+def test_a_dpkg_or_apt_that_gives_no_answer_is_not_a_machine_without_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: Callable[[], list[str]]
+) -> None:
+    for name in ("dpkg-query", "apt-mark"):
+        (tmp_path / name).write_text("#!/bin/sh\necho 'E: The package cache file is corrupted' >&2\nexit 100\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(CouldNotAct, match=r"ended with 100 \(E: The package cache file is corrupted\)"):
+        question()

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from firstlight.apply.footprints import lock_is_held, project_files
-from firstlight.apply.package_sets import Difference
+from firstlight.apply.package_sets import Difference, sources_of
 from firstlight.apply.parts import parted
 from firstlight.apply.runs import steps_from_json, steps_to_json
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.apply.undo_sets import sources_of
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from tests.apply.acting import Quiet, acting, step

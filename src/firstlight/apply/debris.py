@@ -16,7 +16,7 @@ from firstlight.apply.disk import named
 from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
-from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, environments_of, settled
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
@@ -61,6 +61,20 @@ def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
     )
 
 
+def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """What killed pips left in the environments of these steps, one sentence each place; nothing is changed."""
+    said = []
+    for interpreter in dict.fromkeys(each for step in steps for each in environments_of(step)):
+        seen = look_at(interpreter)
+        found = () if isinstance(seen, Unknown) else seen.value.debris
+        if found:
+            names = " ".join(each.path for each in found)
+            said.append(
+                f"left behind in the environment of {interpreter} by a pip that was killed, and no package: {names}"
+            )
+    return tuple(said)
+
+
 def take_up(place: Place) -> None:
     """Before commands run again: end what an earlier, killed command of this step left half done."""
     _finish(place)
@@ -86,6 +100,7 @@ def clear(place: Place) -> None:
     now = place.look()
     mine = _of_whole(now)
     _take_away(place, mine, why="what a killed pip left; the package is whole")
+    _take_away(place, _of_uv(place, now), why="what a killed uv left")
     left = tuple(each for each in now.debris if each.path not in mine)
     if left:
         _ask(place, left, now)
@@ -107,6 +122,12 @@ def clear_after_undo(place: Place) -> None:
 
 def _of_whole(now: Environment) -> tuple[str, ...]:
     return tuple(each.path for each in now.debris if each.owners and set(each.owners) <= now.whole)
+
+
+def _of_uv(place: Place, now: Environment) -> tuple[str, ...]:
+    """uv links a file that is there already by way of a folder .tmpXXXXXX beside it."""
+    new = place.came_since(now.unowned, "unowned")
+    return tuple(each for each in new if os.path.basename(each).startswith(".tmp") and os.path.isdir(each))
 
 
 def _halves_of_packages(place: Place, now: Environment) -> tuple[str, ...]:

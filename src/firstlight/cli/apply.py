@@ -164,6 +164,7 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
     if not parts.ours and parts.persons:
         _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
     if is_done(parts.ours):
+        _say_debris(parts.ours)
         _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.waiting else 0)
     _check_rights(parts)
     _echo(f"\n{parts_text(parts)}", how)
@@ -172,6 +173,14 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
     if not agreed("apply it", yes=how.yes):
         _end(ctx, replace(outcome, ending=Ending.DECLINED), how, code=1)
     _act(ctx, machine, outcome, how)
+
+
+def _say_debris(steps: tuple[Step, ...]) -> None:
+    """Where nothing is done, nothing is cleaned either; a person learns what lies there."""
+    from firstlight.apply.debris import left_behind
+
+    for sentence in left_behind(steps):
+        click.echo(f"firstlight: {sentence}", err=True)
 
 
 def _applied_before(machine: LiveMachine, option: str) -> tuple[Run, ...]:
