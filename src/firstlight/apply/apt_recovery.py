@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from firstlight.apply.apt_state import Package, half_done, has_unmerged_notes, wait_until_free
+from firstlight.apply.apt_state import Package, answer, half_done, has_unmerged_notes, wait_until_free
 from firstlight.apply.commands import Ended
 from firstlight.apply.conditions import run
 from firstlight.errors import CouldNotAct
@@ -90,7 +90,7 @@ def _unpack_again(how: Recovering, packages: tuple[Package, ...]) -> None:
     """apt leaves a package that was cut off while unpacking as it is, unless it is named."""
     names = tuple(package.name for package in packages)
     _refuse_removals(how, (*AGAIN, *names), names)
-    automatic = tuple(run(("apt-mark", "showauto", *names)).stdout.split())
+    automatic = answer(("apt-mark", "showauto", *names), "say which packages came by themselves").split()
     argv = (*how.root, *AGAIN, *names)
     how.say(f"{', '.join(names)} was cut off while it was unpacked: doing that again with {shlex.join(argv)}")
     _must(how, argv)

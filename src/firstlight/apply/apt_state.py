@@ -40,10 +40,20 @@ class Package:
 
 def known_packages() -> tuple[Package, ...]:
     """Every package that dpkg knows anything of; raises where dpkg gives no answer."""
-    done = run(("dpkg-query", "-W", "-f", _ASKED))
+    lines = answer(("dpkg-query", "-W", "-f", _ASKED), "list the packages").splitlines()
+    return tuple(_package(line) for line in lines if line.strip())
+
+
+def answer(argv: tuple[str, ...], what: str) -> str:
+    """What a question printed; no answer is never an empty one."""
+    done = run(argv)
     if done.returncode != 0 and not (done.returncode == 1 and "no packages found" in done.stderr):
-        raise CouldNotAct(f"dpkg-query could not list the packages: {done.stderr.strip()[:200]}")
-    return tuple(_package(line) for line in done.stdout.splitlines() if line.strip())
+        said = done.stderr.strip().rpartition("\n")[2][:200] or "it printed nothing"
+        raise CouldNotAct(
+            f"{argv[0]} could not {what}: it ended with {done.returncode} ({said}). "
+            f"Put that right and run the same command again."
+        )
+    return done.stdout
 
 
 def _package(line: str) -> Package:
@@ -61,8 +71,10 @@ def has_unmerged_notes() -> bool:
     """Whether dpkg was stopped before it wrote its notes together: apt refuses everything then."""
     try:
         return any(re.fullmatch(r"\d+", name) for name in os.listdir(f"{ADMIN}/updates"))
-    except OSError:
-        return False  # no such folder: this dpkg has nothing under way
+    except FileNotFoundError:
+        return False  # this dpkg has nothing under way
+    except OSError as error:
+        raise CouldNotAct(f"{ADMIN}/updates could not be read: {error.strerror}. Run as root (sudo).") from error
 
 
 def wait_until_free(say: Callable[[str], None]) -> None:

@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterable
 from itertools import pairwise
 
-from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, known_packages
-from firstlight.apply.conditions import run
-from firstlight.errors import CouldNotAct
+from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, answer, known_packages
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
 
@@ -35,19 +33,7 @@ def _unless_installed(package: Package) -> str:
 
 def manual_packages() -> list[str]:
     """Names that apt does not remove by itself; CouldNotAct where apt gives no list."""
-    return sorted(_answer(("apt-mark", "showmanual"), "say which packages were asked for by hand").split())
-
-
-def _answer(argv: tuple[str, ...], what: str) -> str:
-    """What a question printed; no answer is never an empty one."""
-    done = run(argv)
-    if done.returncode != 0:
-        said = done.stderr.strip().rpartition("\n")[2][:200] or "it printed nothing"
-        raise CouldNotAct(
-            f"{argv[0]} could not {what}: it ended with {done.returncode} ({said}). "
-            f"Put that right and run the same command again."
-        )
-    return done.stdout
+    return sorted(answer(("apt-mark", "showmanual"), "say which packages were asked for by hand").split())
 
 
 def difference(before: list[str], after: list[str]) -> Difference:
