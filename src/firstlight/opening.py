@@ -28,9 +28,14 @@ def open_regular(path: str) -> BinaryIO:
 
 def open_given(path: str) -> BinaryIO:
     """A document that somebody named: a file, or a pipe that the shell handed over as /dev/stdin or /dev/fd/63."""
-    if _HANDED_OVER.fullmatch(path):
+    if is_handed_over(path):
         return open(path, "rb")
     return open_regular(path)
+
+
+def is_handed_over(path: str) -> bool:
+    """Whether a shell handed the document over: what was read of a pipe cannot be read again."""
+    return _HANDED_OVER.fullmatch(path) is not None
 
 
 def require_regular(found: os.stat_result, path: str) -> None:
@@ -49,7 +54,7 @@ _KINDS = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),

@@ -11,7 +11,7 @@ import pytest
 
 from firstlight.apply.lock import machine_lock
 from firstlight.apply.place import machine_folder, machine_identity, state_folder
-from firstlight.errors import AnotherIsActing, CouldNotAct
+from firstlight.errors import AnotherIsActing, CouldNotAct, NotOurs
 from firstlight.machine.interface import Host
 from firstlight.machine.live import LiveMachine
 
@@ -50,7 +50,7 @@ def test_where_no_folder_takes_a_lock_it_says_so(tmp_path: Path) -> None:
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "firstlight.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CouldNotAct), machine_lock((str(tmp_path),)):
+    with pytest.raises(NotOurs, match=r"firstlight.lock is a link \(owner 0"), machine_lock((str(tmp_path),)):
         pass
     assert not (tmp_path / "elsewhere").exists()
 

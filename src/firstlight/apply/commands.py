@@ -15,7 +15,6 @@ from contextlib import suppress
 from firstlight.apply.disk import named
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
-from firstlight.owned import open_ours, way_to
 
 TAIL = 30
 LOOK_EVERY_S = 0.05
@@ -49,7 +48,7 @@ def run_logged(
     begun = time.monotonic()
     if shutil.which(argv[0], path=env.get("PATH")) is None:
         return Ended(127, 0.0, (f"{argv[0]}: no such program",), log)
-    with named(log), open(log, "ab", buffering=0, opener=_private) as sink:
+    with named(log), open(log, "ab", buffering=0) as sink:
         sink.write(f"$ {shlex.join(argv)}\n".encode("utf-8", "surrogateescape"))
         said = _Said(log, sink.tell(), watch)
         try:
@@ -68,12 +67,6 @@ def run_logged(
         raise
     said.read()
     return Ended(process.returncode, time.monotonic() - begun, said.tail(), log)
-
-
-def _private(path: str, flags: int) -> int:
-    """Opens a log for its owner alone; what is no file of ours is refused before a byte is written to it."""
-    with way_to(os.path.dirname(os.path.abspath(path))) as folder:
-        return open_ours(folder, os.path.basename(path), flags)
 
 
 def _let_go(process: subprocess.Popen[bytes], started: Callable[[int], None]) -> None:

@@ -6,6 +6,9 @@ import os
 import re
 from itertools import pairwise
 
+from firstlight.apply.disk import missing_folders
+from firstlight.errors import NotOurs
+from firstlight.owned import our_folder
 from firstlight.plan.back import removes
 from firstlight.plan.step import Step, StepKind
 
@@ -31,6 +34,21 @@ def project_files(step: Step) -> tuple[str, ...]:
 def there_before(step: Step) -> list[str]:
     """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
     return sorted({path for back in step.back for path in removes(back) if os.path.lexists(path)})
+
+
+def require_own_start_files(step: Step) -> None:
+    """Refuse to put what every start reads into a folder that another user owns or can write to."""
+    for change in step.files if step.kind is StepKind.COMPAT else ():
+        folder = os.path.dirname(change.path)
+        missing = missing_folders(folder)
+        try:
+            with our_folder(os.path.dirname(missing[0]) if missing else folder):
+                pass
+        except NotOurs as error:
+            raise NotOurs(
+                f"{error}. {change.path} would be read at every start, so its folder and all above must belong to you "
+                "or root and be closed to others; nothing was written. Set FIRSTLIGHT_STATE_DIR to one of your own."
+            ) from None
 
 
 def lock_is_held(tail: tuple[str, ...]) -> str:

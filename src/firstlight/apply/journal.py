@@ -6,11 +6,12 @@ number and the digest of the line before, so that a journal that somebody edited
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from firstlight.apply.disk import Disk, named
@@ -20,6 +21,7 @@ from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
 
 FORMAT = 2  # of what is written; 1 held the commands of `undo` as text
+BESIDE = ("originals", "logs")  # folders beside the journal
 _BEGIN_ANEW = "Put the original back, or move the journal away to begin anew (undo is lost then)."
 FORMATS = (1, FORMAT)  # a journal goes on after firstlight was upgraded, so that one file may have both
 
@@ -55,6 +57,9 @@ class Journal:
                 disk.sync_folder(os.path.dirname(each))
             self._descriptor = open_ours(folder, os.path.basename(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
             self.folder = folder.path
+            for name in BESIDE:  # before anything is changed, not when the first of them is needed
+                with suppress(FileNotFoundError), our_folder(f"{folder.path}/{name}"):
+                    pass
         whole = self._read()
         self.records, self._last, end = parse(whole, self.path)
         if end < len(whole):
@@ -92,6 +97,8 @@ def read_journal(path: str) -> tuple[Record, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+            raise BadInput(f"{path}: {error.strerror}. Set FIRSTLIGHT_STATE_DIR to a folder of your own.") from error
         denied = isinstance(error, PermissionError)
         advice = "Run as the user that ran apply before (sudo)." if denied else "Set FIRSTLIGHT_STATE_DIR to a folder."
         raise CouldNotAct(f"{path} could not be read: {error.strerror}. {advice}") from error

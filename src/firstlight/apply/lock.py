@@ -1,19 +1,27 @@
 """One firstlight at a time changes a machine: a lock that the kernel gives back when its holder dies.
 
 It lies on a local file system, never in the state folder: that may be a network volume, where locks cannot be trusted.
+Every user takes the same lock, so that its file may be another's; then it is locked and nothing is written to it.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from firstlight.errors import AnotherIsActing, CouldNotAct
+from firstlight.errors import AnotherIsActing, CouldNotAct, NotOurs
+from firstlight.opening import kind_of
+from firstlight.owned import name_of
 
 FOLDERS = ("/run/lock", "/var/lock", "/tmp")  # noqa: S108 a lock has to be where every user finds it
 NAME = "firstlight.lock"
+_HELD = re.compile(r"\d+: FLOCK +\S+ +\S+ +(\d+) +([0-9a-f]+:[0-9a-f]+:\d+) ", re.M)
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would be waited for without the last
 
 
 @contextmanager
@@ -24,16 +32,35 @@ def machine_lock(folders: tuple[str, ...] = FOLDERS) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "a process that left no name"
-            raise AnotherIsActing(
-                f"another firstlight is changing this machine: {holder} ({path}). Wait until it has ended, then run "
-                "the same command again."
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}, user {os.getuid()}\n".encode(), 0)
+            raise AnotherIsActing(_who(descriptor, path)) from None
+        if os.fstat(descriptor).st_uid in (0, os.geteuid()):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}, user {os.getuid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _who(descriptor: int, path: str) -> str:
+    """Who holds the lock: what it wrote down, else what the kernel knows; and whose file it is."""
+    found = os.fstat(descriptor)
+    said = os.pread(descriptor, 200, 0).decode(errors="replace").strip() if found.st_uid in (0, os.geteuid()) else ""
+    holder = ascii(said)[1:-1] or _holder(found) or "a process that left no name"
+    return (
+        f"another firstlight is changing this machine: {holder} ({path}, a file of user {name_of(found.st_uid)}). Wait "
+        "until it has ended, then run the same command again. If that process is no firstlight, end it."
+    )
+
+
+def _holder(found: os.stat_result) -> str:
+    """The process that the kernel says has the lock, with its user; "" where it does not tell, as in a container."""
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as file:
+            processes = [number for number, place in _HELD.findall(file.read()) if place == device]
+        return next((f"process {each}, user {name_of(os.stat(f'/proc/{each}').st_uid)}" for each in processes), "")
+    except OSError:
+        return ""
 
 
 def _open(folders: tuple[str, ...]) -> tuple[int, str]:
@@ -41,18 +68,43 @@ def _open(folders: tuple[str, ...]) -> tuple[int, str]:
     for folder in folders:
         path = f"{folder}/{NAME}"
         try:
-            return _open_one(path), path
+            descriptor = _open_one(path)
         except OSError as error:
+            if os.path.lexists(path):  # tried elsewhere, one user would hold one lock and the next another
+                raise NotOurs(_refusal(os.lstat(path), path)) from None
             refused = f"{path}: {error.strerror}"
+            continue
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return descriptor, path
+        os.close(descriptor)
+        raise NotOurs(_refusal(found, path))
     raise CouldNotAct(
         f"no lock could be taken ({refused}). Make {folders[-1]} writable, then run the same command again."
     )
 
 
+def _is_odd(path: str) -> bool:
+    """Whether something that is no file stands in the place of the lock."""
+    return os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode)
+
+
+def _refusal(found: os.stat_result, path: str) -> str:
+    what = (
+        kind_of(found.st_mode) if found.st_nlink == 1 or not stat.S_ISREG(found.st_mode) else "a second name of a file"
+    )
+    return (
+        f"{path} is {what} (owner {name_of(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}); accepted is a file "
+        "that every user can lock. Nothing was changed. Look who put it there, and remove it."
+    )
+
+
 def _open_one(path: str) -> int:
+    if _is_odd(path):  # opening a device can do something
+        raise OSError(errno.ELOOP, "not a file", path)
     try:  # without O_CREAT first: sticky folders refuse O_CREAT on a file of another user
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(path, _FLAGS)
     except FileNotFoundError:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
         os.fchmod(descriptor, 0o666)  # every user takes the same lock, whatever the umask of the first
         return descriptor

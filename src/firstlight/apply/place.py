@@ -5,29 +5,112 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 
-from firstlight.machine.interface import Machine
+from firstlight.errors import BadInput, NotOurs
+from firstlight.frozen import dataclass
+from firstlight.machine.interface import Machine, Stat
+from firstlight.owned import name_of, our_folder
 
 # A pod's own disk is wiped when it stops; the volume stays. RunPod and most templates mount it here.
 VOLUMES = ("/workspace",)
+ON_VOLUME = ".firstlight"
+# They show every file with the owner and mode that the mount was given, whoever made it.
+_KEEPS_NO_MODES = ("vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk", "cifs", "smb3", "9p", "vboxsf", "drvfs")
 _CONTAINER_ID = re.compile(r"/containers/([0-9a-f]{64})/")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where state is kept; `note` says why it is not on the volume, "" where that needs no word."""
+
+    path: str
+    note: str = ""
 
 
 def state_folder(machine: Machine, *, home: str = "") -> str:
     """FIRSTLIGHT_STATE_DIR, else a pod's persistent volume, else $XDG_STATE_HOME/firstlight."""
+    return state_place(machine, home=home).path
+
+
+def state_place(machine: Machine, *, home: str = "") -> Place:
+    """The state folder, and why it is not on the volume where others could change what is kept there."""
+    home = home or machine.host.home
+    if home and not home.startswith("/"):
+        raise BadInput(f"HOME is {home!a}: accepted is an absolute path. Set HOME to your home folder.")
     given = machine.env("FIRSTLIGHT_STATE_DIR")
     if given:
-        return os.path.abspath(given)
+        return Place(os.path.normpath(os.path.join(machine.host.cwd, given)))
+    local = _local_folder(machine, home=home)
     for volume in VOLUMES:
-        if _is_mounted(machine, volume) and (found := machine.stat(volume)) is not None and found.writable:
-            return f"{volume}/.firstlight"
-    base = machine.env("XDG_STATE_HOME") or f"{(home or machine.host.home).rstrip('/')}/.local/state"
-    return f"{base.rstrip('/')}/firstlight"
+        found = machine.stat(volume)
+        if found is None or not found.writable or not _is_mounted(machine, volume):
+            continue
+        if fault := _fault(machine, volume, found):
+            return Place(local, _note(local, volume, fault))
+        there = machine.stat(f"{volume}/{ON_VOLUME}") is not None
+        begun = machine.stat(f"{local}/machines/{machine_identity(machine)}") is not None
+        return Place(local if begun and not there else f"{volume}/{ON_VOLUME}")
+    return Place(local)
+
+
+def _local_folder(machine: Machine, *, home: str) -> str:
+    """A relative XDG_STATE_HOME is to be ignored, says its specification; a home has to be somewhere."""
+    base = machine.env("XDG_STATE_HOME") or ""
+    if base.startswith("/"):
+        return f"{base.rstrip('/')}/firstlight"
+    if not home:
+        raise BadInput(
+            "this user has no home folder, and HOME is not set. Set HOME, or FIRSTLIGHT_STATE_DIR to a folder for what "
+            "firstlight keeps."
+        )
+    return f"{home.rstrip('/')}/.local/state/firstlight"
+
+
+def _fault(machine: Machine, volume: str, found: Stat) -> str:
+    """Why others could change what is kept on a volume; "" where they cannot."""
+    if found.uid not in (0, machine.host.uid):
+        return f"belongs to {name_of(found.uid)}"
+    if found.mode & 0o022 and not (found.mode & 0o1000 and found.uid == 0):
+        return f"can be changed by others (mode {found.mode:04o})"
+    kind = _file_system(machine, volume)
+    return f"is {kind}, which keeps no owners or modes" if kind in _KEEPS_NO_MODES else ""
+
+
+def _note(local: str, volume: str, fault: str) -> str:
+    return (
+        f"what firstlight keeps goes to {local}: {volume} {fault}, and what lies there would be carried out with your "
+        f"rights. To keep it on the volume, make {volume} root's with mode 1777, or set FIRSTLIGHT_STATE_DIR."
+    )
+
+
+def ready_place(machine: Machine) -> Place:
+    """The same for one who is about to write: a volume that does not keep the mode of a new folder is not used."""
+    place = state_place(machine)
+    volume, name = os.path.split(place.path)
+    if volume not in VOLUMES or name != ON_VOLUME or machine.env("FIRSTLIGHT_STATE_DIR"):
+        return place
+    try:
+        with our_folder(place.path, make=0o700) as folder:
+            kept = os.fstat(folder.handle)
+            if not folder.made or (kept.st_uid, stat.S_IMODE(kept.st_mode)) == (os.geteuid(), 0o700):
+                return place
+    except (NotOurs, OSError):
+        return place  # told by whoever opens the journal there
+    os.rmdir(place.path)
+    local = _local_folder(machine, home=machine.host.home)
+    fault = f"keeps no owners or modes (a new folder of mode 0700 has {stat.S_IMODE(kept.st_mode):04o} there)"
+    return Place(local, _note(local, volume, fault))
 
 
 def machine_folder(machine: Machine) -> str:
     """This machine's part of the state folder: two pods may share a volume, each has its own journal."""
-    return f"{state_folder(machine)}/machines/{machine_identity(machine)}"
+    return machine_part(machine, state_place(machine))
+
+
+def machine_part(machine: Machine, place: Place) -> str:
+    """The folder of this machine's journal in a state folder."""
+    return f"{place.path}/machines/{machine_identity(machine)}"
 
 
 def machine_identity(machine: Machine) -> str:
@@ -47,5 +130,11 @@ def machine_identity(machine: Machine) -> str:
 
 
 def _is_mounted(machine: Machine, folder: str) -> bool:
+    return bool(_file_system(machine, folder))
+
+
+def _file_system(machine: Machine, folder: str) -> str:
+    """The kind of file system that is mounted on a folder, e.g. ext4; "" where none is."""
     mounts = machine.read("/proc/self/mountinfo") or ""
-    return any(line.split()[4:5] == [folder] for line in mounts.splitlines())
+    found = [line for line in mounts.splitlines() if line.split()[4:5] == [folder]]
+    return next((line.partition(" - ")[2].split(" ")[0] or "unknown" for line in reversed(found)), "")

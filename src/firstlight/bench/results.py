@@ -13,6 +13,7 @@ from typing import Any
 from firstlight.bench.codec import decode, encode, short
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.opening import open_given
 
 SCHEMA = "firstlight.bench/1"
 FILE_LIMIT = 256 << 20
@@ -326,7 +327,7 @@ def read_run(path: str) -> RunResult:
 
     where = path if path.isprintable() else ascii(path)
     try:
-        with open(path, "rb") as file:
+        with open_given(path) as file:
             raw = file.read(FILE_LIMIT + 1)
     except OSError as error:
         why = (error.strerror or "cannot be read").lower()

@@ -20,7 +20,7 @@ from firstlight.apply.executor import Acting, StepFailed
 from firstlight.apply.journal import Journal, read_journal
 from firstlight.apply.lock import machine_lock
 from firstlight.apply.outcome import Failure
-from firstlight.apply.place import machine_folder
+from firstlight.apply.place import machine_folder, machine_part, ready_place
 from firstlight.apply.runs import Run, runs_of
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
@@ -137,8 +137,11 @@ def journal_path(machine: LiveMachine) -> str:
 def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
     """The machine's lock, its journal open for appending, and signals that end in order."""
     with _in_order(), machine_lock():
+        place = ready_place(machine)
+        if place.note:
+            watcher.say(place.note)
         disk = Disk()
-        journal = Journal(journal_path(machine), disk=disk, now=_now)
+        journal = Journal(f"{machine_part(machine, place)}/journal.jsonl", disk=disk, now=_now)
         journal.open()
         try:
             yield Acting(journal.folder, journal, disk, watcher, {**os.environ, **QUIET})

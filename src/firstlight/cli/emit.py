@@ -13,6 +13,7 @@ from firstlight.diagnosis.finding import Goal
 from firstlight.emit.kinds import NAMES
 from firstlight.errors import BadInput
 from firstlight.facts.collect import Facts
+from firstlight.opening import open_regular
 
 if TYPE_CHECKING:
     from firstlight.emit.document import Emitted
@@ -168,7 +169,7 @@ def _why_no_folder(folder: str) -> str:
 
 def _text_of(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
+        with open_regular(path) as file:
+            return file.read().decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return None

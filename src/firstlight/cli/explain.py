@@ -16,6 +16,7 @@ import click
 from firstlight.diagnosis.explain import Explained, explain_given, explain_stream
 from firstlight.diagnosis.signatures import signatures
 from firstlight.errors import BadInput
+from firstlight.opening import open_given
 from firstlight.report.explain_text import explained_json, explained_text, signatures_json, signatures_text
 
 LOG_ENDINGS = (".log", ".txt", ".out", ".err")
@@ -111,7 +112,7 @@ def _file_or_text(given: str) -> Explained:
             raise BadInput(f"{given} does not exist; accepted: a log file, an error text, or - for standard input.")
         return explained
     try:
-        with open(given, "rb") as file:
+        with open_given(given) as file:
             return _explained_stream(file, given)
     except OSError as error:
         raise BadInput(f"{given} cannot be read: {error.strerror}. Give a readable log file or the text.") from None

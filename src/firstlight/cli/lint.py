@@ -14,6 +14,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.document import EXAMPLE
 from firstlight.facts.look import Look
 from firstlight.lint.judge import Given, lint
+from firstlight.opening import open_given
 from firstlight.tables import Tables, load
 
 SIZE_LIMIT = 4 << 20
@@ -96,7 +97,7 @@ def _read(path: str) -> str:
 
 
 def _bytes(path: str) -> bytes:
-    with open(path, "rb") as file:
+    with open_given(path) as file:
         return file.read(SIZE_LIMIT + 1)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from firstlight.apply.outcome import Ending, Undone
+from firstlight.apply.place import state_place
 from firstlight.apply.session import newest_to_undo, to_undo_in
 from firstlight.cli.acting import (
     Answers,
@@ -49,6 +50,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from firstlight.report.undo_text import list_text, run_text
 
     machine = LiveMachine()
+    if note := state_place(machine).note:
+        click.echo(f"firstlight: {note}", err=True)
     runs = past_runs(machine)
     in_place = to_undo_in(runs)
     undone = Undone(Ending.SHOWN, in_place[-1:], len(in_place), journal=journal_path(machine))

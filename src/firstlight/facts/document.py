@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from firstlight.machine import Host
 from firstlight.machine.evidence import SCHEMA as MACHINE_SCHEMA
 from firstlight.machine.evidence import Evidence, from_document, to_document
 from firstlight.machine.recorded import RecordedMachine
+from firstlight.opening import is_handed_over, open_given
 
 SCHEMA = "firstlight.facts/1"
 FILE_LIMIT = 64 << 20
@@ -100,8 +102,7 @@ def write_recording(folder: str, evidence: Evidence, pseudonyms: Pseudonyms | No
 def read_file(path: str) -> str:
     """The text of a file the user named; a file that is too large or not text is refused in one line."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_LIMIT + 1)
+        data = _read_once(path) if is_handed_over(path) else _read(path)
     except OSError as error:
         why = (error.strerror or "cannot be read").lower()
         raise BadInput(f"{_printable(path)}: {why}; accepted: {_ACCEPTED}") from None
@@ -113,6 +114,17 @@ def read_file(path: str) -> str:
         raise BadFactsFile(
             f"{_printable(path)}: not text (byte {error.start} is not UTF-8); accepted: {_ACCEPTED}"
         ) from None
+
+
+def _read(path: str) -> bytes:
+    with open_given(path) as file:
+        return file.read(FILE_LIMIT + 1)
+
+
+@functools.cache
+def _read_once(path: str) -> bytes:
+    """What a pipe said: `plan` asks for the facts and for the recording, and a pipe says it once."""
+    return _read(path)
 
 
 def parse_json(text: str, where: str) -> Any:

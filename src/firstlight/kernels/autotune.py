@@ -135,8 +135,10 @@ def write_whole(path: Path, text: str) -> None:
     """Writes a file so that a reader sees the old one or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)
     try:
-        scratch.write_text(text, encoding="utf-8")
+        with open(scratch, "x", encoding="utf-8") as file:  # never through a link that lies there
+            file.write(text)
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)

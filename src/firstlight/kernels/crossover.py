@@ -15,13 +15,16 @@ that one is read first.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
-from firstlight.errors import BadInput
+from firstlight.errors import BadInput, NotOurs
 from firstlight.frozen import dataclass
+from firstlight.owned import our_folder, read_ours
 
 SCHEMA = "firstlight.crossover/1"
 SHIPPED = Path(__file__).parent / "data" / "crossover.json"
@@ -131,13 +134,25 @@ def machine_for(gpu: str) -> tuple[Machine, Path] | None:
     """The rows for a GPU model and their file: the user's own first, then the shipped ones; None: neither."""
     for path in (cache_file(gpu), SHIPPED):
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8") if path is SHIPPED else _our_text(path)
         except OSError:
             continue
         for machine in parsed(text, str(path)):
             if machine.gpu == gpu and machine.rows:
                 return machine, path
     return None
+
+
+def _our_text(path: Path) -> str:
+    """The text of the user's own rows; one warning, and OSError, where another user could have written them."""
+    try:
+        with our_folder(os.path.abspath(path.parent)) as folder:
+            return read_ours(folder, path.name).decode("utf-8", "replace")
+    except NotOurs as error:
+        warnings.warn(
+            f"{error}: its rows are not used. Set FIRSTLIGHT_CACHE_DIR to a folder of your own.", stacklevel=2
+        )
+        raise PermissionError(errno.EPERM, str(error)) from error
 
 
 def parsed(text: str, name: str) -> tuple[Machine, ...]:

@@ -33,6 +33,7 @@ from firstlight.machine.interface import (
     Stat,
     every_name,
 )
+from firstlight.opening import open_regular
 
 SHARED = re.compile(r"\.so(?:\.[0-9]|$)")  # not algorithm.sort_heap.h
 _HEAD = 4096
@@ -73,7 +74,7 @@ class Wheel:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._archive = zipfile.ZipFile(path)
+            self._archive = zipfile.ZipFile(open_regular(path))
         except _UNREADABLE as error:
             raise BadInput(f"{path}: this is not a wheel ({_why(error)}); accepted: a .whl file, which is a zip "
                            "archive. Fetch it again if a download was cut short.") from error  # fmt: skip

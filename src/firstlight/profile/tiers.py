@@ -13,6 +13,7 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.opening import open_given
 from firstlight.profile.metrics import METRICS, metric_named, today_of
 from firstlight.profile.result import Changed, Condition, Kind, Met, TierResult
 
@@ -142,7 +143,7 @@ def _document(path: str) -> dict[str, Any]:
         data = _FILE.read_bytes()
     else:
         try:
-            with open(path, "rb") as file:
+            with open_given(path) as file:
                 data = file.read(_LARGEST + 1)
         except OSError as error:
             raise BadInput(

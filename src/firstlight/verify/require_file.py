@@ -34,6 +34,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from firstlight.errors import BadInput, BadVersion
 from firstlight.frozen import dataclass
+from firstlight.opening import open_given
 from firstlight.versions import ComputeCapability, DriverVersion
 
 _LARGEST = 1 << 20
@@ -71,7 +72,7 @@ class Requirement:
 def read_require_file(path: str) -> tuple[Requirement, ...]:
     """Every requirement of a file, in its order; BadInput names the line that cannot be used."""
     try:
-        with open(path, "rb") as file:
+        with open_given(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise BadInput(f"--require {path}: {error.strerror}; accepted: a TOML file, see docs/verify.md.") from error

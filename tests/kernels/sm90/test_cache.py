@@ -162,7 +162,7 @@ def test_in_a_read_only_home_kernels_are_kept_in_memory_with_one_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", unwritable(tmp_path))
-    with pytest.warns(KernelsNotKept, match=r"cannot be written .* Set FIRSTLIGHT_CACHE_DIR"):
+    with pytest.warns(KernelsNotKept, match=r"cannot be used .* Set FIRSTLIGHT_CACHE_DIR"):
         first = built(ONE, folder=KERNELS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

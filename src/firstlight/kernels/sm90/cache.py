@@ -7,8 +7,9 @@
     failed/multiply.txt                           the last log of a build that failed
 
 An entry is written beside its place and renamed into it, so a reader meets a whole one or none; one whose checksums do
-not fit is built again. Processes that want the same kernel wait for the one that builds it. A folder that cannot be
-written costs one warning, and the kernels are then kept in memory alone.
+not fit is built again, and so is one that another user owns or can write. Processes that want the same kernel wait for
+the one that builds it. A folder that cannot be written, or is not ours, costs one warning, and the kernels are then
+kept in memory alone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from firstlight.errors import NotOurs
 from firstlight.kernels.sm90.compile import (
     ARCH,
     SOURCES,
@@ -38,7 +40,8 @@ from firstlight.kernels.sm90.compile import (
     flags,
     read_program,
 )  # fmt: skip
-from firstlight.kernels.sm90.place import cache_folder
+from firstlight.kernels.sm90.place import cache_folder, our_cache_folder, private
+from firstlight.owned import open_ours, our_folder, read_ours
 
 SCHEMA = "firstlight.sm90-kernel/1"
 MOST_BYTES = 256 << 20  # a cubin has some 30 to 100 kB
@@ -82,13 +85,16 @@ def key_of(program: Program, compiler: Compiler) -> str:
 
 def read_entry(key: str) -> Compiled | None:
     """An entry of the disk; None where there is none or it is damaged."""
-    folder = cache_folder() / key
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        cubin, log = (folder / "kernel.cubin").read_bytes(), (folder / "log.txt").read_bytes()
+        with our_folder(str(cache_folder() / key)) as folder:
+            meta = json.loads(read_ours(folder, "meta.json"))
+            cubin, log = read_ours(folder, "kernel.cubin"), read_ours(folder, "log.txt")
         if (meta["schema"], meta["cubin_sha256"], meta["log_sha256"]) != (SCHEMA, _sum(cubin), _sum(log)):
             return None
         return Compiled(cubin, log.decode(), str(meta["compiler"]), str(meta["command"]))
+    except NotOurs as error:
+        _warn_once(str(cache_folder()), str(error))
+        return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -102,9 +108,8 @@ def kept_keys() -> tuple[str, ...]:
 
 
 def write_entry(key: str, compiled: Compiled) -> None:
-    """Puts an entry into its place, in one step; raises OSError where the folder cannot be written."""
-    base = cache_folder()
-    base.mkdir(parents=True, exist_ok=True)
+    """Puts an entry into its place, in one step; raises OSError where the folder cannot be written, or is not ours."""
+    base = our_cache_folder()
     half = Path(tempfile.mkdtemp(prefix=_HALF, dir=base))
     log = compiled.log.encode()
     meta = {
@@ -112,9 +117,9 @@ def write_entry(key: str, compiled: Compiled) -> None:
         "cubin_sha256": _sum(compiled.cubin), "log_sha256": _sum(log),
     }  # fmt: skip
     try:
-        (half / "kernel.cubin").write_bytes(compiled.cubin)
-        (half / "log.txt").write_bytes(log)
-        (half / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        for name, data in (("kernel.cubin", compiled.cubin), ("log.txt", log), ("meta.json", _encoded(meta))):
+            with open(half / name, "xb", opener=private) as file:
+                file.write(data)
         _put(half, base / key)
     finally:
         shutil.rmtree(half, ignore_errors=True)
@@ -184,10 +189,9 @@ def _waiting_for_others(key: str) -> Iterator[None]:
     import fcntl
 
     try:
-        folder = cache_folder() / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / key[0], "wb")  # noqa: SIM115 closed below
-    except OSError:
+        with our_folder(str(our_cache_folder() / "locks"), make=0o755) as folder:
+            file = os.fdopen(open_ours(folder, key[0], os.O_RDWR | os.O_CREAT), "wb")
+    except (OSError, NotOurs):
         yield
         return
     with file:
@@ -211,6 +215,10 @@ def _drop(path: Path) -> None:
     shutil.rmtree(aside.parent, ignore_errors=True)
 
 
+def _encoded(meta: dict[str, str]) -> bytes:
+    return json.dumps(meta, indent=1).encode()
+
+
 def _sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -218,8 +226,8 @@ def _sum(content: bytes) -> str:
 @functools.lru_cache(maxsize=8)
 def _warn_once(folder: str, error: str) -> None:
     warnings.warn(
-        f"{folder} cannot be written ({error}); the Hopper kernels are compiled anew in each process. "
-        "Set FIRSTLIGHT_CACHE_DIR to a folder that can be.",
+        f"{folder} cannot be used ({error}); the Hopper kernels are compiled anew in each process. "
+        "Set FIRSTLIGHT_CACHE_DIR to a folder of your own.",
         KernelsNotKept,
         stacklevel=2,
     )

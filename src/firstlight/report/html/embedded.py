@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from firstlight.errors import BadInput
+from firstlight.opening import open_given
 from firstlight.report.html.markup import Markup, joined
 
 FILE_LIMIT = 256 << 20
@@ -40,7 +41,7 @@ def read_documents(path: str) -> tuple[dict[str, Any], ...]:
     """The documents of a report on disk."""
     where = path if path.isprintable() else ascii(path)
     try:
-        with open(path, "rb") as file:
+        with open_given(path) as file:
             raw = file.read(FILE_LIMIT + 1)
     except OSError as error:
         why = (error.strerror or "cannot be read").lower()
