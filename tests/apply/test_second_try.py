@@ -122,3 +122,28 @@ def test_a_step_killed_between_two_commands_runs_both_again_though_its_condition
     (tmp_path / "network").touch()
     _apply(tmp_path, source, asked)
     assert lists.exists()
+
+
+@pytest.mark.parametrize("whom", ["$$", "$$ $PPID"], ids=["the command", "the command and firstlight"])
+def test_what_a_killed_command_had_started_ends_before_its_folder_goes(tmp_path: Path, whom: str) -> None:
+    """As python -m venv, whose child goes on to install pip into the folder that undo takes away."""
+    folder, ready = tmp_path / "made", tmp_path / "ready"
+    late = f'mkdir -p "$1"; (sleep 1; mkdir -p "$1/late"; touch {ready}) & kill -9 {whom}'
+    made = step(
+        "01-venv", kind=StepKind.VENV, commands=(("sh", "-c", late, "sh", str(folder)),),
+        undo=(("rm", "-rf", str(folder)),),
+        done_when=(Condition(CheckKind.FILE_EXISTS, str(folder / "never")),),
+    )  # fmt: skip
+    source = Source(tmp_path)
+    process = os.fork()
+    if process == 0:
+        try:
+            _apply(tmp_path, source, made)
+        finally:
+            os._exit(1)
+    os.waitpid(process, 0)
+    doing = replace(acting(tmp_path), env=source.env)
+    for run in newest_to_undo(doing):
+        undo(doing, run)
+    assert ready.exists(), "undo did not wait"
+    assert not folder.exists()

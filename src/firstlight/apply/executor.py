@@ -15,7 +15,7 @@ from firstlight.apply.conditions import all_met
 from firstlight.apply.debris import clear, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.footprints import lock_is_held, project_files, require_own_start_files, there_before
-from firstlight.apply.journal import Journal, ours_alone
+from firstlight.apply.journal import Journal, Record, ours_alone
 from firstlight.apply.runs import (
     COMMAND_ENDED,
     COMMAND_STARTED,
@@ -35,6 +35,7 @@ from firstlight.apply.runs import (
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
 from firstlight.apply.second_try import clear_half_made, was_cut_off
+from firstlight.apply.sessions import wait_for_session
 from firstlight.apply.set_records import repairs, save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
@@ -236,6 +237,8 @@ def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, pur
     ended = run_logged(
         argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line
     )
+    if ended.status < 0:  # killed, and what it had started goes on without it
+        _wait_for_rest(acting, acting.journal.records[-1])
     acting.disk.passing(f"{step}: command ended")
     acting.journal.add(at_end, run=run, step=step, argv=list(argv), status=ended.status)
     return ended
@@ -248,4 +251,9 @@ def wait_for_what_still_runs(acting: Acting, run: int) -> None:
             return
         if record.event in (COMMAND_STARTED, RECOVERY_STARTED):
             wait_for_orphan(record.about["process"], start=record.about["start"], say=acting.watcher.say)
+            _wait_for_rest(acting, record)
             return
+
+
+def _wait_for_rest(acting: Acting, started: Record) -> None:
+    wait_for_session(started.about["process"], start=started.about["start"], say=acting.watcher.say)
