@@ -120,7 +120,7 @@ class Launch:
         """A thread that has not called CUDA yet has no current context: it gets torch's, and the launch a second go."""
         name = f"launch of {self.kernel.name} (grid {self.shape.grid}, {self.shape.threads} threads)"
         if code == libcuda.INVALID_CONTEXT:
-            libcuda.call("cuCtxSetCurrent", libcuda.primary_context(self.kernel.device))
+            libcuda.enter_context(self.kernel.device)
             code = begin()
         libcuda.check(libcuda.library(), name, int(code))
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.sm90 import libcuda
@@ -35,13 +38,18 @@ def encode_map(
     room = _Room()
     start = -ctypes.addressof(room) % MAP_ALIGNMENT
     found = libcuda.library()
-    code = found.cuTensorMapEncodeTiled(ctypes.byref(room, start), *before, ctypes.c_void_p(address), *after)
+    arguments = (ctypes.byref(room, start), *before, ctypes.c_void_p(address), *after)
+    code = found.cuTensorMapEncodeTiled(*arguments)
+    if code == libcuda.INVALID_CONTEXT:  # of a thread that has not called CUDA yet; a map is the same in any context
+        libcuda.enter_context(_current_device())
+        code = found.cuTensorMapEncodeTiled(*arguments)
     if code:
         libcuda.check(found, "cuTensorMapEncodeTiled", code)
     return room.raw[start : start + MAP_BYTES]
 
 
 _Room = ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT)
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: 0)
 
 
 @functools.lru_cache(maxsize=4096)  # in a loop the addresses change and nothing else

@@ -14,6 +14,7 @@ import torch
 import triton
 
 from firstlight.frozen import dataclass
+from firstlight.kernels.sm90 import libcuda
 from firstlight.kernels.triton_backend.arguments import NUMBERS, POINTERS
 from firstlight.kernels.triton_backend.boxes import Boxes, box_map
 
@@ -142,6 +143,7 @@ class JitRunner:
     def __call__(self, grid: int, args: tuple[Any, ...]) -> None:
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
+                libcuda.enter_context(torch.cuda.current_device())
                 self._start(grid, args)
         else:
             self._start(grid, args)
