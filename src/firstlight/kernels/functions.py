@@ -145,17 +145,40 @@ def sampled_matmul(
 
 
 def explain_choice(
-    w: BlockSparseMatrix, n: int, *, layout: str | Layout = "tokens", training: bool = False, backend: str = "auto"
-) -> Choice:
+    w: BlockSparseMatrix, n: int | Tensor, *, layout: str | Layout = "tokens", training: bool = False,
+    backend: str = "auto",
+) -> Choice:  # fmt: skip
     """Which backend a product of w with n tokens (or columns) takes, and why: Choice('dense', 'density 0.620 ...').
 
-    training: the values change between calls, so that a dense copy of them would be rebuilt each time.
+    n is a number, or x itself. training: as if gradients of the values were recorded, so that no dense copy of them
+    could be kept (see BlockSparseMatrix.keep_dense).
     """
+    chosen = _layout(layout)
     question = Question(
         operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
-        entries=w.nnz_blocks, n=n, layout=_layout(layout), training=training,
+        entries=w.nnz_blocks, n=_tokens(w, n, chosen), layout=chosen,
+        training=training or not w.pattern.keeps_copy(w.values),
     )  # fmt: skip
     return answer(backend, question)
+
+
+def _tokens(w: BlockSparseMatrix, n: object, layout: Layout) -> int:
+    """How many tokens or columns a product has, from their number or from x."""
+    if isinstance(n, Tensor):
+        tokens = layout is Layout.TOKENS
+        cols, least = w.shape[1], 1 if tokens else 2
+        if n.dim() < least or n.shape[-least] != cols:
+            accepted = f"[..., {cols}]" if tokens else f"[..., {cols}, n]"
+            raise UnsupportedInput(
+                f"n is a tensor of shape {list(n.shape)}; x of shape {accepted} is accepted for this matrix and layout, "
+                f"or the number of tokens, e.g. {max(1, n.shape[0] if n.dim() else 1)}."
+            )
+        return n.numel() // cols
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise UnsupportedInput(
+            f"n is {n!r}; a number of tokens (or columns) of 0 or more is accepted, e.g. 4096, or x itself."
+        )
+    return n
 
 
 def _refuse_operand(w: object) -> None:

@@ -110,8 +110,6 @@ class Multiply(torch.autograd.Function):
         asked: tuple[Pattern, Request, Prepared | None, Any],
     ) -> Tensor:  # fmt: skip
         pattern, request, call, addresses = asked
-        if request.training:  # values change between such calls, at times through .data, which no counter sees
-            pattern.dense_copies.forget(values)
         if call is None:
             out = multiply_now(pattern, values, dense, request, Extras(bias, addend))
         else:

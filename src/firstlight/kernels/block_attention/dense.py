@@ -18,7 +18,8 @@ from torch.nn import functional
 from firstlight.kernels.block_attention.checks import ready
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Seen, shape_of
-from firstlight.kernels.memo import Ready, being_captured, keepable, ready_after
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import being_captured, keepable
 
 FLASH_DTYPES = (torch.float16, torch.bfloat16)
 FLASH_HEAD_DIM = 256  # the largest that torch's flash kernels take
@@ -33,7 +34,7 @@ class Bias(NamedTuple):
 
     values: Tensor
     empty: Tensor | None  # [.., queries]; None: there are none
-    ready: Ready | None
+    held: Held | None
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
@@ -164,15 +165,15 @@ def bias_of(seen: Seen, dtype: torch.dtype) -> Bias | None:
     mask, name = seen.mask, ("bias", dtype)
     found = mask.derived.get(name)
     if isinstance(found, Bias):
-        if found.ready is not None:
-            found.ready.wait()
+        use(found.held)
         return found
+    use(mask.held)
     with torch.inference_mode(mode=False):
         values, empty = _additive(mask, dtype)
         some = being_captured(values) or bool(empty.any())  # the one wait; a capture cannot
     large = seen.shape == LOWER_RIGHT and values.nbytes > KEPT_BYTES  # one for every length of a growing cache
     if mask.counts_changes and keepable(mask.kinds, values) and not large:
-        made = Bias(values, empty if some else None, ready_after(values))
+        made = Bias(values, empty if some else None, held_after(values, empty))
         mask.derived[name] = made
         return made
     return Bias(values, empty if some else None, None)
