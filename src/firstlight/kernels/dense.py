@@ -112,8 +112,8 @@ def keep(matrix: BlockSparseMatrix) -> None:
         )
     if values.is_inference() or being_captured(values):
         raise UnsupportedInput(
-            "keep_dense: the values were made in inference mode, or a CUDA graph is being captured; neither is accepted, "
-            "as a change would not be noticed. Call it outside of both, with values.clone()."
+            "keep_dense: the values were made in inference mode, or a CUDA graph is being captured; neither is "
+            "accepted, as a change would not be noticed. Call it outside of both, with values.clone()."
         )
     _keep_anew(matrix.pattern, values)
     _choose_anew(matrix.pattern)

@@ -170,8 +170,8 @@ def _tokens(w: BlockSparseMatrix, n: object, layout: Layout) -> int:
         if n.dim() < least or n.shape[-least] != cols:
             accepted = f"[..., {cols}]" if tokens else f"[..., {cols}, n]"
             raise UnsupportedInput(
-                f"n is a tensor of shape {list(n.shape)}; x of shape {accepted} is accepted for this matrix and layout, "
-                f"or the number of tokens, e.g. {max(1, n.shape[0] if n.dim() else 1)}."
+                f"n is a tensor of shape {list(n.shape)}; x of shape {accepted} is accepted for this matrix and "
+                f"layout, or the number of tokens, e.g. {max(1, n.shape[0] if n.dim() else 1)}."
             )
         return n.numel() // cols
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
