@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.dlpack import from_dlpack
 
 from firstlight.kernels import BlockSparseMatrix, UnsupportedInput, dense, explain_choice, linear
 from firstlight.kernels.convert import scatter
@@ -26,7 +27,7 @@ def by_data(values: Tensor) -> None:
 
 
 def by_dlpack(values: Tensor) -> None:
-    torch.from_dlpack(torch.utils.dlpack.to_dlpack(values.detach())).mul_(-2.0)
+    from_dlpack(values.detach()).mul_(-2.0)
 
 
 def by_foreach(values: Tensor) -> None:

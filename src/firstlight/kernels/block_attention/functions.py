@@ -81,7 +81,7 @@ def attention(
         if ordinary:
             remember(q, k, v, mask, asked, call)
     transformed = not ordinary and _functorch.peek_interpreter_stack() is not None
-    if call.forward == "dense" and not return_lse and not transformed:
+    if call.forward == "dense" and not return_lse and not transformed and q.numel():  # torch's kernels want a query
         return dense.attended(q, k, v, call.seen, call.scale)  # torch records its own gradients
     wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     out, lse = recorded(q, k, v, call) if wanted or transformed else attend_now(q, k, v, call)
