@@ -25,6 +25,7 @@ OURS = ("click", "rich", "packaging", "nvidia-ml-py", "jinja2", "tomlkit", "pyya
 TESTS = (
     *(f"tests/kernels/test_{name}.py" for name in (
         "construct", "fast_calls", "functions", "gradients", "kept_copies", "matrix", "memo", "nn", "ops", "pattern",
+        "torch_private",
     )),
     *(f"tests/kernels/block_attention/test_att_{name}.py" for name in (
         "dense", "flex", "functions", "gradients", "mask", "ops",

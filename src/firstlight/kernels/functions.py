@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
@@ -27,6 +26,7 @@ from firstlight.kernels.prepared import ORDINARY
 from firstlight.kernels.product import Activation, Layout
 from firstlight.kernels.reference import activated
 from firstlight.kernels.repeated import again, remember
+from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 from firstlight.kernels.transforms import TRANSFORMED
 
 _ACTIVATIONS: dict[object, Activation] = {None: Activation.NONE, **{kind.value: kind for kind in Activation}}
@@ -198,10 +198,10 @@ def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
     """Whether there is anything but plain eager execution on plain tensors: one quick look at all the reasons."""
     return (
         torch.compiler.is_compiling()
-        or _is_any_autocast_enabled()
-        or _functorch.peek_interpreter_stack() is not None
-        or _len_torch_dispatch_stack() > 0
-        or forward_ad._current_level >= 0
+        or autocast_anywhere()
+        or functorch_level() is not None
+        or dispatch_modes() > 0
+        or in_dual_level()
         or type(x) not in ORDINARY
         or type(values) not in ORDINARY
         or (bias is not None and type(bias) not in ORDINARY)
@@ -210,12 +210,12 @@ def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
 
 def _is_traced(*tensors: Tensor | None) -> bool:
     """Whether something besides plain eager execution has to see the call; autocast alone does not."""
-    if not torch.compiler.is_compiling() and forward_ad._current_level >= 0:
+    if not torch.compiler.is_compiling() and in_dual_level():
         _refuse_tangents(tensors)
     return (
         torch.compiler.is_compiling()
-        or _functorch.peek_interpreter_stack() is not None
-        or _len_torch_dispatch_stack() > 0
+        or functorch_level() is not None
+        or dispatch_modes() > 0
         or any(tensor is not None and type(tensor) not in ORDINARY for tensor in tensors)
     )
 
@@ -246,7 +246,7 @@ def _traced(pattern: Pattern | Parts, values: Tensor, dense: Tensor, request: Re
 def _engine(pattern: Pattern | Parts) -> tuple[Engine, Any]:
     """torch.func looks into autograd functions, everything else into operators; and the pattern as they take it."""
     if isinstance(pattern, Pattern):
-        if not torch.compiler.is_compiling() and _functorch.peek_interpreter_stack() is not None:
+        if not torch.compiler.is_compiling() and functorch_level() is not None:
             return TRANSFORMED, pattern
         return OPERATORS, Parts(pattern.crow, pattern.col, pattern.shape[0], pattern.shape[1], pattern.block)
     return OPERATORS, pattern

@@ -25,14 +25,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.kernels import captured
+from firstlight.kernels.torch_private import FakeTensor, is_capturing, raw_stream
 
 DEFAULT_STREAM = 0  # CUDA captures no graph on it, so a call there need not ask: 0.6 us on the host of an H200
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing  # torch.cuda.is_current_stream_capturing adds a frame
 
 
 class Held:
@@ -52,13 +50,13 @@ class Held:
         """Notes that what was started on the current stream makes the tensors; returns itself."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
-        self._maker, self._event = _raw_stream(self._device), event
+        self._maker, self._event = raw_stream(self._device), event
         return self
 
     def use(self) -> None:
         """Makes the tensors safe to read by what is started next on the current stream."""
-        stream = _raw_stream(self._device)
-        if stream != DEFAULT_STREAM and _is_capturing():
+        stream = raw_stream(self._device)
+        if stream != DEFAULT_STREAM and is_capturing():
             self._use_in_graph(stream)
         elif self._event is not None or stream not in self._readers:
             self._use_on(stream)

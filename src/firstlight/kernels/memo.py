@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
-from torch._subclasses.fake_tensor import FakeTensor
+
+from firstlight.kernels.torch_private import FakeTensor, is_functorch_wrapped
 
 V = TypeVar("V")
 Reference = weakref.ReferenceType[Tensor]
@@ -82,5 +82,5 @@ def keepable(source: Tensor, made: Tensor) -> bool:
     return (
         not being_captured(source)
         and isinstance(made, FakeTensor) == isinstance(source, FakeTensor)
-        and not _functorch.is_functorch_wrapped_tensor(made)
+        and not is_functorch_wrapped(made)
     )

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, held_of_caller, use
 from firstlight.kernels.memo import TensorMemo, keepable
+from firstlight.kernels.torch_private import is_functorch_wrapped, without_functorch
 
 BLOCKS = (16, 32, 64, 128)
 
@@ -170,10 +170,10 @@ def _register(pattern: Pattern, index: Index) -> None:
 def _plainly(*sources: Tensor) -> Iterator[None]:
     """What is computed here outlives inference mode and the torch.func call around it, unless that made the sources."""
     with torch.inference_mode(mode=False):
-        if any(_functorch.is_functorch_wrapped_tensor(source) for source in sources):
+        if any(is_functorch_wrapped(source) for source in sources):
             yield
         else:
-            with torch._C._DisableFuncTorch():
+            with without_functorch():
                 yield
 
 

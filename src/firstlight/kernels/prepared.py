@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
-from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from firstlight.kernels import choose
@@ -22,13 +20,19 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.memo import being_captured
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+from firstlight.kernels.torch_private import (
+    Empty,
+    autocast_anywhere,
+    current_device,
+    dispatch_modes,
+    functorch_level,
+    in_dual_level,
+    quick_empty,
+)
 
 ORDINARY = frozenset({Tensor, Parameter})
 ALIGNED = 15  # an address with none of these bits is a multiple of 16
 MOST_CALLS = 256  # kept for one pattern; a server whose batches have thousands of sizes starts over now and then
-Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]
-_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-_functorch_level = _functorch.peek_interpreter_stack
 
 
 class Launch(Protocol):
@@ -81,7 +85,7 @@ class Prepared:
             or dense.device != device
             or values.device != device
             or self._generation != choose._generation
-            or (self._ordinal >= 0 and _current_device() != self._ordinal)
+            or (self._ordinal >= 0 and current_device() != self._ordinal)
             or (bias is not None and not self._fits(bias, self._bias_shape))
             or (addend is not None and not self._fits(addend, self._out_shape))
             or (self._still is not None and not self._still())
@@ -140,10 +144,10 @@ def is_ordinary(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None
         and type(values) in ORDINARY
         and (bias is None or type(bias) in ORDINARY)
         and (c is None or type(c) in ORDINARY)
-        and not _is_any_autocast_enabled()
-        and _functorch_level() is None
-        and not _len_torch_dispatch_stack()
-        and forward_ad._current_level < 0
+        and not autocast_anywhere()
+        and functorch_level() is None
+        and not dispatch_modes()
+        and not in_dual_level()
     )
 
 
@@ -164,8 +168,8 @@ def empty_on(device: torch.device) -> Empty:
 
     It allocates on the current device.
     """
-    quick: Empty | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
-    if quick is not None and device.type in ("cpu", "cuda"):
+    quick = quick_empty(device.type)
+    if quick is not None:
         return quick
 
     def plain(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:

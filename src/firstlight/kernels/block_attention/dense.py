@@ -20,6 +20,7 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Seen, shape_of
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import being_captured, keepable
+from firstlight.kernels.torch_private import efficient_attention, flash_attention, flash_attention_on_processor
 
 FLASH_DTYPES = (torch.float16, torch.bfloat16)
 FLASH_HEAD_DIM = 256  # the largest that torch's flash kernels take
@@ -106,10 +107,7 @@ def flash_knows(shape: str, lengths: tuple[int, int], dtype: torch.dtype, head_d
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> tuple[Tensor, Tensor]:
-    out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
-        q, k, v, is_causal=seen.shape != FULL, scale=scale
-    )
-    return out, lse
+    return flash_attention(q, k, v, is_causal=seen.shape != FULL, scale=scale)
 
 
 def _on_processor(
@@ -117,18 +115,14 @@ def _on_processor(
 ) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, keys, values, is_causal=seen.shape == UPPER_LEFT, attn_mask=mask, scale=scale
-    )
+    out, lse = flash_attention_on_processor(q, keys, values, mask, is_causal=seen.shape == UPPER_LEFT, scale=scale)
     return out, lse.contiguous()
 
 
 def _efficient(q: Tensor, k: Tensor, v: Tensor, seen: Seen, bias: Bias | None, scale: float) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
-    out, lse, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
-        q, keys, values, mask, compute_log_sumexp=True, is_causal=seen.shape == UPPER_LEFT, scale=scale
-    )
+    out, lse = efficient_attention(q, keys, values, mask, is_causal=seen.shape == UPPER_LEFT, scale=scale)
     return out, lse[..., : q.shape[2]].contiguous()  # the kernel rounds the number of rows up to 32
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
@@ -14,6 +13,7 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import triton_installed
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
+from firstlight.kernels.torch_private import FakeTensor
 
 
 class Lists(NamedTuple):

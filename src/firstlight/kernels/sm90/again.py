@@ -24,13 +24,13 @@ from firstlight.kernels.sm90.sample_plan import SampleAddresses, SamplePlan, Sam
 from firstlight.kernels.sm90.sample_plan import plan_of as plan_of_sample
 from firstlight.kernels.sm90.variants import SAMPLED
 from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.torch_private import is_capturing, raw_stream
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
 # where dense, values and the result lie, the stream, and where bias, addend and scratch do, if there is any; 0: none
 Key = tuple[int, ...]
 NO_OTHERS = (0, 0, 0)
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing  # torch.cuda.is_current_stream_capturing adds a frame
+_raw_stream, _is_capturing = raw_stream, is_capturing
 
 
 class Started(NamedTuple):

@@ -27,6 +27,7 @@ from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.gradient import backward
 from firstlight.kernels.sm90.problem import multiprocessors
 from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.torch_private import current_device, raw_stream
 
 WARP_ROWS = 16  # that a warp stores at once
 MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
@@ -34,7 +35,7 @@ LOG2_E = math.log2(math.e)
 __all__ = ["backward", "forward", "why_not"]
 _KEPT = "sm90 launches"
 _MOST_KEPT = 256  # about 2 kB each
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_raw_stream = raw_stream
 
 
 class Shape(NamedTuple):
@@ -70,7 +71,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, o
         lse.fill_(-math.inf)
         return
     q, k, v = _stepped(q), _stepped(k), _stepped(v)
-    if q.is_cuda and q.get_device() != torch._C._cuda_getDevice():  # torch.cuda's, without its look for a first use
+    if q.is_cuda and q.get_device() != current_device():  # torch.cuda's, without its look for a first use
         with torch.cuda.device(q.device):  # a kernel is launched on the current device
             _start(q, k, v, mask, scale=scale, out=out, lse=lse)
     else:

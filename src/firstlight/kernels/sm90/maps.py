@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.sm90 import libcuda
+from firstlight.kernels.torch_private import current_device
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
@@ -41,7 +39,7 @@ def encode_map(
     arguments = (ctypes.byref(room, start), *before, ctypes.c_void_p(address), *after)
     code = found.cuTensorMapEncodeTiled(*arguments)
     if code == libcuda.INVALID_CONTEXT:  # of a thread that has not called CUDA yet; a map is the same in any context
-        libcuda.enter_context(_current_device())
+        libcuda.enter_context(max(0, current_device()))
         code = found.cuTensorMapEncodeTiled(*arguments)
     if code:
         libcuda.check(found, "cuTensorMapEncodeTiled", code)
@@ -49,7 +47,6 @@ def encode_map(
 
 
 _Room = ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT)
-_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: 0)
 
 
 @functools.lru_cache(maxsize=4096)  # in a loop the addresses change and nothing else

@@ -16,13 +16,13 @@ from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.product import Epilogue
 from firstlight.kernels.schedule import schedule_of
+from firstlight.kernels.torch_private import is_capturing, raw_stream
 from firstlight.kernels.triton_backend.launch import DirectRunner
 from firstlight.kernels.triton_backend.problem import tf32_allowed
 from firstlight.kernels.triton_backend.rows_plan import Operands, RowsPlan
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing
+_raw_stream, _is_capturing = raw_stream, is_capturing
 
 
 class RowsAgain:
