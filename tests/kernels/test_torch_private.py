@@ -44,7 +44,7 @@ def test_the_questions_about_a_call_are_answered() -> None:
         assert torch_private.dispatch_modes() == 1
         assert isinstance(torch.zeros(2), torch_private.FakeTensor)
     assert not torch_private.in_dual_level()
-    with forward_ad.dual_level():  # type: ignore[no-untyped-call]
+    with forward_ad.dual_level():
         assert torch_private.in_dual_level()
 
 
