@@ -1,4 +1,4 @@
-"""The dense backend: right, and its copy of the matrix is made once, anew after a change, and gone with the values."""
+"""The dense backend: right, and its copy of the matrix is never old; kept ones: test_kept_copies.py."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def matrix_of_ones() -> BlockSparseMatrix:
     return BlockSparseMatrix.from_dense(torch.ones(32, 48), block=16)
 
 
-def test_the_copy_is_made_once_and_shared_by_both_directions() -> None:
-    matrix = matrix_of_ones()
+def test_a_kept_copy_is_made_once_and_shared_by_both_directions() -> None:
+    matrix = matrix_of_ones().keep_dense()
     first = dense.dense_copy(matrix.index, matrix.values)
     assert dense.dense_copy(matrix.index, matrix.values) is first
     assert dense.dense_copy(matrix.T.index, matrix.values).data_ptr() == first.data_ptr()
@@ -102,11 +102,10 @@ def test_values_exchanged_under_a_parameter_are_seen() -> None:
     assert float(dense.dense_copy(matrix.index, parameter).sum()) == 0
 
 
-def test_a_change_that_torch_does_not_count_is_seen_after_forget() -> None:
+def test_a_change_that_torch_does_not_count_is_seen() -> None:
     matrix = matrix_of_ones()
     dense.dense_copy(matrix.index, matrix.values)
     matrix.values.data.zero_()
-    dense.forget(matrix)
     assert float(dense.dense_copy(matrix.index, matrix.values).sum()) == 0
 
 
@@ -127,7 +126,7 @@ def test_two_patterns_around_the_same_values_have_a_copy_each() -> None:
 
 
 def test_the_copy_goes_with_the_values() -> None:
-    matrix = matrix_of_ones()
+    matrix = matrix_of_ones().keep_dense()
     seen = weakref.ref(dense.dense_copy(matrix.index, matrix.values).untyped_storage())
     matrix = matrix.with_values(torch.zeros_like(matrix.values))  # the pattern lives on
     gc.collect()
@@ -147,10 +146,10 @@ def test_values_made_in_inference_mode_are_never_stale() -> None:
         assert float(out.sum()) == 0
 
 
-def test_a_copy_made_in_inference_mode_serves_later_calls() -> None:
+def test_a_copy_kept_in_inference_mode_serves_later_calls() -> None:
     matrix = matrix_of_ones()
     with torch.inference_mode():
-        copy = dense.dense_copy(matrix.index, matrix.values)
+        copy = dense.dense_copy(matrix.index, matrix.keep_dense().values)
     assert not copy.is_inference()
     assert dense.dense_copy(matrix.index, matrix.values) is copy
 

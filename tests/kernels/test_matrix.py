@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels import BlockSparseMatrix, matmul
+from firstlight.kernels import BlockSparseMatrix, explain_choice, matmul
 from firstlight.kernels.schedule import schedule_of
 
 
@@ -118,3 +118,67 @@ def test_gradients_flow_through_a_compiled_function() -> None:
     compiled(matrix).backward()
     assert matrix.values.grad is not None
     assert torch.allclose(matrix.values.grad, 2 * matrix.values)
+
+
+@pytest.mark.parametrize("wrong", [(2, 16, 16), (4, 16, 16), (3, 32, 32), (3, 8, 32), (3, 256), (3, 16, 16, 1)])
+def test_values_that_do_not_fit_the_pattern_are_refused_at_construction(wrong: tuple[int, ...]) -> None:
+    matrix = ragged()
+    with pytest.raises(
+        UnsupportedInput, match=r"values has shape .*; \[3, 16, 16\] is accepted, as the pattern stores 3"
+    ):
+        BlockSparseMatrix(torch.randn(wrong), matrix.pattern)
+
+
+def test_values_of_another_kind_or_device_are_refused_at_construction() -> None:
+    matrix = ragged()
+    with pytest.raises(UnsupportedInput, match="values is int64"):
+        BlockSparseMatrix(matrix.values.long(), matrix.pattern)
+    with pytest.raises(UnsupportedInput, match="the pattern is on cpu and values on meta"):
+        BlockSparseMatrix(matrix.values.to("meta"), matrix.pattern)
+
+
+@pytest.mark.parametrize("backend", ["reference", "dense", "auto"])
+def test_values_replaced_resized_or_freed_later_are_refused_at_the_call(backend: str) -> None:
+    matrix, x = ragged(), torch.randn(40, 5)
+    given = matrix.values
+    for wrong in (given[:2], given.repeat(2, 1, 1), given.view(12, 8, 8)):
+        matrix.values = given
+        for _ in range(2):
+            matmul(matrix, x, backend=backend)  # it is prepared now
+        matrix.values = wrong.contiguous()
+        with pytest.raises(UnsupportedInput, match="values has shape"):
+            matmul(matrix, x, backend=backend)
+    matrix.values = given.clone()
+    matmul(matrix, x, backend=backend)
+    matrix.values.resize_(2, 16, 16)
+    with pytest.raises(UnsupportedInput, match="values has shape"):
+        matmul(matrix, x, backend=backend)
+    matrix.values = given.clone()
+    matmul(matrix, x, backend=backend)
+    matrix.values.untyped_storage().resize_(0)  # as FSDP frees what it has gathered
+    with pytest.raises(UnsupportedInput, match="no memory behind it"):
+        matmul(matrix, x, backend=backend)
+
+
+def test_the_operator_refuses_them_too() -> None:
+    matrix, x = ragged(), torch.randn(5, 40)
+    with pytest.raises(UnsupportedInput, match="values has shape"):
+        torch.ops.firstlight.bsr_multiply(
+            matrix.values[:2].contiguous(), matrix.pattern.crow, matrix.pattern.col, x, None, None, 30, 40, 16,
+            False, "tokens", "auto", 1.0, False, "none", 0.0,  # noqa: FBT003
+        )  # fmt: skip
+
+
+def test_a_choice_is_explained_for_x_itself() -> None:
+    matrix = ragged()
+    assert explain_choice(matrix, torch.randn(2, 7, 40)) == explain_choice(matrix, 14)
+    assert explain_choice(matrix, torch.randn(2, 40, 7), layout="columns") == explain_choice(
+        matrix, 14, layout="columns"
+    )
+    with pytest.raises(
+        UnsupportedInput, match=r"n is a tensor of shape \[7, 30\]; x of shape \[\.\.\., 40\] is accepted"
+    ):
+        explain_choice(matrix, torch.randn(7, 30))
+    for wrong in (7.5, "many", -1, True):
+        with pytest.raises(UnsupportedInput, match="a number of tokens"):
+            explain_choice(matrix, wrong)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ import gc
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from firstlight.kernels.memo import TensorMemo, being_captured, keepable, ready_after
+from firstlight.kernels.lifetimes import held_after
+from firstlight.kernels.memo import TensorMemo, being_captured, keepable
 
 
 def test_a_value_is_found_by_the_very_tensors_and_tag() -> None:
@@ -83,7 +84,7 @@ def test_what_has_no_numbers_is_not_kept_beside_what_has() -> None:
 
 def test_on_the_processor_nothing_is_captured_and_nobody_waits() -> None:
     assert not being_captured(torch.zeros(2))
-    assert ready_after(torch.zeros(2)) is None
+    assert held_after(torch.zeros(2)) is None
 
 
 def test_what_torch_func_wraps_is_not_kept() -> None:

@@ -185,6 +185,7 @@ def test_a_layer_that_goes_leaves_the_matrix_its_dense_copy(monkeypatch: pytest.
     layer.values = nn.Parameter(torch.randn_like(layer.values))
     assert layer.matrix.values is layer.values
     assert layer.matrix.pattern is w.pattern
+    w.keep_dense()
     del layer
     gc.collect()
     made: list[object] = []
@@ -196,7 +197,7 @@ def test_a_layer_that_goes_leaves_the_matrix_its_dense_copy(monkeypatch: pytest.
     monkeypatch.setattr(dense, "scatter", counted)
     for _ in range(3):
         linear(x, w, backend="dense")
-    assert len(made) == 1
+    assert made == []
 
 
 def test_an_adopted_pattern_is_a_copy_and_is_checked() -> None:

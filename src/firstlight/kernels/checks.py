@@ -120,6 +120,25 @@ def require_parts(values: Tensor, crow: Tensor, col: Tensor, shape: tuple[int, i
         )
 
 
+def require_values(values: Tensor, entries: int, block: int) -> None:
+    """Raises unless values has one block for each stored block."""
+    if values.shape != (entries, block, block):
+        raise UnsupportedInput(
+            f"values has shape {list(values.shape)}; [{entries}, {block}, {block}] is accepted, as the pattern stores "
+            f"{entries} blocks of {block} x {block}. Give values of that shape, or make the matrix with "
+            f"BlockSparseMatrix.from_parts."
+        )
+
+
+def require_memory(values: Tensor) -> None:
+    """Raises where the memory of the values was freed under them."""
+    if values.numel() and not values.data_ptr():
+        raise UnsupportedInput(
+            f"values has shape {list(values.shape)} and no memory behind it; values with their numbers are accepted. "
+            "Gather them first where something has freed them, as FSDP does between its calls."
+        )
+
+
 def require_pattern(
     crow: Tensor, col: Tensor, block_cols: int, *, allow_unsorted: bool = False, allow_duplicates: bool = False
 ) -> None:

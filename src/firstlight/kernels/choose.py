@@ -69,7 +69,7 @@ class Question:
     entries: int
     n: int
     layout: Layout
-    training: bool
+    training: bool  # dense has to copy the values for the call: they are trained, or no copy is kept
 
 
 _generation = 0  # counts forget_choices; answers of an older generation are not taken
@@ -78,7 +78,8 @@ _generation = 0  # counts forget_choices; answers of an older generation are not
 def backend_module(operation: str, pattern: Pattern, tensor: Tensor, n: int, *, request: Request) -> ModuleType:
     """The module that computes this product; a dictionary lookup after the first time."""
     # kept on the pattern, which fixes device, shape, block and entries; hashing an enum would cost more than the lookup
-    key = (n, tensor.dtype, operation, request.layout is Layout.TOKENS, request.training, request.backend, _generation)
+    copied = request.training if operation == "sample" else not pattern.keeps_copy(tensor)
+    key = (n, tensor.dtype, operation, request.layout is Layout.TOKENS, copied, request.backend, _generation)
     answers: dict[Any, ModuleType] = pattern.backends
     if len(answers) >= _KEPT_CHOICES:
         answers.clear()
@@ -86,7 +87,7 @@ def backend_module(operation: str, pattern: Pattern, tensor: Tensor, n: int, *, 
     if found is None:
         question = Question(
             operation, tensor.get_device(), tensor.dtype, pattern.shape, pattern.block, pattern.col.shape[0], n,
-            request.layout, request.training,
+            request.layout, copied,
         )  # fmt: skip
         found = answers[key] = _module(answer(request.backend, question).backend)
     return found
@@ -189,7 +190,7 @@ def density_limit(gpu: str, question: Question, backend: str = "triton") -> tupl
         near = neighbours(found, _as_row(question, backend))
         if near:
             limit = min(crossover(row, training=question.training) for row in near)
-            extra = " with the dense copy rebuilt each step" if question.training else ""
+            extra = " with the dense copy made for each call" if question.training else ""
             return limit, f"the lowest crossover of {len(near)} measured neighbours on {gpu}{extra}"
         kind = f"{question.operation} at block {question.block} in {_name(question.dtype)}, {question.layout.value}"
         kind += "" if backend == "triton" else f", by {backend}"

@@ -1,34 +1,39 @@
 """The products over a dense copy of the matrix, by the vendor's library: what wins where many blocks are stored.
 
-The copy is kept beside the values and made anew when they change. It takes rows * cols * element size of memory. While
-a CUDA graph is captured it is made inside the graph, so that a replay sees the values of that moment. Values made in
-inference mode do not count their changes, so their copy is made for each call.
+The copy is made for each call, as nothing tells for sure that values have not changed: torch counts changes, but not
+those by fused optimizers, `.data`, DLPack, replayed CUDA graphs and foreign kernels. For values that stay as they are
+`keep(matrix)` keeps one, rows * cols * element size of memory, until `forget(matrix)`, until the values go, or until
+they require a gradient. A change that torch counts is still noticed and the copy made anew. While a CUDA graph is
+captured the copy is made inside the graph, so that a replay sees the values of that moment.
 Unlike the other backends this one multiplies the blocks that are not stored too, by zero: a NaN or infinity in the
-dense operand reaches outputs whose stored blocks do not use it. A change that torch does not count (through
-`values.data`, or by a foreign kernel) is not noticed: call `forget(matrix)` after one.
+dense operand reaches outputs whose stored blocks do not use it.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from firstlight.errors import UnsupportedInput
 from firstlight.kernels.convert import scatter
 from firstlight.kernels.index import Index
+from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.matrix import BlockSparseMatrix
-from firstlight.kernels.memo import Ready, TensorMemo, being_captured, keepable, ready_after, still_pending
+from firstlight.kernels.memo import TensorMemo, being_captured, keepable
 from firstlight.kernels.pattern import Pattern, pattern_behind, rows_of_entries, transpose
 from firstlight.kernels.product import Activation, Epilogue, Layout
 
 
-class _Copy:
-    """A dense copy of the matrix as stored, and what a reader on another stream has to wait for."""
+class _Copy(NamedTuple):
+    """A dense copy of the matrix as stored, and what a reader has to use first."""
 
-    def __init__(self, dense: Tensor, address: int) -> None:
-        self.dense = dense
-        self.address = address  # of the values: `parameter.data = other` moves them and counts no change
-        self.ready: Ready | None = ready_after(dense)
+    dense: Tensor
+    changes: int  # of the values
+    address: int  # of the values: `parameter.data = other` moves them and counts no change
+    held: Held | None
 
 
 def multiply(index: Index, values: Tensor, dense: Tensor, out: Tensor, *, layout: Layout, epilogue: Epilogue) -> None:
@@ -87,24 +92,67 @@ def sample(index: Index, a: Tensor, b: Tensor, out_values: Tensor, *, layout: La
 
 
 def dense_copy(index: Index, values: Tensor) -> Tensor:
-    """[rows, cols] of the matrix that `index` reads `values` as; kept, and shared with its transpose."""
+    """[rows, cols] of the matrix that `index` reads `values` as: the one that was kept, or a new one."""
     pattern = pattern_behind(index)
     if pattern is None:
         return _built_by_hand(index, _plain(values))
-    copies: TensorMemo[_Copy] = pattern.dense_copies
-    found = None if being_captured(values) else copies.get(values, values)
-    if found is None or found.address != values.data_ptr():
-        found = _Copy(_built(pattern, _plain(values)), values.data_ptr())
-        if keepable(values, found.dense):
-            copies.put(values, values, found)
-    elif found.ready is not None:
-        found.ready = still_pending(found.ready)
-    return found.dense.mT if index.blocks_transposed else found.dense
+    dense = _kept(pattern, values)
+    if dense is None:
+        dense = _built(pattern, _plain(values))
+    return dense.mT if index.blocks_transposed else dense
+
+
+def keep(matrix: BlockSparseMatrix) -> None:
+    """Keeps a dense copy of a matrix whose values stay as they are, for `dense` and for what `auto` takes."""
+    values = matrix.values
+    if values.requires_grad:
+        raise UnsupportedInput(
+            "keep_dense: the values require a gradient; values that do not are accepted, as a copy of the others would "
+            "be old after the next step of an optimizer. Call requires_grad_(False) first, after training."
+        )
+    if values.is_inference() or being_captured(values):
+        raise UnsupportedInput(
+            "keep_dense: the values were made in inference mode, or a CUDA graph is being captured; neither is "
+            "accepted, as a change would not be noticed. Call it outside of both, with values.clone()."
+        )
+    _keep_anew(matrix.pattern, values)
+    _choose_anew(matrix.pattern)
 
 
 def forget(matrix: BlockSparseMatrix) -> None:
-    """Drops the dense copy of a matrix, after a change to its values that torch does not count."""
+    """Drops the dense copy of a matrix; the next calls make one each."""
     matrix.pattern.dense_copies.forget(matrix.values)
+    _choose_anew(matrix.pattern)
+
+
+def _kept(pattern: Pattern, values: Tensor) -> Tensor | None:
+    """The copy that was asked for, made anew where values have changed; None: there is none."""
+    copies: TensorMemo[_Copy] = pattern.dense_copies
+    found = copies.get_changed(values) if len(copies) else None
+    if found is None or being_captured(values):
+        return None
+    if values.requires_grad:  # they are trained again
+        copies.forget(values)
+        _choose_anew(pattern)
+        return None
+    if found.address != values.data_ptr() or found.changes != values._version:
+        return _keep_anew(pattern, values)
+    use(found.held)
+    return found.dense
+
+
+def _keep_anew(pattern: Pattern, values: Tensor) -> Tensor:
+    dense = _built(pattern, _plain(values))
+    if keepable(values, dense):
+        held = held_after(dense)
+        pattern.dense_copies.put(values, values, _Copy(dense, values._version, values.data_ptr(), held))
+    return dense
+
+
+def _choose_anew(pattern: Pattern) -> None:
+    """A product costs the copy or does not: what was chosen before may not be the fastest."""
+    pattern.calls.clear()
+    pattern.backends.clear()
 
 
 def _built(pattern: Pattern, values: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
@@ -27,6 +26,7 @@ from firstlight.kernels.prepared import ORDINARY
 from firstlight.kernels.product import Activation, Layout
 from firstlight.kernels.reference import activated
 from firstlight.kernels.repeated import again, remember
+from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 from firstlight.kernels.transforms import TRANSFORMED
 
 _ACTIVATIONS: dict[object, Activation] = {None: Activation.NONE, **{kind.value: kind for kind in Activation}}
@@ -145,17 +145,40 @@ def sampled_matmul(
 
 
 def explain_choice(
-    w: BlockSparseMatrix, n: int, *, layout: str | Layout = "tokens", training: bool = False, backend: str = "auto"
-) -> Choice:
+    w: BlockSparseMatrix, n: int | Tensor, *, layout: str | Layout = "tokens", training: bool = False,
+    backend: str = "auto",
+) -> Choice:  # fmt: skip
     """Which backend a product of w with n tokens (or columns) takes, and why: Choice('dense', 'density 0.620 ...').
 
-    training: the values change between calls, so that a dense copy of them would be rebuilt each time.
+    n is a number, or x itself. training: as if gradients of the values were recorded, so that no dense copy of them
+    could be kept (see BlockSparseMatrix.keep_dense).
     """
+    chosen = _layout(layout)
     question = Question(
         operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
-        entries=w.nnz_blocks, n=n, layout=_layout(layout), training=training,
+        entries=w.nnz_blocks, n=_tokens(w, n, chosen), layout=chosen,
+        training=training or not w.pattern.keeps_copy(w.values),
     )  # fmt: skip
     return answer(backend, question)
+
+
+def _tokens(w: BlockSparseMatrix, n: object, layout: Layout) -> int:
+    """How many tokens or columns a product has, from their number or from x."""
+    if isinstance(n, Tensor):
+        tokens = layout is Layout.TOKENS
+        cols, least = w.shape[1], 1 if tokens else 2
+        if n.dim() < least or n.shape[-least] != cols:
+            accepted = f"[..., {cols}]" if tokens else f"[..., {cols}, n]"
+            raise UnsupportedInput(
+                f"n is a tensor of shape {list(n.shape)}; x of shape {accepted} is accepted for this matrix and "
+                f"layout, or the number of tokens, e.g. {max(1, n.shape[0] if n.dim() else 1)}."
+            )
+        return n.numel() // cols
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise UnsupportedInput(
+            f"n is {n!r}; a number of tokens (or columns) of 0 or more is accepted, e.g. 4096, or x itself."
+        )
+    return n
 
 
 def _refuse_operand(w: object) -> None:
@@ -175,10 +198,10 @@ def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
     """Whether there is anything but plain eager execution on plain tensors: one quick look at all the reasons."""
     return (
         torch.compiler.is_compiling()
-        or _is_any_autocast_enabled()
-        or _functorch.peek_interpreter_stack() is not None
-        or _len_torch_dispatch_stack() > 0
-        or forward_ad._current_level >= 0
+        or autocast_anywhere()
+        or functorch_level() is not None
+        or dispatch_modes() > 0
+        or in_dual_level()
         or type(x) not in ORDINARY
         or type(values) not in ORDINARY
         or (bias is not None and type(bias) not in ORDINARY)
@@ -187,12 +210,12 @@ def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
 
 def _is_traced(*tensors: Tensor | None) -> bool:
     """Whether something besides plain eager execution has to see the call; autocast alone does not."""
-    if not torch.compiler.is_compiling() and forward_ad._current_level >= 0:
+    if not torch.compiler.is_compiling() and in_dual_level():
         _refuse_tangents(tensors)
     return (
         torch.compiler.is_compiling()
-        or _functorch.peek_interpreter_stack() is not None
-        or _len_torch_dispatch_stack() > 0
+        or functorch_level() is not None
+        or dispatch_modes() > 0
         or any(tensor is not None and type(tensor) not in ORDINARY for tensor in tensors)
     )
 
@@ -223,7 +246,7 @@ def _traced(pattern: Pattern | Parts, values: Tensor, dense: Tensor, request: Re
 def _engine(pattern: Pattern | Parts) -> tuple[Engine, Any]:
     """torch.func looks into autograd functions, everything else into operators; and the pattern as they take it."""
     if isinstance(pattern, Pattern):
-        if not torch.compiler.is_compiling() and _functorch.peek_interpreter_stack() is not None:
+        if not torch.compiler.is_compiling() and functorch_level() is not None:
             return TRANSFORMED, pattern
         return OPERATORS, Parts(pattern.crow, pattern.col, pattern.shape[0], pattern.shape[1], pattern.block)
     return OPERATORS, pattern

@@ -21,6 +21,7 @@ from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import Prepared
 from firstlight.kernels.product import Activation, Layout
 from firstlight.kernels.reference import activated
+from firstlight.kernels.torch_private import applied_directly
 
 GRADIENT = ("the gradient of the output", "x")
 KEPT = 3  # tensors that a product keeps for its gradients; behind them those of the pattern
@@ -110,8 +111,6 @@ class Multiply(torch.autograd.Function):
         asked: tuple[Pattern, Request, Prepared | None, Any],
     ) -> Tensor:  # fmt: skip
         pattern, request, call, addresses = asked
-        if request.training:  # values change between such calls, at times through .data, which no counter sees
-            pattern.dense_copies.forget(values)
         if call is None:
             out = multiply_now(pattern, values, dense, request, Extras(bias, addend))
         else:
@@ -149,9 +148,9 @@ class Sample(torch.autograd.Function):
         return d_a, d_b, None, None
 
 
-# torch.autograd.Function.apply looks for torch.func first, which has been ruled out here, and takes 4 us for it
-_multiply: Callable[..., Tensor] = super(torch.autograd.Function, Multiply).apply
-_sample: Callable[..., Tensor] = super(torch.autograd.Function, Sample).apply
+# torch.func has been ruled out here
+_multiply: Callable[..., Tensor] = applied_directly(Multiply)
+_sample: Callable[..., Tensor] = applied_directly(Sample)
 
 
 def recorded(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from torch import Tensor
 
 from firstlight.frozen import dataclass
+from firstlight.kernels.lifetimes import Held, use
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,11 @@ class Index:
     cols: int
     block: int  # 16, 32, 64 or 128
     blocks_transposed: bool  # each stored block is used as its transpose
+    held: Held | None = field(default=None, compare=False, repr=False)  # see lifetimes.py; None on the CPU
+
+    def use(self) -> None:
+        """Makes the index safe to read by what is started next."""
+        use(self.held)
 
     @property
     def block_rows(self) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from firstlight.kernels.checks import prepared
+from firstlight.kernels.checks import prepared, require_memory, require_values
 from firstlight.kernels.choose import backend_module
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     backend: str = "auto"
     alpha: float = 1.0
     beta: float = 0.0
-    training: bool = False  # the values change between calls, so a dense copy of them would be rebuilt each time
+    training: bool = False  # gradients of the values are recorded
     names: tuple[str, str] = ("x", "")  # what a warning calls the dense operands
 
 
@@ -69,6 +69,9 @@ def _multiply_anew(
 ) -> Tensor:
     changes = 0 if key is None else pattern.count_changes()  # before the index is read
     index = pattern.transposed if request.transposed else pattern.forward
+    index.use()
+    if not is_compiling():
+        require_values(values, pattern.entries, pattern.block)
     given, dense = dense, ready(dense, request.names[0])
     shape, tokens = dense.shape, request.layout is Layout.TOKENS
     flat_shape: tuple[int, ...]
@@ -90,6 +93,7 @@ def _multiply_anew(
         if extras is not NOTHING or request.alpha != 1.0 or request.activation is not Activation.NONE:
             epilogue = _epilogue(request, extras, flat_shape)
         module = backend_module("multiply", pattern, values, n, request=request)
+        require_memory(values)
         as_given, values = values, ready(values, "values")
         if values.is_cuda and values.get_device() != torch.cuda.current_device():
             with torch.cuda.device(values.device):  # a kernel is launched on the current device
@@ -113,6 +117,7 @@ def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tens
     With request.transposed, a belongs to the columns of the pattern and b to its rows.
     """
     index = pattern.forward
+    index.use()
     a, b = ready(a, request.names[0]), ready(b, request.names[1])
     if request.transposed:
         a, b = b, a

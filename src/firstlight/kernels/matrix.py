@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from firstlight.kernels.checks import require_dtype, require_same_device, require_shape
+from firstlight.kernels.checks import require_dtype, require_same_device, require_shape, require_values
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.schedule import Schedule, schedule_of
@@ -20,6 +20,9 @@ class BlockSparseMatrix:
     """
 
     def __init__(self, values: Tensor, pattern: Pattern, *, is_transposed: bool = False) -> None:
+        require_values(values, pattern.entries, pattern.block)
+        require_dtype(values, "values")
+        require_same_device(pattern.col, "the pattern", values, "values")
         self.values = values
         self.pattern = pattern
         self.is_transposed = is_transposed
@@ -96,6 +99,24 @@ class BlockSparseMatrix:
     def requires_grad_(self, requires_grad: bool = True) -> BlockSparseMatrix:  # noqa: FBT001, FBT002 torch's signature
         """Asks for gradients of the stored values; returns this matrix."""
         self.values.requires_grad_(requires_grad)
+        return self
+
+    def keep_dense(self) -> BlockSparseMatrix:
+        """Keeps a dense copy of values that stay as they are, for `dense` and `auto`; returns this matrix.
+
+        Without it each call by `dense` makes one. The copy is no part of a state dict; changes that torch counts are
+        noticed, it goes with the values, and values that require a gradient again do without it.
+        """
+        from firstlight.kernels.dense import keep
+
+        keep(self)
+        return self
+
+    def forget_dense(self) -> BlockSparseMatrix:
+        """Drops the dense copy that keep_dense made, e.g. after a change that torch does not count; returns this."""
+        from firstlight.kernels.dense import forget
+
+        forget(self)
         return self
 
     def to_dense(self) -> Tensor:

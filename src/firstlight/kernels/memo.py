@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
-from torch._subclasses.fake_tensor import FakeTensor
+
+from firstlight.kernels.torch_private import FakeTensor, is_functorch_wrapped
 
 V = TypeVar("V")
 Reference = weakref.ReferenceType[Tensor]
@@ -36,6 +36,11 @@ class TensorMemo(Generic[V]):
         one, other, changes, value = found
         same = one() is first and other() is second and first._version + second._version == changes
         return value if same else None
+
+    def get_changed(self, tensor: Tensor, tag: Hashable = None) -> V | None:
+        """The value kept for this very tensor, be it changed since or not, or None."""
+        found = self._kept.get((id(tensor), id(tensor), tag))
+        return None if found is None or found[0]() is not tensor else found[3]
 
     def put(self, first: Tensor, second: Tensor, value: V, tag: Hashable = None) -> None:
         """Keeps the value until one of the tensors is changed in place or goes.
@@ -77,45 +82,5 @@ def keepable(source: Tensor, made: Tensor) -> bool:
     return (
         not being_captured(source)
         and isinstance(made, FakeTensor) == isinstance(source, FakeTensor)
-        and not _functorch.is_functorch_wrapped_tensor(made)
+        and not is_functorch_wrapped(made)
     )
-
-
-class Ready:
-    """Lets another stream wait for what was computed on this one, without the host waiting.
-
-    What one call computes and keeps (a transposed index, a schedule) may be read by the next call on another stream.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.current_stream(device)
-        self._event: torch.cuda.Event | None = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record(self._stream)
-
-    @property
-    def done(self) -> bool:
-        """Whether the work was seen finished: nobody has to wait any more."""
-        return self._event is None
-
-    def wait(self) -> None:
-        """Makes the current stream wait, if the work is not known to be done."""
-        event = self._event
-        if event is None or torch.cuda.is_current_stream_capturing():
-            return  # torch.cuda.graph synchronizes before it captures; a captured stream may not wait for outside work
-        if event.query():  # type: ignore[no-untyped-call]
-            self._event = None
-            return
-        stream = torch.cuda.current_stream(self._stream.device)
-        if stream != self._stream:
-            stream.wait_event(event)
-
-
-def ready_after(made: Tensor) -> Ready | None:
-    """What a later reader of `made` has to wait for; None on the CPU."""
-    return Ready(made.device) if made.is_cuda and not isinstance(made, FakeTensor) else None
-
-
-def still_pending(ready: Ready) -> Ready | None:
-    """Waits on the current stream; None once the work was seen finished and nobody has to wait any more."""
-    ready.wait()
-    return None if ready.done else ready

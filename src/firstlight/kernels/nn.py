@@ -88,6 +88,14 @@ class BlockSparseLinear(nn.Module):
         """Share of the blocks that is stored, e.g. 0.1."""
         return self.matrix.density
 
+    def keep_dense(self) -> None:
+        """Keeps a dense copy of the weight for inference: BlockSparseMatrix.keep_dense, after requires_grad_(False)."""
+        self.matrix.keep_dense()
+
+    def forget_dense(self) -> None:
+        """Drops that copy."""
+        self.matrix.forget_dense()
+
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             parts = Parts(self.crow, self.col, self.out_features, self.in_features, self.block)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.kernels.index import Index
-from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after, still_pending
+from firstlight.kernels.lifetimes import Held, held_after, held_of_caller, use
+from firstlight.kernels.memo import TensorMemo, keepable
+from firstlight.kernels.torch_private import is_functorch_wrapped, without_functorch
 
 BLOCKS = (16, 32, 64, 128)
 
@@ -38,11 +40,13 @@ class Pattern:
     def _start_over(self) -> None:
         changes = self.count_changes()
         rows, cols = self.shape
-        self._forward = Index(self.crow, self.col, None, rows, cols, self.block, blocks_transposed=False)
+        self._forward = Index(
+            self.crow, self.col, None, rows, cols, self.block, blocks_transposed=False,
+            held=held_of_caller(self.crow, self.col),
+        )  # fmt: skip
         self._transposed: Index | None = None
         self._rows: Tensor | None = None
-        self._transposed_ready: Ready | None = None
-        self._rows_ready: Ready | None = None
+        self._rows_held: Held | None = None
         self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
         self.backends: dict[Any, Any] = {}  # see choose.py
         self.calls: dict[Any, Any] = {}  # see prepared.py
@@ -77,15 +81,14 @@ class Pattern:
         """Whether a change of the index tensors in place is noticed; not for those made in inference mode."""
         return self._tracked
 
+    def keeps_copy(self, values: Tensor) -> bool:
+        """Whether a dense copy of these values is kept (dense.keep), so that calls by `dense` need not make one."""
+        return not values.requires_grad and self.dense_copies.get_changed(values) is not None
+
     @property
     def watched(self) -> tuple[Tensor, ...]:
         """The tensors that must not change before a backward pass; saved for it, so that torch complains if they do."""
         return (self.crow, self.col) if self._tracked else ()
-
-    @property
-    def pending(self) -> list[Ready]:
-        """What a reader of the transposed index on another stream may have to wait for."""
-        return [] if self._transposed_ready is None else [self._transposed_ready]
 
     @property
     def forward(self) -> Index:
@@ -102,8 +105,8 @@ class Pattern:
         found = self._transposed
         if found is None:
             return self._transpose()
-        if self._transposed_ready is not None and not is_dynamo_compiling():
-            self._transposed_ready = still_pending(self._transposed_ready)
+        if not is_dynamo_compiling():
+            found.use()
         return found
 
     @property
@@ -111,8 +114,8 @@ class Pattern:
         """Block row of each stored block, e.g. [0, 0, 1]; same dtype as col."""
         self._look_for_changes()
         if self._rows is not None:
-            if self._rows_ready is not None and not is_dynamo_compiling():
-                self._rows_ready = still_pending(self._rows_ready)
+            if not is_dynamo_compiling():
+                use(self._rows_held)
             return self._rows
         if is_dynamo_compiling():
             return rows_of_entries(self.crow, self.col)  # part of the graph: computed by each call, not kept
@@ -120,7 +123,8 @@ class Pattern:
         with _plainly(self.crow, self.col):
             rows = rows_of_entries(self.crow, self.col)
         if keepable(self.crow, rows) and self.count_changes() == changes:
-            self._rows, self._rows_ready = rows, ready_after(rows)
+            self._rows_held = held_after(rows)
+            self._rows = rows  # last: another thread that sees it finds what it has to use
         return rows
 
     def _transpose(self) -> Index:
@@ -130,7 +134,8 @@ class Pattern:
         with _plainly(self.crow, self.col):
             made = transpose(self._forward)
         if keepable(self.crow, made.columns) and self.count_changes() == changes:
-            self._transposed, self._transposed_ready = made, ready_after(made.columns)
+            made = replace(made, held=held_after(made.row_starts, made.columns, made.blocks))
+            self._transposed = made
             _register(self, made)
         return made
 
@@ -165,10 +170,10 @@ def _register(pattern: Pattern, index: Index) -> None:
 def _plainly(*sources: Tensor) -> Iterator[None]:
     """What is computed here outlives inference mode and the torch.func call around it, unless that made the sources."""
     with torch.inference_mode(mode=False):
-        if any(_functorch.is_functorch_wrapped_tensor(source) for source in sources):
+        if any(is_functorch_wrapped(source) for source in sources):
             yield
         else:
-            with torch._C._DisableFuncTorch():
+            with without_functorch():
                 yield
 
 

@@ -13,26 +13,33 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
-from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from firstlight.kernels import choose
 from firstlight.kernels.index import Index
-from firstlight.kernels.memo import being_captured, still_pending
+from firstlight.kernels.memo import being_captured
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+from firstlight.kernels.torch_private import (
+    Empty,
+    autocast_anywhere,
+    current_device,
+    dispatch_modes,
+    functorch_level,
+    in_dual_level,
+    quick_empty,
+)
 
 ORDINARY = frozenset({Tensor, Parameter})
 ALIGNED = 15  # an address with none of these bits is a multiple of 16
 MOST_CALLS = 256  # kept for one pattern; a server whose batches have thousands of sizes starts over now and then
-Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]
-_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-_functorch_level = _functorch.peek_interpreter_stack
 
 
 class Launch(Protocol):
-    """The rest of a prepared call, by one backend: operands in, `out` fully written."""
+    """The rest of a prepared call, by one backend: operands in, `out` fully written.
+
+    It says `use` of what it reads besides the operands, as lifetimes.py has it.
+    """
 
     def __call__(
         self, values: Tensor, dense: Tensor, out: Tensor, bias: Tensor | None, addend: Tensor | None,
@@ -45,7 +52,7 @@ class Prepared:
 
     __slots__ = (
         "_bias_shape", "_changes", "_col", "_crow", "_device", "_dtype", "_empty", "_generation", "_launch", "_ordinal",
-        "_out_shape", "_out_strides", "_pending", "_reads_addend", "_still", "request",
+        "_out_shape", "_out_strides", "_reads_addend", "_still", "_values_shape", "request",
     )  # fmt: skip
 
     def __init__(self, pattern: Pattern, dense: Tensor, out: Tensor, request: Any, launch: Launch) -> None:
@@ -58,9 +65,9 @@ class Prepared:
         self._out_shape, self._out_strides = tuple(out.shape), tuple(out.stride())
         self._bias_shape = (out.shape[-1 if request.layout is Layout.TOKENS else -2],)
         self._reads_addend = request.beta != 0.0
+        self._values_shape = (pattern.entries, pattern.block, pattern.block)
         self._empty = empty_on(dense.device)
         self._launch = launch.__call__  # bound: calling an object finds this anew each time, 0.3 us
-        self._pending = pattern.pending if request.transposed else []
         self._still: Callable[[], bool] | None = getattr(launch, "still", None)
 
     def look(self, values: Tensor, dense: Tensor, bias: Tensor | None, addend: Tensor | None) -> tuple[int, int] | None:
@@ -71,12 +78,14 @@ class Prepared:
             (addresses[0] | addresses[1]) & ALIGNED
             or self._crow._version + self._col._version != self._changes
             or values.dtype is not self._dtype
+            or values.shape != self._values_shape
+            or not addresses[1]  # freed under the tensor, as FSDP does
             or not dense.is_contiguous()
             or not values.is_contiguous()
             or dense.device != device
             or values.device != device
             or self._generation != choose._generation
-            or (self._ordinal >= 0 and _current_device() != self._ordinal)
+            or (self._ordinal >= 0 and current_device() != self._ordinal)
             or (bias is not None and not self._fits(bias, self._bias_shape))
             or (addend is not None and not self._fits(addend, self._out_shape))
             or (self._still is not None and not self._still())
@@ -88,8 +97,6 @@ class Prepared:
         self, values: Tensor, dense: Tensor, bias: Tensor | None, addend: Tensor | None, addresses: tuple[int, int]
     ) -> Tensor:
         """The product in a new tensor, after a look that found nothing."""
-        if self._pending:
-            self._pending = [ready for ready in self._pending if still_pending(ready) is not None]
         out = self._empty(self._out_shape, self._out_strides, self._dtype)
         self._launch(values, dense, out, bias, addend if self._reads_addend else None, addresses)
         return out
@@ -120,6 +127,7 @@ class ModuleLaunch:
         addresses: tuple[int, int],
     ) -> None:  # fmt: skip
         request, epilogue = self._request, PLAIN
+        self._index.use()
         target = out.view(self._flat_out)
         if bias is not None or addend is not None or request.alpha != 1.0 or request.activation is not Activation.NONE:
             flat = None if addend is None else addend.view(self._flat_out)
@@ -136,10 +144,10 @@ def is_ordinary(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None
         and type(values) in ORDINARY
         and (bias is None or type(bias) in ORDINARY)
         and (c is None or type(c) in ORDINARY)
-        and not _is_any_autocast_enabled()
-        and _functorch_level() is None
-        and not _len_torch_dispatch_stack()
-        and forward_ad._current_level < 0
+        and not autocast_anywhere()
+        and functorch_level() is None
+        and not dispatch_modes()
+        and not in_dual_level()
     )
 
 
@@ -160,8 +168,8 @@ def empty_on(device: torch.device) -> Empty:
 
     It allocates on the current device.
     """
-    quick: Empty | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
-    if quick is not None and device.type in ("cpu", "cuda"):
+    quick = quick_empty(device.type)
+    if quick is not None:
         return quick
 
     def plain(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:

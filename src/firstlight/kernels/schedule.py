@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
-from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after, still_pending
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import TensorMemo, keepable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class Segments:
     def bound(self) -> int:
         return int(self.items.shape[0])
 
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that lies on the device."""
+        return self.items, self.first_slot, self.slot_counts, self.split_rows
+
 
 class SplitRows(Protocol):
     """Something that cuts rows into portions: split_rows below, or a backend's own way to the same lists."""
@@ -47,10 +53,9 @@ class Schedule:
     def __init__(self, index: Index) -> None:
         # aliases: the memo below drops a schedule with the index's own tensors, so it must not hold them
         self.row_starts = index.row_starts.detach()
-        self.pending: list[Ready] = []  # what another stream may still be computing; see wait
         self._entries = index.entries
-        self._segments: dict[int, Segments] = {}
-        self._order: Tensor | None = None
+        self._segments: dict[int, tuple[Segments, Held | None]] = {}
+        self._order: tuple[Tensor, Held | None] | None = None
 
     @property
     def order(self) -> Tensor:
@@ -59,35 +64,27 @@ class Schedule:
 
     def ordered(self, make: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The order, by a backend's own way to it if it was not computed before."""
-        found = self._order
-        if found is None:
-            with torch.inference_mode(mode=False):
-                found = (make or longest_first)(self.row_starts)
-            if self._keep(found):
-                self._order = found
-        return found
+        if self._order is not None:
+            order, held = self._order
+            use(held)
+            return order
+        with torch.inference_mode(mode=False):
+            order = (make or longest_first)(self.row_starts)
+        if keepable(self.row_starts, order):
+            self._order = order, held_after(order)
+        return order
 
     def segments(self, limit: int, make: SplitRows | None = None) -> Segments:
         """Portions of at most `limit` entries, e.g. 64; by a backend's own way if they were not computed before."""
         found = self._segments.get(limit)
-        if found is None:
-            with torch.inference_mode(mode=False):
-                found = (make or split_rows)(self.row_starts, self._entries, limit=limit)
-            if self._keep(found.items):
-                self._segments[limit] = found
-        return found
-
-    def wait(self) -> None:
-        """Makes the current stream wait for what another stream computes of this schedule."""
-        self.pending = [ready for ready in self.pending if still_pending(ready) is not None]
-
-    def _keep(self, made: Tensor) -> bool:
-        if not keepable(self.row_starts, made):
-            return False
-        ready = ready_after(made)
-        if ready is not None:
-            self.pending.append(ready)
-        return True
+        if found is not None:
+            use(found[1])
+            return found[0]
+        with torch.inference_mode(mode=False):
+            made = (make or split_rows)(self.row_starts, self._entries, limit=limit)
+        if keepable(self.row_starts, made.items):
+            self._segments[limit] = made, held_after(*made.tensors)
+        return made
 
 
 _SCHEDULES: TensorMemo[Schedule] = TensorMemo()
@@ -100,9 +97,6 @@ def schedule_of(index: Index) -> Schedule:
         found = Schedule(index)
         if keepable(index.row_starts, found.row_starts):
             _SCHEDULES.put(index.row_starts, index.columns, found)
-        return found
-    if found.pending:
-        found.wait()
     return found
 
 

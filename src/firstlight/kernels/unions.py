@@ -7,7 +7,8 @@ from torch import Tensor
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
-from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after
+from firstlight.kernels.lifetimes import Held, held_after
+from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.pairs import grouped_order
 from firstlight.kernels.pattern import pattern_behind, rows_of_entries
 from firstlight.kernels.schedule import longest_first
@@ -37,7 +38,7 @@ class Unions:
 @dataclass(frozen=True, slots=True)
 class _Kept:
     unions: Unions
-    ready: Ready | None
+    held: Held | None
 
 
 _UNIONS: TensorMemo[_Kept] = TensorMemo()
@@ -52,15 +53,15 @@ def unions_of(index: Index, *, rows: int, width: int, grouped: bool = False) -> 
     tag = (rows, width, grouped)
     kept = _UNIONS.get(index.row_starts, index.columns, tag)
     if kept is not None:
-        if kept.ready is not None:
-            kept.ready.wait()
+        if kept.held is not None:
+            kept.held.use()
         return kept.unions
     pattern = pattern_behind(index)
     make = find_unions if pattern is not None and pattern.distinct else sorted_unions
     with torch.inference_mode(mode=False):
         made = make(index, rows=rows, width=width, order=grouped_order(index, rows) if grouped else None)
     if keepable(index.row_starts, made.columns):
-        kept = _Kept(made, ready_after(made.columns))
+        kept = _Kept(made, held_after(made.columns, made.starts, made.members, made.order, made.grouped))
         _UNIONS.put(index.row_starts, index.columns, kept, tag)
     return made
 

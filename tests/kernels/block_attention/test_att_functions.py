@@ -264,3 +264,23 @@ def test_the_functions_are_exported_and_imported_only_when_asked_for() -> None:
         "assert attention is kernels.attention and BlockMask is kernels.BlockMask\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("backend", ["auto", "dense", "reference"])
+@pytest.mark.parametrize("shape", [(0, 4, 40, 16), (1, 4, 0, 16), (0, 4, 0, 16)])
+@pytest.mark.parametrize("causal", [False, True, "lower_right"])
+def test_no_batch_or_no_query_gives_empty_results_and_gradients(
+    causal: bool | str,  # noqa: FBT001
+    shape: tuple[int, int, int, int],
+    backend: str,
+) -> None:
+    q, k = torch.randn(shape, requires_grad=True), torch.randn(shape[0], 2, 50, 16, requires_grad=True)
+    for _ in range(2):
+        out, lse = attention(q, k, k, causal=causal, backend=backend, return_lse=True)
+        assert (out.shape, lse.shape) == (q.shape, q.shape[:3])
+        alone = attention(q, k, k, causal=causal, backend=backend)
+        dq, dk = torch.autograd.grad(alone.sum() + lse.sum(), (q, k), allow_unused=True)
+        assert dq is not None
+        assert dk is not None
+        assert (dq.shape, dk.shape) == (q.shape, k.shape)
+        assert not dk.any()

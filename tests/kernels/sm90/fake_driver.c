@@ -16,6 +16,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 CUresult cuCtxPushCurrent_v2(CUcontext context) { current = context; return CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent_v2(CUcontext *context) { *context = current; current = NULL; return CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext context) { current = context; return CUDA_SUCCESS; }
+CUresult cuCtxGetCurrent(CUcontext *context) { *context = current; return CUDA_SUCCESS; }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
@@ -60,6 +61,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   memset(map, 0xab, sizeof *map);
   printf("{\"map\": %llu, \"type\": %d, \"misaligned\": %llu, \"sizes\": [", (unsigned long long)address, type,
          (unsigned long long)map % 64);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.sm90 import attention
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
@@ -55,6 +57,29 @@ def test_another_list_for_every_head_some_of_them_empty(gpu: EmulatingDriver, bl
     again = attended(mask, heads=(3, 3), head_dim=head_dim)
     assert torch.equal(again.out, first.out), f"seed {gpu.seed}"
     assert torch.equal(again.lse, first.lse)
+
+
+@pytest.mark.parametrize("block", [128, 64])
+def test_a_row_gets_the_same_bits_whatever_the_other_rows_hold(gpu: EmulatingDriver, block: int) -> None:
+    generator = torch.Generator().manual_seed(block)
+    q, k, v = (torch.randn(1, 1, length, 64, generator=generator).half() for length in (block, 3 * block, 3 * block))
+    q = q * 2  # maxima grow from tile to tile, by less than what has a row scaled anew
+    mask = BlockMask.full(block, 3 * block, block=block)
+
+    def rows_of(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out, lse = torch.empty_like(given), torch.empty(given.shape[:3])
+        attention.forward(given, k, v, mask, scale=0.125, out=out, lse=lse)
+        return out, lse
+
+    out, lse = rows_of(q)
+    changed = torch.arange(3, block, 16)  # one in every warp's rows
+    others = torch.ones(block, dtype=torch.bool).index_fill(0, changed, value=False)
+    for number in (math.nan, 60.0):
+        other_q = q.clone()
+        other_q[:, :, changed] = number
+        other_out, other_lse = rows_of(other_q)
+        assert torch.equal(other_out[:, :, others], out[:, :, others]), number
+        assert torch.equal(other_lse[:, :, others], lse[:, :, others]), number
 
 
 _KEY_LEAVES = "    if (signals) barrier_arrive(shared_address(&shared->empty[engine][key]));\n"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+static __thread CUcontext current; /* as in the real driver, a new thread has none */
 static char kinds[256]; /* one letter per kernel parameter: p address, i int32, l int64, f float, t map */
 
 void fake_expect(const char *letters) { strncpy(kinds, letters, sizeof kinds - 1); }
@@ -29,6 +30,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   memset(map, 0xab, sizeof *map);
   printf("{\"map\": %llu, \"sizes\": [%llu, %llu], \"stride\": %llu, \"box\": [%u, %u]}\n",
          (unsigned long long)address, (unsigned long long)sizes[0], (unsigned long long)sizes[1],
@@ -37,6 +39,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetCurrent(CUcontext *context) { *context = (CUcontext)1; return CUDA_SUCCESS; }
+CUresult cuInit(unsigned flags) { return CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice *device, int ordinal) { *device = ordinal; return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) { *context = (CUcontext)1; return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext context) { current = context; return CUDA_SUCCESS; }
+CUresult cuCtxGetCurrent(CUcontext *context) { *context = current; return CUDA_SUCCESS; }
+CUresult cuGetErrorName(CUresult result, const char **text) { *text = "FAKE"; return CUDA_SUCCESS; }
 CUresult cuGetErrorString(CUresult result, const char **text) { *text = "fake"; return CUDA_SUCCESS; }
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer) { return CUDA_ERROR_INVALID_VALUE; }

@@ -1,11 +1,8 @@
 /* Named by Triton's driver module, called by none of the tests. */
 #define UNUSED(name) int name(void) { return 999; }
 UNUSED(cuCtxGetLimit)
-UNUSED(cuCtxSetCurrent)
 UNUSED(cuCtxSetLimit)
-UNUSED(cuDeviceGet)
 UNUSED(cuDeviceGetAttribute)
-UNUSED(cuDevicePrimaryCtxRetain)
 UNUSED(cuFuncGetAttribute)
 UNUSED(cuFuncSetAttribute)
 UNUSED(cuFuncSetCacheConfig)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,7 @@ def main() -> None:
     triton.runtime.driver.set_active(SimpleNamespace(utils=driver.CudaUtils()))
     rows_plan.runner_for = Elsewhere  # type: ignore[attr-defined, assignment]
     relaunch._raw_stream = lambda ordinal: STREAM
+    relaunch._is_capturing = lambda: False
     expect = ctypes.CDLL("libcuda.so.1").fake_expect
     w = BlockSparseMatrix.random(256, 8192, block=128, density=0.5, dtype=torch.float16)
     bias = torch.randn(256).half()
@@ -62,8 +64,11 @@ def main() -> None:
     launch._run = lambda *args: (expect(PRODUCT), run(*args))
     launch._add = lambda *args: (expect(ADDING), add(*args))
     order = [(0, 0), (1, 1), (0, 0)]
-    for dense, out in ((denses[i], outs[k]) for i, k in order):
-        launch(w.values, dense, out, bias, None, (dense.data_ptr(), w.values.data_ptr()))
+    for dense, out in ((denses[i], outs[k]) for i, k in order):  # each in a thread that has called CUDA never before
+        addresses = (dense.data_ptr(), w.values.data_ptr())
+        thread = threading.Thread(target=launch, args=(w.values, dense, out, bias, None, addresses))
+        thread.start()
+        thread.join()
     places = [[denses[i].data_ptr(), outs[k].data_ptr()] for i, k in order]
     seen = {"places": places, "values": w.values.data_ptr(), "bias": bias.data_ptr(), "limit": plan.limit}
     print(json.dumps(seen | {"partials": [tensor.data_ptr() for tensor in partials], "kept": len(launch._known)}))

@@ -8,7 +8,6 @@ This file decides nothing and raises nothing; what it does not know goes the lon
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -18,12 +17,12 @@ from firstlight.kernels.block_attention import choose
 from firstlight.kernels.block_attention.checks import is_readable
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import Seen, seen_by
-from firstlight.kernels.prepared import ALIGNED, MOST_CALLS, Empty, empty_on
+from firstlight.kernels.prepared import ALIGNED, MOST_CALLS, empty_on
+from firstlight.kernels.torch_private import Empty, current_device
 
 Asked = tuple[str, float | None, str]  # causal, scale and backend, as the caller gave the last two
 _CALLS = "attention calls"
 _UNMASKED: dict[Any, Known] = {}  # calls without a mask
-_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 
 
 class Call(NamedTuple):
@@ -71,7 +70,7 @@ class Known(NamedTuple):
 
 def is_elsewhere(device: int) -> bool:
     """Whether another CUDA device than this one is current; never for the processor, -1."""
-    return device >= 0 and _current_device() != device
+    return device >= 0 and current_device() != device
 
 
 def again(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked) -> Call | None:

@@ -18,7 +18,9 @@ from torch.nn import functional
 from firstlight.kernels.block_attention.checks import ready
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Seen, shape_of
-from firstlight.kernels.memo import Ready, being_captured, keepable, ready_after
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import being_captured, keepable
+from firstlight.kernels.torch_private import efficient_attention, flash_attention, flash_attention_on_processor
 
 FLASH_DTYPES = (torch.float16, torch.bfloat16)
 FLASH_HEAD_DIM = 256  # the largest that torch's flash kernels take
@@ -33,7 +35,7 @@ class Bias(NamedTuple):
 
     values: Tensor
     empty: Tensor | None  # [.., queries]; None: there are none
-    ready: Ready | None
+    held: Held | None
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
@@ -105,10 +107,7 @@ def flash_knows(shape: str, lengths: tuple[int, int], dtype: torch.dtype, head_d
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> tuple[Tensor, Tensor]:
-    out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
-        q, k, v, is_causal=seen.shape != FULL, scale=scale
-    )
-    return out, lse
+    return flash_attention(q, k, v, is_causal=seen.shape != FULL, scale=scale)
 
 
 def _on_processor(
@@ -116,18 +115,14 @@ def _on_processor(
 ) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, keys, values, is_causal=seen.shape == UPPER_LEFT, attn_mask=mask, scale=scale
-    )
+    out, lse = flash_attention_on_processor(q, keys, values, mask, is_causal=seen.shape == UPPER_LEFT, scale=scale)
     return out, lse.contiguous()
 
 
 def _efficient(q: Tensor, k: Tensor, v: Tensor, seen: Seen, bias: Bias | None, scale: float) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
-    out, lse, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
-        q, keys, values, mask, compute_log_sumexp=True, is_causal=seen.shape == UPPER_LEFT, scale=scale
-    )
+    out, lse = efficient_attention(q, keys, values, mask, is_causal=seen.shape == UPPER_LEFT, scale=scale)
     return out, lse[..., : q.shape[2]].contiguous()  # the kernel rounds the number of rows up to 32
 
 
@@ -164,15 +159,15 @@ def bias_of(seen: Seen, dtype: torch.dtype) -> Bias | None:
     mask, name = seen.mask, ("bias", dtype)
     found = mask.derived.get(name)
     if isinstance(found, Bias):
-        if found.ready is not None:
-            found.ready.wait()
+        use(found.held)
         return found
+    use(mask.held)
     with torch.inference_mode(mode=False):
         values, empty = _additive(mask, dtype)
         some = being_captured(values) or bool(empty.any())  # the one wait; a capture cannot
     large = seen.shape == LOWER_RIGHT and values.nbytes > KEPT_BYTES  # one for every length of a growing cache
     if mask.counts_changes and keepable(mask.kinds, values) and not large:
-        made = Bias(values, empty if some else None, ready_after(values))
+        made = Bias(values, empty if some else None, held_after(values, empty))
         mask.derived[name] = made
         return made
     return Bias(values, empty if some else None, None)

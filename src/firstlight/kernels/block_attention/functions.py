@@ -12,8 +12,6 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
-from torch._C import _functorch, _is_any_autocast_enabled, _len_torch_dispatch_stack
-from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from firstlight.kernels.block_attention import dense
@@ -34,6 +32,7 @@ from firstlight.kernels.block_attention.ops import operated
 from firstlight.kernels.block_attention.seen import seen_by
 from firstlight.kernels.choose import Choice
 from firstlight.kernels.prepared import ORDINARY, is_ordinary
+from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 
 
 @overload
@@ -80,8 +79,8 @@ def attention(
         call = call_for(q, seen_by(q, k, mask, asked[0]), factor, backend)
         if ordinary:
             remember(q, k, v, mask, asked, call)
-    transformed = not ordinary and _functorch.peek_interpreter_stack() is not None
-    if call.forward == "dense" and not return_lse and not transformed:
+    transformed = not ordinary and functorch_level() is not None
+    if call.forward == "dense" and not return_lse and not transformed and q.numel():  # torch's kernels want a query
         return dense.attended(q, k, v, call.seen, call.scale)  # torch records its own gradients
     wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     out, lse = recorded(q, k, v, call) if wanted or transformed else attend_now(q, k, v, call)
@@ -107,17 +106,17 @@ def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:
     """Whether something besides eager execution and torch.func has to see the call as one operator."""
     if is_compiling():
         return True
-    if forward_ad._current_level >= 0:
+    if in_dual_level():
         refuse_tangents(*tensors)
-    if _functorch.peek_interpreter_stack() is not None:
+    if functorch_level() is not None:
         return False
-    if _len_torch_dispatch_stack() > 0 or tensors[0].is_meta:
+    if dispatch_modes() > 0 or tensors[0].is_meta:
         return True
     return not (type(tensors[0]) in ORDINARY and type(tensors[1]) in ORDINARY and type(tensors[2]) in ORDINARY)
 
 
 def _under_autocast(q: Tensor) -> bool:
-    if not is_compiling() and not _is_any_autocast_enabled():  # the quick question; dynamo knows only the other one
+    if not is_compiling() and not autocast_anywhere():  # the quick question; dynamo knows only the other one
         return False
     return not q.is_meta and torch.is_autocast_enabled(q.device.type)
 

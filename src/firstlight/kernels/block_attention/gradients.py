@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
-from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention import reference
 from firstlight.kernels.block_attention.again import Call, lse_dtype
 from firstlight.kernels.block_attention.launch import attend_now, gradients_now
+from firstlight.kernels.torch_private import functorch_level, in_dual_level
 
 KEPT = 5  # tensors that a pass keeps for the next one; behind them those of the mask
 
@@ -74,12 +73,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _is_watched() -> bool:
     """Whether something has to see that gradients are computed now: a derivative of them may be asked for."""
-    return (
-        torch.is_grad_enabled()
-        or is_compiling()
-        or forward_ad._current_level >= 0
-        or _functorch.peek_interpreter_stack() is not None
-    )
+    return torch.is_grad_enabled() or is_compiling() or in_dual_level() or functorch_level() is not None
 
 
 class AttendBackward(torch.autograd.Function):
@@ -97,7 +91,7 @@ class AttendBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if _functorch.peek_interpreter_stack() is not None:
+        if functorch_level() is not None:
             raise UnsupportedInput(
                 "torch.func asks attention for a derivative of its gradient; first derivatives are accepted there. "
                 "Use torch.autograd.grad(..., create_graph=True), or scaled_dot_product_attention."
@@ -154,6 +148,6 @@ def refuse_vmap() -> None:
 
 def recorded(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:
     """attend_now, its gradients recorded."""
-    kind = Attend if _functorch.peek_interpreter_stack() is None else AttendTransformed
+    kind = Attend if functorch_level() is None else AttendTransformed
     made: tuple[Tensor, Tensor] = kind.apply(q, k, v, call)  # type: ignore[no-untyped-call]
     return made

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import triton_installed
-from firstlight.kernels.memo import Ready, keepable, ready_after
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import keepable
+from firstlight.kernels.torch_private import FakeTensor
 
 
 class Lists(NamedTuple):
@@ -30,7 +31,7 @@ class Lists(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Kept:
     lists: Lists
-    ready: Ready | None
+    held: Held | None
 
 
 def lists_of(mask: BlockMask) -> Lists:
@@ -47,13 +48,13 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
     name = ("turned_lists" if turned else "lists",)
     kept = mask.derived.get(name)
     if isinstance(kept, _Kept):
-        if kept.ready is not None:
-            kept.ready.wait()
+        use(kept.held)
         return kept.lists
+    use(mask.held)
     with ordinary():
         made = _make(mask, turned=turned)
     if mask.counts_changes and keepable(mask.kinds, made.columns):
-        mask.derived[name] = _Kept(made, ready_after(made.columns))
+        mask.derived[name] = _Kept(made, held_after(*made, *mask.parts))  # who reads lists reads bits too
     return made
 
 

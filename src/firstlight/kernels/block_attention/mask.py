@@ -19,6 +19,7 @@ from firstlight.kernels.block_attention.bits import (
     ordinary,
 )
 from firstlight.kernels.block_attention.mask_checks import require_mask_parts
+from firstlight.kernels.lifetimes import held_of_caller
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask as FlexBlockMask
@@ -61,6 +62,7 @@ class BlockMask:
         self.block = block
         self._most = kinds.numel() if most is None else min(most, kinds.numel())
         self._derived: dict[Any, Any] = {}
+        self.held = held_of_caller(*self.parts)
         # dynamo traces neither this question nor version counters; what it makes is taken as changed when it comes out
         self._tracked = is_dynamo_compiling() or not any(part.is_inference() for part in self.parts)
         self._changes = -1

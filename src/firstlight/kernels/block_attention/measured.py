@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.compiler import is_dynamo_compiling
 from torch.nn import functional
 
@@ -30,6 +29,7 @@ from firstlight.kernels.block_attention.mask_checks import (
 )
 from firstlight.kernels.checks import require_dtype, require_same_device
 from firstlight.kernels.choose import why_not_triton
+from firstlight.kernels.torch_private import FakeTensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

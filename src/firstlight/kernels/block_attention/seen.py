@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.memo import Ready, keepable, ready_after
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import keepable
 
 FULL, UPPER_LEFT, LOWER_RIGHT, LISTED = "full", "upper_left", "lower_right", "listed"
 SHAPE = "shape"  # under which name a constructor notes in mask.derived that the mask is plain
@@ -21,10 +22,10 @@ _KEPT_SHAPES = 4  # each with its lists: 10 MB for 131072 keys
 
 
 class _Kept(NamedTuple):
-    """A mask that was made here, and what a reader on another stream has to wait for."""
+    """A mask that was made here, and what a reader has to use first."""
 
     mask: BlockMask
-    ready: Ready | None
+    held: Held | None
 
 
 class Seen:
@@ -114,9 +115,8 @@ def _plain_shape(shape: str, q_len: int, k_len: int) -> str:
 def _plain_mask(shape: str, q_len: int, k_len: int, device: torch.device) -> BlockMask:
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return _made(shape, q_len, k_len, device)  # belongs to the graph that is captured
-    mask, ready = _kept_plain_mask(shape, q_len, k_len, device)
-    if ready is not None:
-        ready.wait()
+    mask, held = _kept_plain_mask(shape, q_len, k_len, device)
+    use(held)
     return mask
 
 
@@ -124,7 +124,7 @@ def _plain_mask(shape: str, q_len: int, k_len: int, device: torch.device) -> Blo
 def _kept_plain_mask(shape: str, q_len: int, k_len: int, device: torch.device) -> _Kept:
     with torch.inference_mode(mode=False):
         made = _made(shape, q_len, k_len, device)
-    return _Kept(made, ready_after(made.kinds))
+    return _Kept(made, held_after(*made.parts))
 
 
 def _made(shape: str, q_len: int, k_len: int, device: torch.device) -> BlockMask:
@@ -136,13 +136,12 @@ def _made(shape: str, q_len: int, k_len: int, device: torch.device) -> BlockMask
 def _and_causal(mask: BlockMask, alignment: str) -> BlockMask:
     found = mask.derived.get((CAUSAL, alignment))
     if isinstance(found, _Kept):
-        if found.ready is not None:
-            found.ready.wait()
+        use(found.held)
         return found.mask
     with torch.inference_mode(mode=False):
         made = mask & BlockMask.causal(
             mask.q_len, mask.k_len, alignment=alignment, block=mask.block, device=mask.kinds.device
         )
     if mask.counts_changes and keepable(mask.kinds, made.kinds):
-        mask.derived[(CAUSAL, alignment)] = _Kept(made, ready_after(made.kinds))
+        mask.derived[(CAUSAL, alignment)] = _Kept(made, held_after(*made.parts))
     return made

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.index import Index
+from firstlight.kernels.lifetimes import DEFAULT_STREAM, Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.product import Epilogue
@@ -22,14 +23,14 @@ from firstlight.kernels.sm90.problem import Problem
 from firstlight.kernels.sm90.sample_plan import SampleAddresses, SamplePlan, Sampling
 from firstlight.kernels.sm90.sample_plan import plan_of as plan_of_sample
 from firstlight.kernels.sm90.variants import SAMPLED
-from firstlight.kernels.sm90.workspace import DEFAULT_STREAM, Control, control_of
+from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.torch_private import is_capturing, raw_stream
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
 # where dense, values and the result lie, the stream, and where bias, addend and scratch do, if there is any; 0: none
 Key = tuple[int, ...]
 NO_OTHERS = (0, 0, 0)
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_is_capturing: Any = torch._C._cuda_isCurrentStreamCapturing  # torch.cuda.is_current_stream_capturing adds a frame
+_raw_stream, _is_capturing = raw_stream, is_capturing
 
 
 class Started(NamedTuple):
@@ -54,10 +55,12 @@ def _address(tensor: Tensor | None) -> int:
 class ProductAgain:
     """A launch as firstlight.kernels.prepared wants it."""
 
-    __slots__ = ("_arrivals", "_device", "_empty", "_epilogue", "_known", "_lists", "_ordinal", "_plan", "_room")
+    __slots__ = (
+        "_arrivals", "_device", "_empty", "_epilogue", "_index", "_known", "_lists", "_ordinal", "_plan", "_room",
+    )  # fmt: skip
 
     def __init__(self, plan: MultiplyPlan, index: Index, epilogue: Epilogue) -> None:
-        self._plan, self._lists = plan, plan.lists(index)
+        self._plan, self._lists, self._index = plan, plan.lists(index), index.held
         self._epilogue = Epilogue(epilogue.alpha, epilogue.beta, None, None, epilogue.activation)
         self._ordinal, self._device = plan.problem.device, index.columns.device
         self._arrivals, self._room = plan.arrivals(self._lists), (plan.scratch_bytes(self._lists),)
@@ -73,8 +76,6 @@ class ProductAgain:
         self, values: Tensor, dense: Tensor, out: Tensor, bias: Tensor | None, addend: Tensor | None,
         addresses: tuple[int, int],
     ) -> None:  # fmt: skip
-        if self._lists.pending:
-            self._lists.wait()
         stream = _raw_stream(self._ordinal)
         key: Key = (*addresses, out.data_ptr(), stream)
         if bias is not None or addend is not None or self._room[0]:
@@ -89,6 +90,7 @@ class ProductAgain:
     def _put_together(self, key: Key) -> Started:
         dense, values, out, stream = key[:4]
         bias, addend, scratch = key[4:] or NO_OTHERS
+        use(self._lists.held, self._index)  # a launch that is found again is of the same stream
         control = control_of(self._device, stream, arrivals=self._arrivals)
         at = Addresses(values, dense, out, bias, addend, scratch, control.queue, control.arrivals)
         made = Started(self._plan.launches(self._lists, at, self._epilogue), control)
@@ -99,14 +101,19 @@ class ProductAgain:
 class SampleAgain:
     """The same for sampled products."""
 
-    __slots__ = ("_alpha", "_arrivals", "_device", "_empty", "_known", "_ordinal", "_plan", "_room", "_steps")
+    __slots__ = ("_alpha", "_arrivals", "_device", "_empty", "_held", "_known", "_ordinal", "_plan", "_room", "_steps")
 
     def __init__(self, plan: SamplePlan, steps: Steps, alpha: float, device: torch.device) -> None:
         self._plan, self._steps, self._alpha = plan, steps, alpha
+        self._held: Held | None = None  # where it is kept
         self._ordinal, self._device = plan.sampling.device, device
         self._arrivals, self._room = plan.arrivals(steps), (plan.scratch_bytes(steps),)
         self._empty = empty_on(device)
         self._known: dict[tuple[int, ...], Started] = {}
+
+    def hold(self) -> None:
+        """For later calls, which may come on another stream."""
+        self._held = held_after(*self._steps.tensors)
 
     def __call__(self, a: Tensor, b: Tensor, out_values: Tensor) -> None:
         scratch = self._empty(self._room, (1,), torch.uint8) if self._room[0] else None
@@ -115,6 +122,7 @@ class SampleAgain:
         key = (a.data_ptr(), b.data_ptr(), out_values.data_ptr(), stream, place)
         found = self._known.get(key) if stream == DEFAULT_STREAM or not _is_capturing() else None
         if found is None:
+            use(self._held)
             control = control_of(self._device, stream, arrivals=self._arrivals)
             at = SampleAddresses(key[0], key[1], key[2], place, control.queue, control.arrivals)
             found = Started(self._plan.launches(self._steps, at, self._alpha), control)
@@ -145,14 +153,15 @@ def product_of(index: Index, problem: Problem, epilogue: Epilogue) -> ProductAga
 def sample_of(index: Index, sampling: Sampling, alpha: float) -> SampleAgain:
     """The sampled product of an index, kept likewise."""
     global _SAMPLES
-    # asked each time: it waits where another stream is still making the lists
-    steps = steps_of(index, width=SAMPLED.tokens // index.block, grouped=False)
     tag = (sampling, alpha)
     found = _SAMPLES.get(index.row_starts, index.columns, tag)
     if found is None:
         if len(_SAMPLES) >= MOST_PRODUCTS:
             _SAMPLES = TensorMemo()
+        with torch.inference_mode(mode=False):
+            steps = steps_of(index, width=SAMPLED.tokens // index.block, grouped=False)
         found = SampleAgain(plan_of_sample(sampling), steps, alpha, index.columns.device)
         if keepable(index.row_starts, steps.columns):
+            found.hold()
             _SAMPLES.put(index.row_starts, index.columns, found, tag)
     return found

@@ -18,6 +18,7 @@ from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.lists import Lists, lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import why_not_sm90
+from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
 from firstlight.kernels.sm90.attention_maps import rows_map, steps_everywhere
 from firstlight.kernels.sm90.attention_variants import BLOCKS, HEAD_DIMS, THREADS, AttentionBuild
@@ -25,7 +26,8 @@ from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.gradient import backward
 from firstlight.kernels.sm90.problem import multiprocessors
-from firstlight.kernels.sm90.workspace import DEFAULT_STREAM, Control, control_of
+from firstlight.kernels.sm90.workspace import Control, control_of
+from firstlight.kernels.torch_private import current_device, raw_stream
 
 WARP_ROWS = 16  # that a warp stores at once
 MOST_ITEMS = (1 << 31) - (1 << 16)  # a thread block looks up to that far behind the last one
@@ -33,7 +35,7 @@ LOG2_E = math.log2(math.e)
 __all__ = ["backward", "forward", "why_not"]
 _KEPT = "sm90 launches"
 _MOST_KEPT = 256  # about 2 kB each
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_raw_stream = raw_stream
 
 
 class Shape(NamedTuple):
@@ -69,7 +71,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, o
         lse.fill_(-math.inf)
         return
     q, k, v = _stepped(q), _stepped(k), _stepped(v)
-    if q.is_cuda and q.get_device() != torch._C._cuda_getDevice():  # torch.cuda's, without its look for a first use
+    if q.is_cuda and q.get_device() != current_device():  # torch.cuda's, without its look for a first use
         with torch.cuda.device(q.device):  # a kernel is launched on the current device
             _start(q, k, v, mask, scale=scale, out=out, lse=lse)
     else:
@@ -93,7 +95,8 @@ def _start(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, ou
     stream = _raw_stream(q.get_device())
     captured = stream != DEFAULT_STREAM and torch.cuda.is_current_stream_capturing()
     if captured or not mask.counts_changes:
-        _made(q, k, v, mask, scale=scale, out=out, lse=lse).launch.start(stream)
+        made = _made(q, k, v, mask, scale=scale, out=out, lse=lse)  # a name: its lists have to live until the launch
+        made.launch.start(stream)
         return
     kept: dict[Any, _Ready] = mask.derived.setdefault(_KEPT, {})
     key = (

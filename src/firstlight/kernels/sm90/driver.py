@@ -3,7 +3,7 @@
     kernel = load(compiled.cubin, "multiply", device=0, shared_bytes=229_376)
     args = encode_map(...) + encode_map(...) + struct.pack("=QQi", first, second, count)   # the kernel's one struct
     launch = Launch(kernel, args, grid=(132, 1, 1), threads=384)
-    launch.start(torch._C._cuda_getCurrentRawStream(0))                                      # one call of the driver
+    launch.start(raw_stream(0))                                      # of torch_private: one call of the driver
 
 Everything goes through ctypes on libcuda.so.1, which is there wherever torch sees a GPU. For the launch that is the
 quick way too: with all four arguments bound it adds 0.22 us to a driver that does nothing, cuda-bindings'
@@ -120,7 +120,7 @@ class Launch:
         """A thread that has not called CUDA yet has no current context: it gets torch's, and the launch a second go."""
         name = f"launch of {self.kernel.name} (grid {self.shape.grid}, {self.shape.threads} threads)"
         if code == libcuda.INVALID_CONTEXT:
-            libcuda.call("cuCtxSetCurrent", libcuda.primary_context(self.kernel.device))
+            libcuda.enter_context(self.kernel.device)
             code = begin()
         libcuda.check(libcuda.library(), name, int(code))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,11 +30,12 @@ from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.problem import multiprocessors
 from firstlight.kernels.sm90.workspace import control_of
+from firstlight.kernels.torch_private import raw_stream
 
 WARP_ROWS = 16  # that a warp stores at once
 MOST_ITEMS = (1 << 31) - (1 << 16)
 LOG2_E = math.log2(math.e)
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_raw_stream = raw_stream
 
 
 class Sums(NamedTuple):

@@ -52,6 +52,17 @@ def _said(found: ctypes.CDLL, name: str, code: int) -> str:
     return (text.value or b"unknown error").decode()
 
 
+def enter_context(device: int) -> None:
+    """Gives this thread torch's context of a device if it has none.
+
+    A new thread has none, and what torch does first there need not give it one: memory comes from torch's own store.
+    """
+    context = ctypes.c_void_p()
+    call("cuCtxGetCurrent", ctypes.byref(context))
+    if not context.value:
+        call("cuCtxSetCurrent", primary_context(device))
+
+
 @functools.lru_cache(maxsize=64)
 def primary_context(device: int) -> ctypes.c_void_p:
     """The context that torch uses on a device, kept alive from here on."""

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
-from firstlight.kernels.memo import Ready, TensorMemo, keepable, ready_after, still_pending
+from firstlight.kernels.lifetimes import Held, held_after, use
+from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.schedule import Segments, most_slots, split_rows
 from firstlight.kernels.unions import most_steps, unions_of
 
@@ -31,19 +32,20 @@ class Steps:
     def groups(self) -> int:
         return int(self.starts.shape[0]) - 1
 
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that lies on the device."""
+        return self.starts, self.columns, self.members, self.grouped
+
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Steps, their portions, and what a reader on another stream may have to wait for."""
+    """Steps, their portions, and what a reader has to use first."""
 
     steps: Steps
     segments: Segments
     rows: Tensor | None  # int32 [groups * rows of a group]: its block rows; None for blocks of 128
-    pending: list[Ready]
-
-    def wait(self) -> None:
-        """Makes the current stream wait for what another stream computes of these lists."""
-        self.pending[:] = [ready for ready in self.pending if still_pending(ready) is not None]
+    held: Held | None = None
 
 
 _LISTS: TensorMemo[Lists] = TensorMemo()
@@ -53,17 +55,16 @@ def lists_of(index: Index, *, width: int, limit: int) -> Lists:
     """The lists of an index in portions of at most `limit` steps, kept as long as its tensors live unchanged."""
     found = _LISTS.get(index.row_starts, index.columns, (width, limit))
     if found is not None:
-        if found.pending:
-            found.wait()
+        use(found.held)
         return found
     with torch.inference_mode(mode=False):
         steps = steps_of(index, width=width, grouped=True)
         segments = split_rows(steps.starts, steps.bound, limit=limit)
         rows = None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block)
-    ready = ready_after(segments.items)
-    made = Lists(steps, segments, rows, [] if ready is None else [ready])
-    if keepable(index.row_starts, segments.items):
-        _LISTS.put(index.row_starts, index.columns, made, (width, limit))
+    if not keepable(index.row_starts, segments.items):
+        return Lists(steps, segments, rows)
+    made = Lists(steps, segments, rows, held_after(*segments.tensors, *steps.tensors, rows))
+    _LISTS.put(index.row_starts, index.columns, made, (width, limit))
     return made
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.sm90 import libcuda
+from firstlight.kernels.torch_private import current_device
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
@@ -35,7 +36,11 @@ def encode_map(
     room = _Room()
     start = -ctypes.addressof(room) % MAP_ALIGNMENT
     found = libcuda.library()
-    code = found.cuTensorMapEncodeTiled(ctypes.byref(room, start), *before, ctypes.c_void_p(address), *after)
+    arguments = (ctypes.byref(room, start), *before, ctypes.c_void_p(address), *after)
+    code = found.cuTensorMapEncodeTiled(*arguments)
+    if code == libcuda.INVALID_CONTEXT:  # of a thread that has not called CUDA yet; a map is the same in any context
+        libcuda.enter_context(max(0, current_device()))
+        code = found.cuTensorMapEncodeTiled(*arguments)
     if code:
         libcuda.check(found, "cuTensorMapEncodeTiled", code)
     return room.raw[start : start + MAP_BYTES]

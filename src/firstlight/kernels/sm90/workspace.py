@@ -1,8 +1,9 @@
 """Memory that kernels find zeroed and leave zeroed: the queue of work items and the counts of portions that are done.
 
 Two launches of one stream run one after the other and may share it; launches of two streams may not. So there is one
-for each device and stream. A CUDA graph may be replayed on any stream, beside anything: inside a capture the zeros are
-the graph's own, and written anew by every replay.
+for each device and stream. It lives as long as the process, or as the launches that name it, and is read on its own
+stream alone: lifetimes.py asks nothing more of it. A CUDA graph may be replayed on any stream, beside anything: inside
+a capture the zeros are the graph's own, and written anew by every replay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from torch import Tensor
 QUEUE_INTS = 32  # next item and finished thread blocks, in a cache line of their own
 LEAST_ARRIVALS = 1 << 14
 _INT = 4
-DEFAULT_STREAM = 0  # CUDA captures no graph on it, so a call there need not ask: 0.6 us on the host of an H200
 
 
 class Control(NamedTuple):

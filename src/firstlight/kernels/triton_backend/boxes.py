@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from firstlight.kernels.sm90 import libcuda
+
 MOST_KEPT = 4096  # maps of 128 bytes; an allocator that reuses memory comes back to the same addresses
 _MAPS: dict[tuple[Any, ...], list[Any]] = {}
 
@@ -46,6 +48,7 @@ def _make(boxes: Boxes, box: dict[str, Any]) -> list[Any]:
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
     from triton.runtime import driver
 
+    libcuda.enter_context(boxes.tensor.get_device())  # Triton's launcher sees to it too, but only after the maps
     shape, strides = [boxes.rows, boxes.cols], [boxes.cols, 1]
     made = driver.active.utils.fill_tma_descriptor(
         boxes.tensor.data_ptr(),

@@ -14,6 +14,8 @@ import torch
 import triton
 
 from firstlight.frozen import dataclass
+from firstlight.kernels.sm90 import libcuda
+from firstlight.kernels.torch_private import current_device, raw_stream
 from firstlight.kernels.triton_backend.arguments import NUMBERS, POINTERS
 from firstlight.kernels.triton_backend.boxes import Boxes, box_map
 
@@ -117,14 +119,14 @@ class DirectRunner:
         self._boxes: list[dict[str, Any]] = list(metadata.tensordesc_meta or ())
 
     def __call__(self, grid: int, args: tuple[Any, ...]) -> None:
-        if torch._C._cuda_getDevice() != self._device:
+        if current_device() != self._device:
             with torch.cuda.device(self._device):
                 self._start(grid, args)
         else:
             self._start(grid, args)
 
     def _start(self, grid: int, args: tuple[Any, ...]) -> None:
-        self.launch(*self.arguments(grid, args, torch._C._cuda_getCurrentRawStream(self._device)))
+        self.launch(*self.arguments(grid, args, raw_stream(self._device)))
 
     def arguments(self, grid: int, args: tuple[Any, ...], stream: int) -> tuple[Any, ...]:
         """All that `launch` takes, as numbers: valid as long as the tensors lie where they are."""
@@ -142,6 +144,7 @@ class JitRunner:
     def __call__(self, grid: int, args: tuple[Any, ...]) -> None:
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
+                libcuda.enter_context(torch.cuda.current_device())
                 self._start(grid, args)
         else:
             self._start(grid, args)

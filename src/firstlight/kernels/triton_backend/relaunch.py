@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.index import Index
+from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.product import Epilogue
 from firstlight.kernels.schedule import schedule_of
+from firstlight.kernels.torch_private import is_capturing, raw_stream
 from firstlight.kernels.triton_backend.launch import DirectRunner
 from firstlight.kernels.triton_backend.problem import tf32_allowed
 from firstlight.kernels.triton_backend.rows_plan import Operands, RowsPlan
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_raw_stream, _is_capturing = raw_stream, is_capturing
 
 
 class RowsAgain:
@@ -33,7 +35,7 @@ class RowsAgain:
 
     def __init__(self, plan: RowsPlan, index: Index, epilogue: Epilogue) -> None:
         assert isinstance(plan.run, DirectRunner)
-        self._plan, self._index, self._schedule = plan, index, schedule_of(index)
+        self._plan, self._index, self._schedule = plan, index, schedule_of(index)  # it holds the lists
         self._run = plan.run.launch
         self._add = plan.add.launch if isinstance(plan.add, DirectRunner) else None
         self._alpha_beta, self._activation = (epilogue.alpha, epilogue.beta), epilogue.activation
@@ -47,34 +49,39 @@ class RowsAgain:
         self, values: Tensor, dense: Tensor, out: Tensor, bias: Tensor | None, addend: Tensor | None,
         addresses: tuple[int, int],
     ) -> None:  # fmt: skip
-        if self._schedule.pending:
-            self._schedule.wait()
-        add = self._add
+        add, stream = self._add, _raw_stream(self._ordinal)
         partials = out if add is None else self._empty(self._room, (1,), torch.float32)
         key = (
             *addresses,
             out.data_ptr(),
-            _raw_stream(self._ordinal),
+            stream,
             0 if bias is None else bias.data_ptr(),
             0 if addend is None else addend.data_ptr(),
             0 if add is None else partials.data_ptr(),
         )
-        found = self._known.get(key)
+        # a hit is of a stream that has used the lists; a graph has to be told of them, and may have some of its own
+        captured = stream != DEFAULT_STREAM and _is_capturing()
+        found = None if captured else self._known.get(key)
         if found is None:
             found = self._arguments(key, Operands(values, dense, out), (bias, addend, partials))
+            if not captured:
+                self._keep(key, found)
         self._run(*found[0])
         if add is not None:
             add(*found[1])
 
     def _arguments(self, key: tuple[int, ...], operands: Operands, rest: tuple[Any, Any, Tensor]) -> Any:
         bias, addend, partials = rest
+        self._index.use()
         alpha, beta = self._alpha_beta
         epilogue = Epilogue(alpha, beta, addend, bias, self._activation)
         made = [
             launch.run.arguments(launch.grid, launch.args, key[3])  # type: ignore[attr-defined] # of a DirectRunner
             for launch in self._plan.launches(self._index, operands, epilogue, partials)
         ]
+        return made[0], made[-1]
+
+    def _keep(self, key: tuple[int, ...], arguments: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
-        found = self._known[key] = (made[0], made[-1])
-        return found
+        self._known[key] = arguments

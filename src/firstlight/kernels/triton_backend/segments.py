@@ -13,7 +13,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from firstlight.kernels.schedule import (
     Segments,
@@ -23,6 +22,7 @@ from firstlight.kernels.schedule import (
     most_split_rows,
     split_rows,
 )
+from firstlight.kernels.torch_private import FakeTensor
 from firstlight.kernels.triton_backend.arguments import INDEX_POINTER, PortionLists, PortionSizes
 from firstlight.kernels.triton_backend.launch import Constant, Launching, Spec, launching, runner_for
 

@@ -138,20 +138,29 @@ __device__ __forceinline__ bool softmax_kept(const float (&s)[SCORES], u32 (&p)[
   return true;
 }
 
-// Against new maxima, for which the output must be scaled by `scale`. A row that has seen no key yet has a maximum of -inf;
+// The new maximum of a row. One that softmax_kept would have left as it was stays here too: the warp comes here when any of its
+// rows grew, and no row's result may hang on another's. Of the same value in all four threads of the row.
+__device__ __forceinline__ float renewed(float found, float kept, float scale_log2) {
+  float top = kept * scale_log2;
+  return fmaf(found, scale_log2, -top) > KEPT | top < -KEPT ? fmaxf(found, kept) : kept;
+}
+
+// Against new maxima, for which the output must be scaled by `scale`, by 1 in rows that did not grow. The sums are added up in
+// the order of softmax_kept, so that such a row gets the same bits here. A row that has seen no key yet has a maximum of -inf;
 // 0 stands in for it, and all its exponentials are 0.
 __device__ __forceinline__ void softmax_anew(
     const float (&s)[SCORES], u32 (&p)[PACKED], Sums& sums, Scale& scale, float scale_log2) {
   float x0, x1, a0 = 0.0f, a1 = 0.0f;
   largest(s, x0, x1);
-  x0 = fmaxf(largest_of_row(x0), sums.max0);
-  x1 = fmaxf(largest_of_row(x1), sums.max1);
+  x0 = renewed(largest_of_row(x0), sums.max0, scale_log2);
+  x1 = renewed(largest_of_row(x1), sums.max1, scale_log2);
   float top0 = finite_or_zero(x0), top1 = finite_or_zero(x1);
   scale.row0 = power_of_two((sums.max0 - top0) * scale_log2);
   scale.row1 = power_of_two((sums.max1 - top1) * scale_log2);
   sums.max0 = x0;
   sums.max1 = x1;
-  exponentials<0, SCORES>(s, p, scale_log2, -top0 * scale_log2, -top1 * scale_log2, a0, a1);
+  exponentials<0, SCORES / 2>(s, p, scale_log2, -top0 * scale_log2, -top1 * scale_log2, a0, a1);
+  exponentials<SCORES / 2, SCORES>(s, p, scale_log2, -top0 * scale_log2, -top1 * scale_log2, a0, a1);
   sums.sum0 = sums.sum0 * scale.row0 + a0;
   sums.sum1 = sums.sum1 * scale.row1 + a1;
 }
