@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 import click
@@ -24,7 +23,12 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     A forward-compat library that breaks the driver (error 803) is taken out of LD_LIBRARY_PATH; one that torch needs
     and that cuInit accepts is put first. FIRSTLIGHT_COMPAT=auto|on|off: on refuses to start without compat, off changes
     nothing. Nothing on the machine is changed.
+
+    CMD is found and started as a shell does it, and takes the place of firstlight: signals reach it, and a script without
+    #! is read by sh. Exit code 127: there is no such program, or what its first line asks for is not there; 126: it is
+    there and cannot be started; 2: no CMD was given; 1: FIRSTLIGHT_COMPAT=on, and compat cannot be used.
     """
+    from firstlight.apply.starting import program_of, start
     from firstlight.apply.wiring import VARIABLE, Action, cuinit_probe, decide, mode_of
     from firstlight.diagnosis.finding import Question
     from firstlight.facts.collect import collect
@@ -33,11 +37,7 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
 
     if not words:
         raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
-    program = shutil.which(words[0])
-    if program is None and os.path.isfile(words[0]):
-        raise BadInput(f"{words[0]!a} is there and not executable. Start it with its interpreter, or chmod +x it.")
-    if program is None:
-        raise BadInput(f"{words[0]!a}: no such program on PATH. Give its path, or put its folder on PATH.")
+    program = program_of(words[0], os.environ.get("PATH"))
     machine = LiveMachine()
     python = program if os.path.basename(program).startswith("python") else ""
     question = Question(collect(machine, python=python), load())
@@ -55,4 +55,4 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
             del environment["LD_LIBRARY_PATH"]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, list(words), environment)  # noqa: S606 the user's own command, as given
+    start(program, words, environment)
