@@ -18,7 +18,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 def program_of(word: str, path: str | None) -> str:
-    """The file that a shell would start for a word, e.g. /usr/bin/python3 for python3; a word with a slash is a path."""
+    """The file that a shell would start for a word, e.g. /usr/bin/python3 for python3; with a slash it is a path."""
     if "/" in word:
         try:
             os.stat(word)

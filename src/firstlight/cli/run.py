@@ -24,9 +24,9 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     and that cuInit accepts is put first. FIRSTLIGHT_COMPAT=auto|on|off: on refuses to start without compat, off changes
     nothing. Nothing on the machine is changed.
 
-    CMD is found and started as a shell does it, and takes the place of firstlight: signals reach it, and a script without
-    #! is read by sh. Exit code 127: there is no such program, or what its first line asks for is not there; 126: it is
-    there and cannot be started; 2: no CMD was given; 1: FIRSTLIGHT_COMPAT=on, and compat cannot be used.
+    CMD is found and started as a shell does it, and takes the place of firstlight: signals reach it; sh reads a script
+    without #!. Exit code 127: there is no such program, or what its first line asks for is not there; 126: it is there
+    and cannot be started; 2: no CMD was given; 1: FIRSTLIGHT_COMPAT=on, and compat cannot be used.
     """
     from firstlight.apply.starting import program_of, start
     from firstlight.apply.wiring import VARIABLE, Action, cuinit_probe, decide, mode_of

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class _Forgiving(io.FileIO):
     """A pipe whose reader may go away: from then on everything is dropped."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:

@@ -107,8 +107,6 @@ def _sentence(outcome: Outcome) -> str:
         took = f"{counted(len(did), 'step')} done in {seconds:.1f} s{spent}"
         return f"run {outcome.run}: {took}; `firstlight undo` takes it back"
     if outcome.ending is Ending.NOTHING:
-        if not outcome.run and not outcome.parts.ours:
-            return "nothing to do"
         by = f"run {outcome.run} did this" if outcome.run else "every step holds already"
         shell = "; this shell still has the environment of before" if outcome.run and outcome.parts.persons else ""
         return f"nothing to do: {by}{shell}"
