@@ -6,6 +6,7 @@ import os
 import re
 from itertools import pairwise
 
+from firstlight.apply.new_folders import empty_folders
 from firstlight.plan.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
@@ -29,7 +30,8 @@ def project_files(step: Step) -> tuple[str, ...]:
 
 def there_before(step: Step) -> list[str]:
     """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
-    return sorted({path for argv in step.undo for path in removed_by(argv) if os.path.lexists(path)})
+    named = {path for argv in step.undo for path in removed_by(argv) if os.path.lexists(path)}
+    return sorted(named | set(empty_folders(step)))
 
 
 def removed_by(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from firstlight.errors import BadInput, CouldNotAct
+
+if TYPE_CHECKING:
+    from firstlight.apply.wiring import Mode, Wiring
 
 
 @click.command(
@@ -29,19 +33,12 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     and cannot be started; 2: no CMD was given; 1: FIRSTLIGHT_COMPAT=on, and compat cannot be used.
     """
     from firstlight.apply.starting import program_of, start
-    from firstlight.apply.wiring import VARIABLE, Action, cuinit_probe, decide, mode_of
-    from firstlight.diagnosis.finding import Question
-    from firstlight.facts.collect import collect
-    from firstlight.machine.live import LiveMachine
-    from firstlight.tables import load
+    from firstlight.apply.wiring import VARIABLE, Action, mode_of
 
     if not words:
         raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
     program = program_of(words[0], os.environ.get("PATH"))
-    machine = LiveMachine()
-    python = program if os.path.basename(program).startswith("python") else ""
-    question = Question(collect(machine, python=python), load())
-    wiring = decide(question, mode=mode_of(os.environ.get(VARIABLE)), probe=cuinit_probe(machine))
+    wiring = _wiring(program, mode=mode_of(os.environ.get(VARIABLE)))
     if wiring.action is Action.REFUSE:
         raise CouldNotAct(f"{words[0]} was not started: {wiring.why}. {VARIABLE}=off starts it as it is.")
     if why or wiring.action is not Action.NOTHING:
@@ -56,3 +53,20 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     sys.stdout.flush()
     sys.stderr.flush()
     start(program, words, environment)
+
+
+def _wiring(program: str, *, mode: Mode) -> Wiring:
+    """What the program is started with; with `off` nothing is looked at, and it starts at once."""
+    from firstlight.apply.wiring import VARIABLE, Action, Mode, Wiring, cuinit_probe, decide
+
+    if mode is Mode.OFF:
+        return Wiring(Action.NOTHING, (), "", f"{VARIABLE}=off")
+    from firstlight.diagnosis.finding import Question
+    from firstlight.facts.collect import collect
+    from firstlight.machine.live import LiveMachine
+    from firstlight.tables import load
+
+    machine = LiveMachine()
+    python = program if os.path.basename(program).startswith("python") else ""
+    question = Question(collect(machine, python=python), load())
+    return decide(question, mode=mode, probe=cuinit_probe(machine))
