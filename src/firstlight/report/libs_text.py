@@ -77,7 +77,8 @@ def _verdict(analysis: Analysis) -> str:
         if first.damaged:
             error = f"{first.damaged}: {first.fault}"
         are = "library is" if missing == 1 else "libraries are"
-        return f"BLOCKED: {missing} {are} missing; loading ends with: {error}"
+        what = "missing or damaged" if any(each.damaged for each in analysis.missing) else "missing"
+        return f"BLOCKED: {missing} {are} {what}; loading ends with: {error}"
     if fatal:
         return f"BLOCKED: {_gap(fatal[0])}"
     if analysis.stubs:
