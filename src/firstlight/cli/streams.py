@@ -6,16 +6,13 @@ import io
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any
 
 
 class _Forgiving(io.FileIO):
     """A pipe whose reader may go away: from then on everything is dropped."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
