@@ -7,6 +7,7 @@
     |   +-- UnsupportedInput   a tensor, block pattern or option that the kernels do not take
     |   +-- NotOurs            a file that we would act on and that another user made, or can change
     +-- CouldNotLook           a host or needed data is out of reach (exit 4)
+    +-- NotStarted             the command behind `run` could not be started (126 or 127, as a shell has it)
     +-- CouldNotAct            a change to the machine was refused or failed; what was done is in the journal (exit 1)
         +-- AnotherIsActing    another firstlight holds the machine's lock (exit 4)
 
@@ -49,6 +50,14 @@ class CouldNotLook(FirstlightError):
     """A host or needed data is out of reach."""
 
     exit_code = 4
+
+
+class NotStarted(FirstlightError):
+    """A user's command that could not be started; carries the exit code that a shell would end with."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class CouldNotAct(FirstlightError):

@@ -47,13 +47,9 @@ def _site(person: Person) -> Path:
 
 
 def _files(person: Person) -> set[str]:
-    """Every file and link under site-packages, caches aside."""
+    """Every file, link and folder under site-packages, caches aside."""
     site = _site(person)
-    return {
-        str(path.relative_to(site))
-        for path in site.rglob("*")
-        if (path.is_symlink() or path.is_file()) and "__pycache__" not in path.parts
-    }
+    return {str(path.relative_to(site)) for path in site.rglob("*") if "__pycache__" not in path.parts}
 
 
 def _document(text: str) -> Any:

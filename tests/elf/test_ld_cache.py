@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstlight.elf.ld_cache import LD_CACHE, LdCache, configured_folders, read_ld_cache
+from firstlight.elf.ld_cache import LD_CACHE, LdCache, read_ld_cache
+from firstlight.elf.ld_conf import configured_folders
 from firstlight.machine.live import LiveMachine
 
 Build = Callable[..., Path]

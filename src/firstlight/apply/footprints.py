@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 
 from firstlight.apply.disk import missing_folders
+from firstlight.apply.new_folders import empty_folders
 from firstlight.errors import NotOurs
 from firstlight.owned import our_folder
 from firstlight.plan.back import removes
@@ -33,7 +34,8 @@ def project_files(step: Step) -> tuple[str, ...]:
 
 def there_before(step: Step) -> list[str]:
     """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
-    return sorted({path for back in step.back for path in removes(back) if os.path.lexists(path)})
+    named = {path for back in step.back for path in removes(back) if os.path.lexists(path)}
+    return sorted(named | set(empty_folders(step)))
 
 
 def require_own_start_files(step: Step) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from firstlight.apply.executor import Acting, wait_for_what_still_runs
+from firstlight.apply.new_folders import remove_new_folders
 from firstlight.apply.runs import (
     COMMAND_STARTED,
     RUN_UNDONE,
@@ -59,17 +60,24 @@ def _undo_step(acting: Acting, run: Run, step: Step) -> None:
         _run_back(acting, run, step)
     for record in sets:
         restore_set(acting, run, step, record)
+    if sets:
+        remove_new_folders(acting.disk, step, there=_there_before(acting, run, step))
     if step.kind not in FILES_FIRST:
         for record in saved:
             acting.saved.restore(record)
+
+
+def _there_before(acting: Acting, run: Run, step: Step) -> frozenset[str]:
+    """What was there before the step and is not ours to remove."""
+    begun = about_step(acting.journal, STEP_BEGUN, run=run.number, step=step.id)
+    return frozenset(path for each in begun for path in each.about.get("there", ()))
 
 
 def _run_back(acting: Acting, run: Run, step: Step) -> None:
     """The step's own way back, less what was there before it; none where it has commands and none of them ran."""
     if step.commands and not about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id):
         return
-    there = {path for each in about_step(acting.journal, STEP_BEGUN, run=run.number, step=step.id)
-             for path in each.about.get("there", ())}  # fmt: skip
+    there = _there_before(acting, run, step)
     for back in step.back:
         kept = [path for path in removes(back) if path in there]
         if kept:

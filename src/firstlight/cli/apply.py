@@ -146,9 +146,10 @@ def _no_option(ranking: Ranking, how: How) -> NoReturn:
 
 
 def _show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
-    from firstlight.report.plan_text import plan_text
+    from firstlight.report.plan_text import option_text, plan_text
 
-    _echo(plan_text(ranking.question, plan, ranking.ranked), how)
+    text = plan_text if plan.steps else option_text  # that there is nothing to do is said at the end
+    _echo(text(ranking.question, plan, ranking.ranked), how)
 
 
 def _echo(text: str, how: How) -> None:

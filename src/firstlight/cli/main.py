@@ -12,6 +12,7 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
+from firstlight.cli.streams import drop, keep_writable
 from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
@@ -109,7 +110,7 @@ def main(args: list[str] | None = None) -> None:
 
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line."""
-    _open_missing_streams()
+    keep_writable()
     try:
         code = _called(args)
         sys.stdout.flush()
@@ -124,13 +125,10 @@ def run(args: list[str] | None = None) -> int:
         return _complain(str(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
-        _forget_output()
-        return 0
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             return _our_bug(error)
-        _forget_output()
+        drop(sys.stdout.fileno())  # or Python fails again at its end
         return _complain(f"the output could not be written: {error.strerror}", 4)
     except Exception as error:  # noqa: BLE001 the one place: our bug, said as such
         return _our_bug(error)
@@ -142,18 +140,6 @@ def _called(args: list[str] | None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     return code if isinstance(code, int) else 0
-
-
-def _open_missing_streams() -> None:
-    """A stream that the shell closed (`>&-`) is None in Python; writing to it must not look like a bug."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 lives as long as we do
-
-
-def _forget_output() -> None:
-    """What is still buffered can go nowhere; let it not fail again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _our_bug(error: Exception) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from firstlight.errors import BadInput, CouldNotAct
+
+if TYPE_CHECKING:
+    from firstlight.apply.wiring import Mode, Wiring
 
 
 @click.command(
@@ -24,24 +27,18 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
     A forward-compat library that breaks the driver (error 803) is taken out of LD_LIBRARY_PATH; one that torch needs
     and that cuInit accepts is put first. FIRSTLIGHT_COMPAT=auto|on|off: on refuses to start without compat, off changes
     nothing. Nothing on the machine is changed.
+
+    CMD is found and started as a shell does it, and takes the place of firstlight: signals reach it; sh reads a script
+    without #!. Exit code 127: there is no such program, or what its first line asks for is not there; 126: it is there
+    and cannot be started; 2: no CMD was given; 1: FIRSTLIGHT_COMPAT=on, and compat cannot be used.
     """
-    from firstlight.apply.wiring import VARIABLE, Action, cuinit_probe, decide, mode_of
-    from firstlight.diagnosis.finding import Question
-    from firstlight.facts.collect import collect
-    from firstlight.machine.live import LiveMachine
-    from firstlight.tables import load
+    from firstlight.apply.starting import program_of, start
+    from firstlight.apply.wiring import VARIABLE, Action, mode_of
 
     if not words:
         raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
-    program = shutil.which(words[0])
-    if program is None and os.path.isfile(words[0]):
-        raise BadInput(f"{words[0]!a} is there and not executable. Start it with its interpreter, or chmod +x it.")
-    if program is None:
-        raise BadInput(f"{words[0]!a}: no such program on PATH. Give its path, or put its folder on PATH.")
-    machine = LiveMachine()
-    python = program if os.path.basename(program).startswith("python") else ""
-    question = Question(collect(machine, python=python), load())
-    wiring = decide(question, mode=mode_of(os.environ.get(VARIABLE)), probe=cuinit_probe(machine))
+    program = program_of(words[0], os.environ.get("PATH"))
+    wiring = _wiring(program, mode=mode_of(os.environ.get(VARIABLE)))
     if wiring.action is Action.REFUSE:
         raise CouldNotAct(f"{words[0]} was not started: {wiring.why}. {VARIABLE}=off starts it as it is.")
     if why or wiring.action is not Action.NOTHING:
@@ -55,4 +52,21 @@ def command(why: bool, words: tuple[str, ...]) -> None:  # noqa: FBT001 click's 
             del environment["LD_LIBRARY_PATH"]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, list(words), environment)  # noqa: S606 the user's own command, as given
+    start(program, words, environment)
+
+
+def _wiring(program: str, *, mode: Mode) -> Wiring:
+    """What the program is started with; with `off` nothing is looked at, and it starts at once."""
+    from firstlight.apply.wiring import VARIABLE, Action, Mode, Wiring, cuinit_probe, decide
+
+    if mode is Mode.OFF:
+        return Wiring(Action.NOTHING, (), "", f"{VARIABLE}=off")
+    from firstlight.diagnosis.finding import Question
+    from firstlight.facts.collect import collect
+    from firstlight.machine.live import LiveMachine
+    from firstlight.tables import load
+
+    machine = LiveMachine()
+    python = program if os.path.basename(program).startswith("python") else ""
+    question = Question(collect(machine, python=python), load())
+    return decide(question, mode=mode, probe=cuinit_probe(machine))

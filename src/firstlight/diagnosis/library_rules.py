@@ -47,7 +47,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
         where = f"in {posixpath.normpath(posixpath.dirname(each.requested_by[0]))}"
         what = "is on no path that the loader searches"
         if each.damaged:
-            what = f"is damaged: {posixpath.normpath(each.damaged)} is no ELF file"
+            what = f"is damaged: the loader cannot use {posixpath.normpath(each.damaged)}"
         complaint = f"{each.name}: cannot open shared object file: No such file or directory"
         if each.damaged:
             complaint = f"{posixpath.normpath(each.damaged)}: file too short (or: invalid ELF header)"

@@ -33,7 +33,9 @@ class MissingName:
 
     name: str
     requested_by: str
-    damaged: str  # the file at which the loader stops because it is no ELF file, else ""
+    damaged: str  # the file at which the loader stops because it cannot be loaded, else ""
+    fault: str = ""  # what the loader says of that file, e.g. "file too short"
+    is_fatal: bool = False  # at that file the process dies, without a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Closure:
     objects: tuple[LoadedObject, ...]
     missing: tuple[MissingName, ...]
     not_preloaded: tuple[MissingName, ...] = ()  # why some of `preloaded` could not be opened: nothing of them stays
+    ignored: tuple[MissingName, ...] = ()  # of LD_PRELOAD: the loader warns "cannot be preloaded" and goes on
 
     @property
     def interpreter(self) -> str:
@@ -78,6 +81,7 @@ class _Process:
         self.machine, self.setup = machine, setup
         self.objects: list[_Object] = []
         self.missing: list[MissingName] = []
+        self.ignored: list[MissingName] = []
         self._by_name: dict[str, _Object] = {}
         self._by_file: dict[str, _Object] = {}
         self._folders: dict[str, tuple[str, ...]] = {}
@@ -93,8 +97,11 @@ class _Process:
         return first
 
     def preload(self, chain: tuple[ElfFile, ...]) -> None:
+        """LD_PRELOAD: what cannot be opened is left out with a warning; what one of them needs has to be there."""
         for name in self.setup.preload:
             self.request(name, chain, requester=Rule.PRELOAD.value)
+        self.ignored = [each for each in self.missing if not each.is_fatal]
+        self.missing = [each for each in self.missing if each.is_fatal]
 
     def open(self, path: str, chain: tuple[ElfFile, ...]) -> _Object | None:
         """dlopen of a path by the program at the end of `chain`, with what it needs."""
@@ -157,7 +164,7 @@ class _Process:
             same.other_names.append(name)
             return same
         if file is None:
-            self.missing.append(MissingName(name, requester, damaged=found.path))
+            self.missing.append(MissingName(name, requester, found.path, found.fault, found.is_fatal))
             return None
         loaded = self._add(_Object(name, found, (file, *chain)), name=name)
         for key in (found.path, file.soname or name):
@@ -198,7 +205,8 @@ def closure(
         program = replace(program, path=machine.real_path(root))  # the kernel tells a program its resolved path
     process = _Process(machine, _setup_for(machine, setup, arch=program.arch), interpreter=interpreter_of(program))
     process.start(program)
-    return Closure(program, tuple(item.loaded for item in process.objects[1:]), tuple(process.missing))
+    loaded = tuple(item.loaded for item in process.objects[1:])
+    return Closure(program, loaded, tuple(process.missing), ignored=tuple(process.ignored))
 
 
 def closure_of_many(
@@ -231,7 +239,8 @@ def closure_of_many(
     opened = [process.open(path, chain) for path in roots]
     root = process.objects[0] if main is not None else next((item for item in opened if item is not None), None)
     others = tuple(item.loaded for item in process.objects if item is not root)
-    return Closure(first if root is None else root.chain[0], others, tuple(process.missing), tuple(refused))
+    start = first if root is None else root.chain[0]
+    return Closure(start, others, tuple(process.missing), tuple(refused), tuple(process.ignored))
 
 
 def _caller(process: _Process, program: _Object) -> tuple[ElfFile, ...]:

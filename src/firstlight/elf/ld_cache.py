@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from firstlight.machine.interface import Machine
 
 LD_CACHE = "/etc/ld.so.cache"
-LD_CONF = "/etc/ld.so.conf"
 
 _MAGIC = b"glibc-ld.so.cache1.1"
 _OLD_MAGIC = b"ld.so-1.7.0"
 _HEADER_SIZE, _ENTRY_SIZE = 48, 24
 _SIZE_LIMIT = 4 << 20
-_MOST_INCLUDES = 200  # each may stand inside the one before
 _EXTENSION_MAGIC, _HWCAPS_SECTION = 0xEAA42174, 1
 _HWCAP_EXTENSION = 1 << 62  # the low 32 bits are then an index into the glibc-hwcaps names
 # What glibc's ldconfig writes for a libc6 library of each machine.
@@ -94,30 +92,6 @@ def read_ld_cache(machine: Machine, path: str = LD_CACHE) -> LdCache:
     for number, (key,) in enumerate(struct.iter_unpack("<4xI16x", table)):
         lines.setdefault(key, []).append(start + _ENTRY_SIZE * number)
     return LdCache("", data, base, lines, _hwcaps_names(data, base=base, extensions=extensions))
-
-
-def configured_folders(machine: Machine, path: str = LD_CONF) -> tuple[str, ...]:
-    """Folders that ldconfig puts into the cache, in order, e.g. ('/usr/local/lib', '/lib/x86_64-linux-gnu').
-
-    The loader itself never reads this: a library in such a folder is found once ldconfig has run.
-    """
-    return tuple(dict.fromkeys(_conf_folders(machine, path, seen={path})))
-
-
-def _conf_folders(machine: Machine, path: str, *, seen: set[str]) -> Iterator[str]:
-    """The folders of one file, those of an included file where the include stands; each file once."""
-    for line in (machine.read(path, limit=1 << 16) or "").splitlines():
-        words = line.partition("#")[0].split()
-        if words[:1] == ["include"]:
-            for pattern in words[1:]:
-                place = pattern if pattern.startswith("/") else f"{path.rpartition('/')[0]}/{pattern}"
-                folder, _, name = place.rpartition("/")
-                for included in (f"{folder}/{each}" for each in machine.list(folder, name)):
-                    if included not in seen and len(seen) < _MOST_INCLUDES:
-                        seen.add(included)
-                        yield from _conf_folders(machine, included, seen=seen)
-        elif words and words[0].startswith("/"):
-            yield words[0].rstrip("/") or "/"
 
 
 def _new_part(data: bytes) -> int:

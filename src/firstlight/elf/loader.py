@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from firstlight.elf.image import arch_of_header
 from firstlight.elf.ld_cache import LD_CACHE, LdCache, read_ld_cache
+from firstlight.elf.opening import Meeting, Met, meet
 from firstlight.elf.reader import ElfFile, defined_versions
 from firstlight.machine.interface import Machine
 
@@ -27,6 +27,9 @@ _X86_LEVELS = (
     ("x86-64-v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
+
+
+_NOT_OPENED = (Meeting.ABSENT, Meeting.ENDS_ROW)
 
 
 class Rule(enum.Enum):
@@ -62,7 +65,9 @@ class Candidate(NamedTuple):
     rule: Rule
     entry: str  # the search path element as written; the cache file or the default folder otherwise
     owner: str  # the object whose RPATH or RUNPATH it is, else ""
-    arch: str  # "" when the file is no ELF file: the loader stops there with an error
+    arch: str  # "" when the loader stops there, e.g. at a file that is no ELF file
+    fault: str = ""  # why it stops there: "file too short"
+    is_fatal: bool = False  # the process dies there; where LD_PRELOAD names a file that is refused, it goes on
 
 
 class Search(NamedTuple):
@@ -132,11 +137,13 @@ def walk(
     name = expand(name, chain[0] if chain else None, setup=setup)
     if "/" in name:
         path = _absolute(machine, name)
-        if (arch := _arch_at(machine, path)) is not None:
-            yield Candidate(path, Rule.PATH, entry=name, owner="", arch=arch)
+        met = meet(machine, path)
+        if met.meeting not in _NOT_OPENED:
+            yield _candidate(path, Rule.PATH, met, entry=name)
         return
     cached: list[str] = []
     tried: set[str] = set()
+    ended: set[tuple[Rule, str]] = set()  # search paths whose other folders are not tried any more
     for rule, entry, owner in _entries(setup, chain):
         if rule is Rule.CACHE:
             cached = [hit.path for hit in setup.cache.lookup(name, arch=setup.arch, hwcaps=setup.hwcaps)]
@@ -145,12 +152,16 @@ def walk(
             paths = cached[1:]
         else:
             paths = [f"{place}/{name}" for place in _places(machine, setup, entry=entry, owner=owner, known=folders)]
+        row = (rule, "" if owner is None else owner.path)
         for path in paths:
-            if path in tried:  # a chain of torch's libraries brings the same six folders again and again
+            if path in tried or row in ended:  # torch's libraries bring the same six folders again and again
                 continue
             tried.add(path)
-            if (arch := _arch_at(machine, path)) is not None:
-                yield Candidate(path, rule, entry=entry, owner="" if owner is None else owner.path, arch=arch)
+            met = meet(machine, path)
+            if met.meeting is Meeting.ENDS_ROW:
+                ended.add(row)
+            elif met.meeting is not Meeting.ABSENT:
+                yield _candidate(path, rule, met, entry=entry, owner=row[1])
 
 
 def _places(
@@ -234,10 +245,8 @@ def _older_folders(machine: Machine, cache: LdCache, *, arch: str) -> tuple[str,
     return ("tls", arch, arch) if arch == "x86_64" else ("tls", arch)
 
 
-def _arch_at(machine: Machine, path: str) -> str | None:
-    """The arch of the file at a path, '' when it is no ELF file; None when there is nothing to open."""
-    header = machine.read_bytes(path, size=64)
-    return None if header is None else arch_of_header(header)
+def _candidate(path: str, rule: Rule, met: Met, *, entry: str, owner: str = "") -> Candidate:
+    return Candidate(path, rule, entry, owner, met.arch, met.fault, met.meeting is Meeting.FATAL)
 
 
 def _absolute(machine: Machine, path: str) -> str:

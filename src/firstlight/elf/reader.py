@@ -34,10 +34,12 @@ _MOST_SECTIONS = 1024
 _MOST_VERSIONS = 1024
 _MOST_NOTES = 64
 _LONGEST_NOTE = 64 << 10
+_LARGEST_STRINGS = 64 << 20  # libtriton.so has 1 MB of them
 
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH, _DT_AUXILIARY, _DT_FILTER = 1, 14, 15, 29, 0x7FFFFFFD, 0x7FFFFFFF
 _NAMES = (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH, _DT_AUXILIARY, _DT_FILTER)
 _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_DT_STRTAB, _DT_STRSZ = 5, 10
 _VER_FLG_BASE, _VER_FLG_WEAK = 1, 2
 _NT_ABI_TAG, _NT_BUILD_ID = 1, 3
 _KERNELS = ("Linux", "Hurd", "Solaris", "FreeBSD")
@@ -231,6 +233,16 @@ def all_defined_of(image: Image) -> tuple[tuple[str, int], ...]:
         at += step
     found = strings(image, [offset for offset, _ in offsets])
     return tuple((found[offset], flags) for offset, flags in offsets if found.get(offset))
+
+
+def is_python_module(machine: Machine, path: str) -> bool:
+    """Whether a library is an extension module that Python imports: libtriton.so has PyInit_libtriton."""
+    image = image_at(machine, path)
+    start = None if image is None else image.file_offset(image.tag(_DT_STRTAB))
+    if image is None or start is None:
+        return False
+    module = path.rpartition("/")[2].partition(".")[0]
+    return f"\0PyInit_{module}\0".encode() in image.read(start, min(image.tag(_DT_STRSZ), _LARGEST_STRINGS))
 
 
 def notes_of(image: Image) -> tuple[Note, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from firstlight.elf.ld_conf import configured
 from firstlight.elf.loader import Candidate, LoaderSetup, Rule, loader_setup, search
 from firstlight.elf.reader import read_elf
 from firstlight.errors import BadVersion
@@ -149,13 +150,12 @@ def _choice(candidates: tuple[LibcudaCandidate, ...]) -> Fact[LibcudaCandidate]:
 
 def _configured_folders(machine: Machine) -> dict[str, str]:
     """Folder -> the ldconfig file that names it first, e.g. /usr/local/cuda/compat -> .../00-compat-1234.conf."""
-    files = ["/etc/ld.so.conf", *(f"{_CONF_FOLDER}/{name}" for name in machine.list(_CONF_FOLDER, "*.conf"))]
     folders: dict[str, str] = {}
-    for file in files:
-        for line in (machine.read(file, limit=1 << 16) or "").splitlines():
-            folder = line.partition("#")[0].partition("=")[0].strip().rstrip("/")
-            if folder.startswith("/"):
-                folders.setdefault(folder, file)
+    for each in configured(machine):
+        folders.setdefault(each.folder, each.file)
+    for name in machine.list(_CONF_FOLDER, "*.conf"):  # also where no include leads there: somebody put it there
+        for each in configured(machine, f"{_CONF_FOLDER}/{name}"):
+            folders.setdefault(each.folder, each.file)
     return folders
 
 

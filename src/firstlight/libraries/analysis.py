@@ -7,7 +7,7 @@ import posixpath
 import re
 
 from firstlight.diagnosis.provider_choice import DRIVERS_OWN
-from firstlight.elf.closure import DLOPEN, Closure, LoadedObject, closure, closure_of_many
+from firstlight.elf.closure import DLOPEN, Closure, LoadedObject, MissingName, closure, closure_of_many
 from firstlight.elf.loader import LoaderSetup, Rule, expand, loader_setup, search
 from firstlight.elf.reader import ElfFile, read_elf
 from firstlight.elf.torch_preload import torch_preloads
@@ -54,9 +54,10 @@ class Missing:
 
     name: str
     requested_by: tuple[str, ...]
-    damaged: str  # the file at which the loader stops because it is no ELF file, else ""
+    damaged: str  # the file at which the loader stops because it cannot be loaded, else ""
     whose: Whose
     reach: tuple[str, ...]  # folders that the first who asks has on its own search path, in order
+    fault: str = ""  # what the loader says of the damaged file, e.g. "file too short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Analysis:
     stubs: tuple[Loaded, ...]
     not_judged: tuple[str, ...]  # of the system, for another arch than this machine's; other_arch.py adds to it
     preloaded: tuple[str, ...]  # files that torch opens by path from Python
+    ignored: tuple[MissingName, ...] = ()  # of LD_PRELOAD: the loader warns and goes on without them
 
     @property
     def sound(self) -> bool:
@@ -148,6 +150,7 @@ def analyse(around: Surroundings, target: Target) -> Analysis:
         stubs=tuple(_loaded(each) for each in loaded if _is_stub(machine, each)),
         not_judged=tuple(each.name for each in missing if foreign and each.name in BASE),
         preloaded=tuple(dict.fromkeys(path for _, paths in parts for path in paths)),
+        ignored=tuple(dict.fromkeys(each for part in found for each in part.ignored)),
     )
 
 
@@ -208,23 +211,25 @@ def _missing(
 ) -> tuple[Missing, ...]:
     """Each missing name once; torch's own preloading may fail, ours of firstlight-preload.pth may not."""
     askers: dict[str, dict[str, None]] = {}
-    damaged: dict[str, str] = {}
+    damaged: dict[str, MissingName] = {}
     for part in found:
         ours = tuple(each for each in part.not_preloaded if each.requested_by in preloads)
         for each in (*part.missing, *ours):
             askers.setdefault(each.name, {})[each.requested_by] = None
-            damaged[each.name] = damaged.get(each.name) or each.damaged
+            if each.damaged:
+                damaged.setdefault(each.name, each)
     chains = _Chains(found)
     return tuple(
         Missing(
             name=name,
             requested_by=tuple(asking),
-            damaged=damaged[name],
+            damaged=damaged[name].damaged if name in damaged else "",
+            fault=damaged[name].fault if name in damaged else "",
             whose=Whose.DRIVER if name.startswith(DRIVERS_OWN) else Whose.PACKAGE,
             reach=_reach(chains.of(next(iter(asking))), setup),
         )
         for name, asking in askers.items()
-        if name not in loaded or damaged[name]
+        if name not in loaded or name in damaged
     )
 
 

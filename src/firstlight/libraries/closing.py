@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import posixpath
 
-from firstlight.diagnosis.provider_choice import total_bytes
-from firstlight.facts.known import Fact, Known, value_or
+from firstlight.diagnosis.provider_choice import TORCHS_OWN, total_bytes
+from firstlight.facts.known import Fact, Known, Unknown, value_or
+from firstlight.facts.torch_install import TorchBuild
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis, Missing, Whose, cuda_major_of
 from firstlight.libraries.providers import (
@@ -20,6 +21,8 @@ from firstlight.libraries.providers import (
 from firstlight.libraries.target import Surroundings, Target, TargetKind
 from firstlight.tables import Tables
 
+_PARTS_OF_BUILDS = (("_cuda", TorchBuild.CUDA), ("_hip", TorchBuild.ROCM), ("_xpu", TorchBuild.XPU))
+_BUILD_NAMES = {TorchBuild.CUDA: "CUDA", TorchBuild.CPU: "the CPU", TorchBuild.ROCM: "ROCm", TorchBuild.XPU: "XPU"}
 _SYSTEM = ("/usr/", "/lib", "/bin", "/sbin", "/etc")  # what a package manager fills
 
 
@@ -122,7 +125,8 @@ def _need(around: Surroundings, target: Target, missing: Missing, providers: Pro
             if package.soname == missing.name:
                 return Need(missing, Way.SYSTEM, (), Loading.REACHED, "", package.package, package.origin)
         reasons = {each.soname: each.reason for each in providers.unknown}
-        return Need(missing, Way.UNKNOWN, (), Loading.REACHED, "", "", reasons.get(missing.name, "nothing has it"))
+        reason = _of_another_torch(around, missing) or reasons.get(missing.name, "nothing has it")
+        return Need(missing, Way.UNKNOWN, (), Loading.REACHED, "", "", reason)
     if target.kind is TargetKind.WHEEL and _is_asked_for(target, found.project):
         return Need(missing, Way.COMES_WITH, (found,), Loading.REACHED, "", "", "")
     site = site_to_change(around, target)
@@ -133,6 +137,25 @@ def _need(around: Surroundings, target: Target, missing: Missing, providers: Pro
         there = around.machine.stat(file) is not None and not missing.damaged
         way = Way.LINK if there else Way.REINSTALL
     return Need(missing, way, (found,), loading, link, "", "")
+
+
+def _of_another_torch(around: Surroundings, missing: Missing) -> str:
+    """What is told of a part of torch that the torch here does not have by design; "" for everything else."""
+    if not missing.name.startswith(TORCHS_OWN) or missing.damaged:
+        return ""
+    torch = around.torch
+    if isinstance(torch, Unknown):
+        return f"it is a part of torch, and there is none here: {torch.reason}. Install torch first"
+    build = torch.value.build
+    wanted = next((kind for part, kind in _PARTS_OF_BUILDS if part in missing.name), None)
+    if wanted is None or isinstance(build, Unknown) or build.value is wanted:
+        return ""
+    version = torch.value.version
+    named = f"torch {version.value}" if isinstance(version, Known) else "the torch here"
+    return (
+        f"it is a part of torch for {_BUILD_NAMES[wanted]}, and {named} is built for {_BUILD_NAMES[build.value]}. "
+        f"Install a torch for {_BUILD_NAMES[wanted]}, or a build of this for {_BUILD_NAMES[build.value]}"
+    )
 
 
 def _is_asked_for(target: Target, project: str) -> bool:

@@ -8,7 +8,7 @@ import secrets
 
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis
-from firstlight.libraries.target import Surroundings, Target, TargetKind
+from firstlight.libraries.target import FIRST_OF_TORCH, Surroundings, Target, TargetKind
 from firstlight.machine.interface import Outcome
 
 LIMIT_S = 180.0
@@ -63,8 +63,10 @@ def _opened(around: Surroundings, target: Target, opening: tuple[str, ...], *, n
     what = f"open {posixpath.basename(opening[-1])}"
     if target.kind is TargetKind.TORCH:
         imports, paths, what = ("torch",), (), "import torch"
-    elif len(opening) > 1:
-        imports, paths, what = ("torch",), opening[-1:], f"import torch, then {what}"
+    elif posixpath.basename(opening[0]) == FIRST_OF_TORCH:
+        torch = posixpath.dirname(posixpath.dirname(opening[0]))
+        after = tuple(path for path in opening if not path.startswith(f"{torch}/")) or opening[-1:]
+        imports, paths, what = ("torch",), after, f"import torch, then {what}"
     mark = secrets.token_hex(16)  # what torch, a sitecustomize or a .pth prints on the same pipe cannot hold it
     argv = (around.interpreter, "-c", _OPEN, mark, json.dumps([names, imports, paths]))
     done = around.machine.run(argv, timeout_s=LIMIT_S)

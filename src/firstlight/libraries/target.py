@@ -6,7 +6,7 @@ import enum
 import posixpath
 import re
 
-from firstlight.elf.reader import ElfFile, read_elf, why_not_elf
+from firstlight.elf.reader import ElfFile, is_python_module, read_elf, why_not_elf
 from firstlight.errors import BadInput, CouldNotLook
 from firstlight.facts.distributions import Requirement, normal_name, requirements
 from firstlight.facts.known import Fact, Known, Unknown, value_or
@@ -156,7 +156,7 @@ def _file(around: Surroundings, path: str, *, arch: str) -> Target:
         title=posixpath.basename(path),
         place=path,
         arch=_checked_arch(file, arch),
-        openings=(_opening(around, file),),
+        openings=(_opening(around, file, {}),),
         site=_site_of(around, path),
         requires=(),
         skipped=(),
@@ -291,15 +291,27 @@ def _openings(
         if file.arch != wanted:
             skipped.append(f"{posixpath.basename(file.path)}: for {file.arch}, not {wanted or ' or '.join(ARCHES)}")
     fitting = [file for file in files if file.arch == wanted]
-    return tuple(_opening(around, file) for file in fitting), wanted, tuple(skipped)
+    modules = _modules_asked_for(around.machine, fitting)
+    return tuple(_opening(around, file, modules) for file in fitting), wanted, tuple(skipped)
 
 
-def _opening(around: Surroundings, file: ElfFile) -> tuple[str, ...]:
-    """An extension of torch is imported after torch: what torch has loaded is there already."""
+def _modules_asked_for(machine: Machine, files: list[ElfFile]) -> dict[str, str]:
+    """Name -> path of the target's own extension modules that others of it need: Python has imported them before.
+
+    triton's plug-ins need libtriton.so, have no search path to it, and are opened by it.
+    """
+    asked = {name for file in files for name in file.needed}
+    own = {file.soname or posixpath.basename(file.path): file.path for file in reversed(files)}
+    return {name: path for name, path in own.items() if name in asked and is_python_module(machine, path)}
+
+
+def _opening(around: Surroundings, file: ElfFile, modules: dict[str, str]) -> tuple[str, ...]:
+    """An extension of torch is imported after torch, a plug-in after its module: what they loaded is there already."""
+    before = tuple(modules[name] for name in file.needed if modules.get(name, file.path) != file.path)
     asks = any(name.startswith(_OF_TORCH) for name in file.needed)
     if not asks or isinstance(around.torch, Unknown) or file.path.startswith(f"{around.torch.value.folder}/"):
-        return (file.path,)
-    return (*torch_opening(around.machine, around.torch.value.folder), file.path)
+        return (*before, file.path)
+    return (*torch_opening(around.machine, around.torch.value.folder), *before, file.path)
 
 
 def _checked_arch(file: ElfFile, arch: str) -> str:

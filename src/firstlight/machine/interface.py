@@ -11,6 +11,7 @@ from firstlight.frozen import dataclass
 TEXT_LIMIT = 1 << 20
 COMMAND_TIMEOUT_S = 5.0
 CHILD_TIMEOUT_S = 10.0
+TOO_MANY_LINKS = "too many symbolic links"  # what why_not says of a link that leads in a circle
 
 
 class Outcome(enum.Enum):

@@ -15,6 +15,7 @@ from firstlight.machine.interface import (
     CHILD_TIMEOUT_S,
     COMMAND_TIMEOUT_S,
     TEXT_LIMIT,
+    TOO_MANY_LINKS,
     ChildAnswer,
     ChildScript,
     Completed,
@@ -33,7 +34,7 @@ _WHY = {
     errno.ENOTDIR: "no such file",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
-    errno.ELOOP: "too many symbolic links",
+    errno.ELOOP: TOO_MANY_LINKS,
 }
 
 

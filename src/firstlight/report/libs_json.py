@@ -74,6 +74,7 @@ def libs_document(analysis: Analysis, closing: Closing, fixed: tuple[Fixed, ...]
         "shadowed": [_shadow(each) for each in analysis.shadows],
         "not_judged": list(analysis.not_judged),
         "preloaded": list(analysis.preloaded),
+        "preload_ignored": [{"name": each.name, "fault": each.fault} for each in analysis.ignored],
         "loaded": [_loaded(each) for each in analysis.loaded],
         "fix": next((_fixed(each) for each in fixed), None),
     }
@@ -127,6 +128,7 @@ def _need(need: Need) -> dict[str, Any]:
         "name": need.missing.name,
         "requested_by": list(need.missing.requested_by),
         "damaged": need.missing.damaged,
+        "fault": need.missing.fault,
         "way": need.way.value,
         "provided": provided,
         "loading": need.loading.value,

@@ -48,6 +48,7 @@ def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str
             ("stub", tuple(_stubs(analysis))),
             ("two CUDAs", tuple(_majors(analysis))),
             ("exchanged", tuple(_shadow(each, target.site) for each in analysis.shadows if each.exchanged)),
+            ("preload", tuple(_ignored(analysis))),
             ("skipped", _some(target.skipped)),
         )
         if lines
@@ -74,9 +75,10 @@ def _verdict(analysis: Analysis) -> str:
         first = analysis.missing[0]
         error = f"{first.name}: cannot open shared object file: No such file or directory"
         if first.damaged:
-            error = f"{first.damaged}: invalid ELF header"
+            error = f"{first.damaged}: {first.fault}"
         are = "library is" if missing == 1 else "libraries are"
-        return f"BLOCKED: {missing} {are} missing; loading ends with: {error}"
+        what = "missing or damaged" if any(each.damaged for each in analysis.missing) else "missing"
+        return f"BLOCKED: {missing} {are} {what}; loading ends with: {error}"
     if fatal:
         return f"BLOCKED: {_gap(fatal[0])}"
     if analysis.stubs:
@@ -170,6 +172,16 @@ def _not_judged(analysis: Analysis, closing: Closing) -> Iterator[str]:
             yield f"{name}: not a CUDA library; from the packages of the system there: {packages[name]}"
         else:
             yield f"{name}: in no package that the tables know; whether an {arch} system has it is not known here"
+
+
+def _ignored(analysis: Analysis) -> Iterator[str]:
+    """What the loader prints at every start, and what to do about it; it is no fault of the chain."""
+    for each in analysis.ignored:
+        why = each.fault or "cannot open shared object file"
+        yield (
+            f"{each.name} of LD_PRELOAD is not loaded ({why}): the loader warns and goes on. Take it out of LD_PRELOAD "
+            "or /etc/ld.so.preload, or put the file there"
+        )
 
 
 def _stubs(analysis: Analysis) -> Iterator[str]:

@@ -31,14 +31,19 @@ _CHECKS = {
 
 def plan_text(question: Question, plan: Plan, ranked: Ranked) -> str:
     """The plan for a person to read and, line by line, to paste."""
-    what, where = machine_summary(question.facts)
-    out = f"{what}\n{where}\n\n{_refused(ranked)}{_option(plan.option, ranked)}"
+    out = option_text(question, plan, ranked)
     if plan.option.kind is Kind.NOTHING and not plan.steps:
         return f"{out}\nnothing to do\n"
     out += steps_text(plan.steps)
     optional = sum(step.optional for step in plan.steps)
     extra = f", {optional} of them optional" if optional else ""
     return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing was changed. digest {plan.digest}\n"
+
+
+def option_text(question: Question, plan: Plan, ranked: Ranked) -> str:
+    """The head of a plan: the machine and the option that is meant, without its steps."""
+    what, where = machine_summary(question.facts)
+    return f"{what}\n{where}\n\n{_refused(ranked)}{_option(plan.option, ranked)}"
 
 
 def steps_text(steps: tuple[Step, ...]) -> str:
