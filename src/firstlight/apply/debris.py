@@ -77,11 +77,15 @@ def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 def take_up(place: Place) -> None:
     """Before commands run again: end what an earlier, killed command of this step left half done."""
+    if not about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id):
+        return
     _finish(place)
     now = place.look()
-    before = set(place.saved.about["before"])
+    before, torn = set(place.saved.about["before"]), set(place.saved.about["torn"])
     halves = tuple(
-        each.path for each in now.distributions if not each.recorded and each.torn and each.pin not in before
+        each.path
+        for each in now.distributions
+        if each.torn and not each.recorded and (each.pin not in before or each.name not in torn)
     )
     if halves:  # pip and uv would take it for installed, and cannot remove it
         _take_away(place, halves, why="pip or uv was killed while it wrote this")

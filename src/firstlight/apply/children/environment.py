@@ -167,7 +167,8 @@ class Seen:
         if not entry.startswith("~") and name:
             self.distributions.append(
                 {"name": name, "version": version, "path": path, "torn": why_torn(path, files),
-                 "recorded": files is not None}
+                 "recorded": files is not None,
+                 "direct": os.path.exists(os.path.join(path, "direct_url.json"))}
             )  # fmt: skip
 
     def debris(self) -> Iterator[dict[str, Any]]:
