@@ -7,6 +7,7 @@ Such a name is no package, so the next look goes on with a removal that was kill
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from calendar import timegm
@@ -155,9 +156,8 @@ def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:
     if place.acting.watcher.asks("Take it away for good?"):
         _take_away(place, tuple(each.path for each in left), why="a person said so")
     else:
-        place.acting.watcher.say(
-            f"it is left as it is; install the package again with {place.interpreter} -m pip, or remove the folders"
-        )
+        command = shlex.join(("rm", "-r", *(each.path for each in left)))
+        place.acting.watcher.say(f"it is left as it is; where you do not need it, remove it with\n{command}")
 
 
 def _move_back(place: Place, debris: Debris) -> None:

@@ -163,6 +163,8 @@ def _ask_about_what_came(taking: Taking, gap: Difference) -> None:
     )
     if watcher.asks(f"Remove {names}?"):
         return
+    if taking.target:
+        watcher.say(shlex.join((taking.target, "-m", "pip", "uninstall", *gap.added)))
     raise CouldNotAct(
         f"undo of {taking.step.title!r} stopped: {names} may be somebody's own, and nobody said that it shall go. "
         "Remove what the step brought and run undo again, or run undo on a terminal and answer."
@@ -183,10 +185,12 @@ def _refuse_an_empty_set(taking: Taking) -> None:
             f"{', '.join(sorted(wanted))} is not in {taking.target} any more: nothing to take back"
         )
         return
+    command = shlex.join((taking.target, "-m", "pip", "uninstall", *left))
+    taking.acting.watcher.say(f"what {taking.step.title!r} was asked to bring can be removed with\n{command}")
     raise CouldNotAct(
         f"undo of {taking.step.title!r} stopped and took nothing away: the journal, written by an older firstlight, "
         f"says that {taking.target} held no package before, which it also wrote where an interpreter gave no answer. "
-        f"Remove what that step brought ({taking.target} -m pip uninstall {' '.join(left)}), then run undo again."
+        "Remove what that step brought yourself, then run undo again."
     )
 
 
