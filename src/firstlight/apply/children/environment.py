@@ -192,16 +192,16 @@ class Seen:
                     yield {"path": path, "real": real[0] if len(real) == 1 else "", "owners": sorted(owners)}
 
     def unowned(self) -> list[str]:
-        """What lies where pip installs to, and in folders there that several distributions share, and is nobody's."""
+        """What lies where pip installs to, beside the files of packages, and is nobody's."""
         sites = [site for site in self.sites if site in homes()]
-        shared = [path for path, names in self.owned.items() if len(names) > 1 and path.startswith(tuple(sites))]
-        shared += [os.path.join(site, "nvidia") for site in sites]
+        below = tuple(site + os.sep for site in sites)
+        folders = {os.path.dirname(path) for path in self.owned if path.startswith(below)} | set(sites)
         found = []
-        for folder in dict.fromkeys((*sites, *(each for each in shared if os.path.isdir(each)))):
+        for folder in sorted(folders):
             found += [
                 os.path.join(folder, name) for name in names_in(folder) if name[0] != "~" and name != "__pycache__"
             ]
-        return sorted(each for each in found if each not in self.owned)
+        return [each for each in found if each not in self.owned and not each.endswith(SPARE_ENDS[:2])]
 
 
 def main() -> None:
