@@ -95,8 +95,16 @@ def why_torn(path: str, files: dict[str, str] | None) -> str:
         return ""
     if files is None:
         return "it has no RECORD of its files"
+    if not installer and lacks_programs(path, files):
+        return "its installer never came to write its programs"
     lost = [said for said in (lack_of(each, size) for each, size in files.items() if counts(each, path)) if said]
     return f"{len(lost)} of its {len(files)} files: {lost[0]}" if lost else ""
+
+
+def lacks_programs(path: str, files: dict[str, str]) -> bool:
+    """Whether it has programs to start and RECORD, as it came in the wheel, knows of none: pip writes them last."""
+    named = "_scripts]" in (text_of(os.path.join(path, "entry_points.txt"), METADATA_LIMIT) or "")
+    return named and all(file.startswith(os.path.dirname(path) + os.sep) for file in files)
 
 
 def counts(file: str, info: str) -> bool:
@@ -195,7 +203,8 @@ class Seen:
         """What lies where pip installs to, beside the files of packages, and is nobody's."""
         sites = [site for site in self.sites if site in homes()]
         below = tuple(site + os.sep for site in sites)
-        folders = {os.path.dirname(path) for path in self.owned if path.startswith(below)} | set(sites)
+        listed = (*self.owned, *self.stashed)
+        folders = {os.path.dirname(path) for path in listed if path.startswith(below)} | set(sites)
         found = []
         for folder in sorted(folders):
             found += [
