@@ -7,6 +7,7 @@ Such a name is no package, so the next look goes on with a removal that was kill
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from calendar import timegm
@@ -77,11 +78,15 @@ def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 def take_up(place: Place) -> None:
     """Before commands run again: end what an earlier, killed command of this step left half done."""
+    if not about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id):
+        return
     _finish(place)
     now = place.look()
-    before = set(place.saved.about["before"])
+    before, torn = set(place.saved.about["before"]), set(place.saved.about["torn"])
     halves = tuple(
-        each.path for each in now.distributions if not each.recorded and each.torn and each.pin not in before
+        each.path
+        for each in now.distributions
+        if each.torn and not each.recorded and (each.pin not in before or each.name not in torn)
     )
     if halves:  # pip and uv would take it for installed, and cannot remove it
         _take_away(place, halves, why="pip or uv was killed while it wrote this")
@@ -151,9 +156,8 @@ def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:
     if place.acting.watcher.asks("Take it away for good?"):
         _take_away(place, tuple(each.path for each in left), why="a person said so")
     else:
-        place.acting.watcher.say(
-            f"it is left as it is; install the package again with {place.interpreter} -m pip, or remove the folders"
-        )
+        command = shlex.join(("rm", "-r", *(each.path for each in left)))
+        place.acting.watcher.say(f"it is left as it is; where you do not need it, remove it with\n{command}")
 
 
 def _move_back(place: Place, debris: Debris) -> None:

@@ -202,7 +202,7 @@ install_packages() {
 
 # Whether a Python is one that torch has wheels for and can make environments: usable PROGRAM
 usable() {
-    seen="$("$1" -I -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
+    seen="$("$1" -I -S -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
     case " $pythons " in *" $seen "*) ;; *) return 1 ;; esac
     python="$1" python_minor="$seen"
 }
@@ -235,7 +235,7 @@ need_python() {
 
 # torch.compile and Triton compile when they run: a C++ compiler, and the headers of Python. Nothing else needs them.
 need_compiler() {
-    header="$("$python" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+    header="$("$python" -I -S -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
     compiler='' headers=''
     if command -v apt-get > /dev/null 2>&1; then
         command -v g++ > /dev/null 2>&1 || compiler=g++
@@ -441,7 +441,7 @@ case "${FIRSTLIGHT_COMPAT:-auto}:${LD_LIBRARY_PATH:-}:" in
     *) echo "firstlight: FIRSTLIGHT_COMPAT=$FIRSTLIGHT_COMPAT: accepted are auto, on, off" >&2; exit 2 ;;
 esac
 END-OF-FIRSTLIGHT-FILE
-    packages="$("$environment/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+    packages="$("$environment/bin/python" -I -S -c 'import os, sys, sysconfig; print(sysconfig.get_path("purelib", "posix_prefix", {"base": os.path.dirname(os.path.dirname(sys.executable))}))')"
     put "$packages/_firstlight_compat.py" 644 << 'END-OF-FIRSTLIGHT-FILE'
 """Written by firstlight; `firstlight undo` takes it back. Read at every start of this Python by firstlight_compat.pth.
 
