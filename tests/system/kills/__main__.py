@@ -36,7 +36,7 @@ def _shuffled(chance: random.Random) -> list[tuple[Phase, Target]]:
 
 
 def run(seed: int, count: int, only: str = "") -> list[Seen]:
-    """Kill until so many came while it was at work; a kill that came too late is kept in the result, and not counted."""
+    """Kill until so many came while it was at work; one that came too late is kept in the result and not counted."""
     furnish_sources()
     repository = Repository(HOME / "repository")
     os.environ["APT_CONFIG"] = str(repository.config)
