@@ -92,11 +92,29 @@ def take_up(place: Place) -> None:
         _take_away(place, halves, why="pip or uv was killed while it wrote this")
     _take_away(place, _of_whole(now), why="what pip was replacing; the package is whole")
     now = place.look()
+    for each in _only_copies(place, now):
+        _move_back(place, each)
+
+
+def _only_copies(place: Place, now: Environment) -> tuple[Debris, ...]:
+    """What the step's pip moved aside and has nothing in its place yet, or a part of it.
+
+    Where the metadata was moved aside and there is metadata again, pip was past that: commands make that one whole.
+    """
     new = set(place.came_since(tuple(each.path for each in now.debris), "debris"))
-    for each in now.debris:
-        stashes = [other for other in now.debris if other.real == each.real]
-        if each.path in new and each.real and len(stashes) == 1 and not set(each.owners) & now.whole:
-            _move_back(place, each)
+    there = {each.name for each in now.distributions}
+    replaced = {
+        name for each in now.debris if each.path.endswith(".dist-info") for name in each.owners if name in there
+    }
+    reals = [each.real for each in now.debris]
+    return tuple(
+        each
+        for each in now.debris
+        if each.path in new
+        and each.real
+        and reals.count(each.real) == 1
+        and not set(each.owners) & (now.whole | replaced)
+    )
 
 
 def clear(place: Place) -> None:
