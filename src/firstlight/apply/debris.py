@@ -17,7 +17,7 @@ from firstlight.apply.disk import named
 from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
-from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, environments_of, settled
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
@@ -62,18 +62,11 @@ def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
     )
 
 
-def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """What killed pips left in the environments of these steps, one sentence each place; nothing is changed."""
-    said = []
-    for interpreter in dict.fromkeys(each for step in steps for each in environments_of(step)):
-        seen = look_at(interpreter)
-        found = () if isinstance(seen, Unknown) else seen.value.debris
-        if found:
-            names = " ".join(each.path for each in found)
-            said.append(
-                f"left behind in the environment of {interpreter} by a pip that was killed, and no package: {names}"
-            )
-    return tuple(said)
+def left_behind(interpreter: str) -> str:
+    """What killed pips left in an environment, in a sentence; "" for nothing. Nothing is changed."""
+    seen = look_at(interpreter)
+    names = () if isinstance(seen, Unknown) else tuple(each.path for each in seen.value.debris)
+    return f"left behind by a pip that was killed, and no package: {' '.join(names)}" if names else ""
 
 
 def take_up(place: Place) -> None:
