@@ -103,7 +103,7 @@ def test_an_empty_set_in_a_journal_of_before_is_never_trusted(env: Pip) -> None:
     path = env.folder / "state/journal.jsonl"
     _rewrite(path, env)
     kept = env.files()
-    with pytest.raises(CouldNotAct, match=r"took nothing away.*older firstlight.*pip uninstall demo"):
+    with pytest.raises(CouldNotAct, match=r"took nothing away.*older firstlight.*held no package before"):
         env.undo()
     assert env.files() == kept
     shutil.rmtree(env.site / "demo")
@@ -195,10 +195,25 @@ def test_leftovers_of_a_package_that_is_not_whole_are_said_and_left_unless_a_per
     act(doing, Asked((make,), "e", "o", "t"))
 
 
-def test_a_package_that_is_there_in_part_is_made_whole(env: Pip) -> None:
-    (env.site / "demo/__init__.py").unlink()
+@pytest.mark.parametrize("lost", ["demo/__init__.py", "demo-1.0.dist-info/RECORD"])
+def test_a_package_that_is_there_in_part_is_made_whole(env: Pip, lost: str) -> None:
+    (env.site / lost).unlink()
     env.apply("demo==1.0")
+    assert (env.site / lost).exists()
     assert (env.site / "demo/__init__.py").read_text() == "VERSION = '1.0'\n"
+
+
+def test_what_came_from_a_file_is_not_fetched_from_an_index_under_its_name(env: Pip) -> None:
+    wheel = str(env.wheels / "demo-1.0-py3-none-any.whl")
+    env.install("--reinstall-package", "demo", wheel)
+    before = env.files()
+    env.apply("demo==2.0")
+    with pytest.raises(CouldNotAct, match=r"held demo==1\.0, from a folder or a file.*nothing was taken away now"):
+        env.undo()
+    assert "demo==2.0" in installed_distributions(env.python)
+    env.install(wheel)
+    env.undo()
+    assert env.files() == before
 
 
 def test_what_python_prints_at_start_is_no_part_of_an_answer(env: Pip) -> None:

@@ -13,6 +13,7 @@ import pytest
 from firstlight.apply.executor import Acting, StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
+from firstlight.plan.back import moved_back
 from firstlight.plan.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import Quiet, acting, step, tree
 
@@ -147,3 +148,24 @@ def test_what_a_killed_command_had_started_ends_before_its_folder_goes(tmp_path:
         undo(doing, run)
     assert ready.exists(), "undo did not wait"
     assert not folder.exists()
+
+
+def test_a_copy_that_was_cut_short_does_not_take_the_place_of_the_lock_file(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    lock, copy = app / "uv.lock", app / "uv.lock.before-firstlight"
+    lock.write_text("version = 1\n")
+    cut = 'head -c 3 "$1" > "$2"; kill -9 $$'  # cp, killed half-way
+    made = step(
+        "01-project", kind=StepKind.PROJECT, done_when=(Condition(CheckKind.FILE_EXISTS, str(app / "never")),),
+        commands=(("sh", "-c", cut, "sh", str(lock), str(copy)), ("uv", "sync", "--project", str(app))),
+    )  # fmt: skip
+    source = Source(tmp_path)
+    with pytest.raises(StepFailed):
+        _apply(tmp_path, source, replace(made, back=(moved_back(str(copy), str(lock)),)))
+    assert copy.read_text() == "ver"
+    doing = replace(acting(tmp_path), env=source.env)
+    for run in newest_to_undo(doing):
+        undo(doing, run)
+    assert lock.read_text() == "version = 1\n"
+    assert sorted(each.name for each in app.iterdir()) == ["uv.lock"]

@@ -8,8 +8,13 @@ import zipfile
 from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, version: str, *, requires: tuple[str, ...] = (), size: int = 0) -> Path:
-    """A pure wheel with one module that knows its version; `size` adds bytes that do not compress."""
+def make_wheel(
+    folder: Path, name: str, version: str, *, requires: tuple[str, ...] = (), size: int = 0, more: tuple[str, ...] = ()
+) -> Path:
+    """A pure wheel with one module that knows its version; `size` adds bytes that do not compress, `more` files.
+
+    A file of `more` called entry_points.txt names a program.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
@@ -19,6 +24,9 @@ def make_wheel(folder: Path, name: str, version: str, *, requires: tuple[str, ..
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
+    for each in more:
+        where = f"{info}/{each}" if each == "entry_points.txt" else each
+        files[where] = f"[console_scripts]\n{name} = {module}:main\n".encode() if where != each else version.encode()
     if size:
         files[f"{module}/weights.bin"] = hashlib.shake_256(name.encode()).digest(size)
     record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in files.items())

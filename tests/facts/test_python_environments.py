@@ -91,6 +91,9 @@ def test_names_that_are_not_of_interest_and_broken_records_are_left_out(tmp_path
         ".dist-info",
         "-info",
         "torch-.dist-info",
+        "~orch-2.9.0+cpu.dist-info",  # what pip makes of a package while it removes it
+        "~-torch-2.9.0+cpu.dist-info",
+        "~vidia_cublas-13.1.0.3.dist-info",
     )
     found = list_distributions(_machine(tmp_path), "/site")
     assert [(each.name, each.version, each.record) for each in found] == [

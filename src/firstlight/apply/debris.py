@@ -7,6 +7,7 @@ Such a name is no package, so the next look goes on with a removal that was kill
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from calendar import timegm
@@ -16,7 +17,7 @@ from firstlight.apply.disk import named
 from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
-from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, environments_of, settled
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
@@ -61,37 +62,52 @@ def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
     )
 
 
-def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """What killed pips left in the environments of these steps, one sentence each place; nothing is changed."""
-    said = []
-    for interpreter in dict.fromkeys(each for step in steps for each in environments_of(step)):
-        seen = look_at(interpreter)
-        found = () if isinstance(seen, Unknown) else seen.value.debris
-        if found:
-            names = " ".join(each.path for each in found)
-            said.append(
-                f"left behind in the environment of {interpreter} by a pip that was killed, and no package: {names}"
-            )
-    return tuple(said)
+def left_behind(interpreter: str) -> str:
+    """What killed pips left in an environment, in a sentence; "" for nothing. Nothing is changed."""
+    seen = look_at(interpreter)
+    names = () if isinstance(seen, Unknown) else tuple(each.path for each in seen.value.debris)
+    return f"left behind by a pip that was killed, and no package: {' '.join(names)}" if names else ""
 
 
 def take_up(place: Place) -> None:
     """Before commands run again: end what an earlier, killed command of this step left half done."""
+    if not about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id):
+        return
     _finish(place)
     now = place.look()
-    before = set(place.saved.about["before"])
+    before, torn = set(place.saved.about["before"]), set(place.saved.about["torn"])
     halves = tuple(
-        each.path for each in now.distributions if not each.recorded and each.torn and each.pin not in before
+        each.path
+        for each in now.distributions
+        if each.torn and not each.recorded and (each.pin not in before or each.name not in torn)
     )
     if halves:  # pip and uv would take it for installed, and cannot remove it
         _take_away(place, halves, why="pip or uv was killed while it wrote this")
     _take_away(place, _of_whole(now), why="what pip was replacing; the package is whole")
     now = place.look()
+    for each in _only_copies(place, now):
+        _move_back(place, each)
+
+
+def _only_copies(place: Place, now: Environment) -> tuple[Debris, ...]:
+    """What the step's pip moved aside and has nothing in its place yet, or a part of it.
+
+    Where the metadata was moved aside and there is metadata again, pip was past that: commands make that one whole.
+    """
     new = set(place.came_since(tuple(each.path for each in now.debris), "debris"))
-    for each in now.debris:
-        stashes = [other for other in now.debris if other.real == each.real]
-        if each.path in new and each.real and len(stashes) == 1 and not set(each.owners) & now.whole:
-            _move_back(place, each)
+    there = {each.name for each in now.distributions}
+    replaced = {
+        name for each in now.debris if each.path.endswith(".dist-info") for name in each.owners if name in there
+    }
+    reals = [each.real for each in now.debris]
+    return tuple(
+        each
+        for each in now.debris
+        if each.path in new
+        and each.real
+        and reals.count(each.real) == 1
+        and not set(each.owners) & (now.whole | replaced)
+    )
 
 
 def clear(place: Place) -> None:
@@ -151,9 +167,8 @@ def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:
     if place.acting.watcher.asks("Take it away for good?"):
         _take_away(place, tuple(each.path for each in left), why="a person said so")
     else:
-        place.acting.watcher.say(
-            f"it is left as it is; install the package again with {place.interpreter} -m pip, or remove the folders"
-        )
+        command = shlex.join(("rm", "-r", *(each.path for each in left)))
+        place.acting.watcher.say(f"it is left as it is; where you do not need it, remove it with\n{command}")
 
 
 def _move_back(place: Place, debris: Debris) -> None:

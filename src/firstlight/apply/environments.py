@@ -23,6 +23,7 @@ class Installed:
     path: str  # of its .dist-info or .egg-info
     torn: str
     recorded: bool  # it has a RECORD, so that pip and uv can remove it
+    direct: bool  # it came from a folder, a file or a repository, not from an index
 
     @property
     def pin(self) -> str:
@@ -99,12 +100,20 @@ def is_there(path: str) -> bool:
 
 def _environment(answer: Any) -> Environment:
     return Environment(
-        tuple(
-            Installed(str(each["name"]), str(each["version"]), str(each["path"]), str(each["torn"]), each["recorded"])
-            for each in answer["distributions"]
-        ),
+        tuple(_installed(each) for each in answer["distributions"]),
         tuple(Debris(str(each["path"]), str(each["real"]), tuple(each["owners"])) for each in answer["debris"]),
         tuple(str(each) for each in answer["unowned"]),
+    )
+
+
+def _installed(said: Any) -> Installed:
+    return Installed(
+        name=str(said["name"]),
+        version=str(said["version"]),
+        path=str(said["path"]),
+        torn=str(said["torn"]),
+        recorded=bool(said["recorded"]),
+        direct=bool(said["direct"]),
     )
 
 

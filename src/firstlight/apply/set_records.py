@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from firstlight.apply.apt_recovery import uses_dpkg
-from firstlight.apply.environments import Environment, look_at
+from firstlight.apply.environments import Environment, Installed, look_at
 from firstlight.apply.journal import Journal, Record
 from firstlight.apply.package_sets import (
     Difference,
@@ -53,6 +53,7 @@ def _beside(seen: Environment) -> dict[str, str | list[str]]:
     return {
         "looked": LOOKED,
         "torn": list(seen.torn),
+        "direct": sorted({each.name for each in seen.distributions if each.direct}),
         "debris": [each.path for each in seen.debris],
         "unowned": list(seen.unowned),
     }
@@ -108,19 +109,24 @@ def environments_of(step: Step) -> tuple[str, ...]:
 def repairs(step: Step) -> tuple[tuple[str, ...], ...]:
     """Commands that make whole what the step wants and what is there in part: pip and uv take it for installed."""
     found: list[tuple[str, ...]] = []
-    for condition in step.done_when:
-        if condition.kind is not CheckKind.DISTRIBUTIONS or step.kind not in ENVIRONMENT_STEPS:
+    for condition in step.done_when if step.kind in ENVIRONMENT_STEPS else ():
+        if condition.kind is not CheckKind.DISTRIBUTIONS:
             continue
         seen = look_at(condition.target)
         if isinstance(seen, Unknown):
             continue  # save_sets has said so
-        torn = [each for each in seen.value.distributions if each.name in seen.value.torn and each.recorded]
         wanted = dict(each.partition("==")[::2] for each in condition.expected.split())
-        pins = tuple(
-            sorted({each.pin for each in torn if fnmatchcase(each.version, wanted.get(each.name, "-") or "*")})
-        )
-        gap = Difference((), pins)
-        found += commands_for_distributions(
-            gap, interpreter=condition.target, uv=uv_of(step), sources=sources_of(step, gap)
-        )
+        torn = [each for name in seen.value.torn for each in seen.value.named(name) if name in wanted]
+        for each in torn:
+            if each.version and fnmatchcase(each.version, wanted[each.name] or "*"):
+                found += _anew(step, each, condition.target)
     return tuple(found)
+
+
+def _anew(step: Step, torn: Installed, interpreter: str) -> tuple[tuple[str, ...], ...]:
+    gap = Difference((), (torn.pin,))
+    commands = commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources_of(step, gap))
+    if torn.recorded:
+        return commands
+    # pip refuses to remove what has no RECORD; it can write over it.
+    return tuple(tuple(word.replace("--force-reinstall", "--ignore-installed") for word in argv) for argv in commands)

@@ -96,12 +96,22 @@ def _take_back(acting: Acting, run: Run, step: Step, back: Back) -> None:
             acting.disk.remove(path)
         return
     if back.kind is BackKind.MOVE_BACK and not back.sudo:
-        acting.disk.move(*back.words)
+        copy, path = back.words
+        if _was_put_back(acting, run, step, path):
+            acting.disk.remove(copy)  # the command that made it may have been killed: it can be short
+        else:
+            acting.disk.move(copy, path)
         return
     if back.kind is BackKind.REMOVE_FOLDER:
         with way_to(os.path.dirname(back.words[0])):
             pass  # a link of another user on the way would lead rm elsewhere
     command_back(acting, run, step, argv_of(back))
+
+
+def _was_put_back(acting: Acting, run: Run, step: Step, path: str) -> bool:
+    """Whether the journal's own copy of a file took its place already, before the commands of the way back."""
+    saved = about_step(acting.journal, SAVED, run=run.number, step=step.id)
+    return step.kind in FILES_FIRST and any(record.about["path"] == os.path.realpath(path) for record in saved)
 
 
 def _is_back_already(back: Back) -> bool:

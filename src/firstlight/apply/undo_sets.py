@@ -90,11 +90,11 @@ def _is_there(taking: Taking) -> bool:
 def _restore_packages(taking: Taking) -> None:
     settle_for_undo(recovering(taking.acting, run=taking.run.number, step=taking.step))
     gap = _ours(taking, difference(taking.before, _packages_now(taking)), set())
-    kept = _ambiguous(taking, gap)
-    for argv in commands_for_packages(_without(gap, kept), root=_root(taking.step)):
+    _ask_about_what_came(taking, gap)
+    for argv in commands_for_packages(gap, root=_root(taking.step)):
         command_back(taking.acting, taking.run, taking.step, argv)
     _restore_marks(taking)
-    _prove(taking, _without(_ours(taking, difference(taking.before, _packages_now(taking)), set()), kept))
+    _prove(taking, _ours(taking, difference(taking.before, _packages_now(taking)), set()))
 
 
 def _packages_now(taking: Taking) -> list[str]:
@@ -107,19 +107,22 @@ def _restore_environment(taking: Taking) -> None:
     for place in _places(taking):
         take_up(place)
     start = now = _seen(taking)
-    kept = _ambiguous(taking, _gap(taking, start, now))
+    _ask_about_what_came(taking, _gap(taking, start, now))
     for _ in range(MOST_ROUNDS):
-        gap = _without(_gap(taking, start, now), kept)
+        gap = _gap(taking, start, now)
         if not (gap.added or gap.back):
             break
         _refuse_what_no_index_has(taking, gap)
         sources = sources_of(taking.step, gap)
+        # Of two copies pip sees one: it is removed, and the other is replaced by what comes back.
+        twice = tuple(sorted({name_of(each) for each in gap.back if len(now.named(name_of(each))) > 1}))
+        gap = Difference((*gap.added, *twice), gap.back)
         for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
             command_back(taking.acting, taking.run, taking.step, argv)
         now = _seen(taking)
     for place in _places(taking):
         clear_after_undo(place)
-    _prove(taking, _without(_gap(taking, start, _seen(taking)), kept))
+    _prove(taking, _gap(taking, start, _seen(taking)))
 
 
 def _places(taking: Taking) -> tuple[Place, ...]:
@@ -161,21 +164,19 @@ def _ours(taking: Taking, gap: Difference, by_undo: set[str]) -> Difference:
     )
 
 
-def _without(gap: Difference, kept: tuple[str, ...]) -> Difference:
-    return Difference(tuple(name for name in gap.added if name not in kept), gap.back)
-
-
-def _ambiguous(taking: Taking, gap: Difference) -> tuple[str, ...]:
+def _ask_about_what_came(taking: Taking, gap: Difference) -> None:
     """What came since the step began, where nobody saw what the step itself left: a person says whether it goes."""
     if not taking.unseen or not gap.added:
-        return ()
+        return
     names, watcher = ", ".join(gap.added), taking.acting.watcher
     watcher.say(
         f"not there before {taking.step.title!r}: {names}. Whether that step brought it or somebody else did is not "
         f"known, because after the step {taking.unseen}"
     )
     if watcher.asks(f"Remove {names}?"):
-        return ()
+        return
+    if taking.target:
+        watcher.say(shlex.join((taking.target, "-m", "pip", "uninstall", *gap.added)))
     raise CouldNotAct(
         f"undo of {taking.step.title!r} stopped: {names} may be somebody's own, and nobody said that it shall go. "
         "Remove what the step brought and run undo again, or run undo on a terminal and answer."
@@ -196,22 +197,26 @@ def _refuse_an_empty_set(taking: Taking) -> None:
             f"{', '.join(sorted(wanted))} is not in {taking.target} any more: nothing to take back"
         )
         return
+    command = shlex.join((taking.target, "-m", "pip", "uninstall", *left))
+    taking.acting.watcher.say(f"what {taking.step.title!r} was asked to bring can be removed with\n{command}")
     raise CouldNotAct(
         f"undo of {taking.step.title!r} stopped and took nothing away: the journal, written by an older firstlight, "
         f"says that {taking.target} held no package before, which it also wrote where an interpreter gave no answer. "
-        f"Remove what that step brought ({taking.target} -m pip uninstall {' '.join(left)}), then run undo again."
+        "Remove what that step brought yourself, then run undo again."
     )
 
 
 def _refuse_what_no_index_has(taking: Taking, gap: Difference) -> None:
-    """A name that was there twice, or without a version, cannot be asked of an index."""
+    """A name that was there twice, without a version, or from a folder: an index has no such, or somebody else's."""
     names = [name_of(each) for each in gap.back]
-    odd = sorted({name_of(each) for each in gap.back if each.endswith("==") or names.count(name_of(each)) > 1})
+    direct = taking.saved.about.get("direct", ())
+    odd = [each for each in names if f"{each}==" in gap.back or names.count(each) > 1 or each in direct]
     if odd:
         was = ", ".join(each for each in taking.before if name_of(each) in odd)
         raise CouldNotAct(
-            f"undo of {taking.step.title!r} stopped and took nothing away: before the step {taking.target} held {was}, "
-            "which no index can give back. Bring it back yourself and run undo again."
+            f"undo of {taking.step.title!r} stopped: before the step {taking.target} held {was}, from a folder or a "
+            "file, twice, or without a version: no index can give that back. Install it again yourself and run undo "
+            "again; nothing was taken away now."
         )
 
 

@@ -36,7 +36,7 @@ def _shuffled(chance: random.Random) -> list[tuple[Phase, Target]]:
 
 
 def run(seed: int, count: int, only: str = "") -> list[Seen]:
-    """Try them all, in a room; the first lines say the seed, so that a failure can be had again."""
+    """Kill until so many came while it was at work; one that came too late is kept in the result and not counted."""
     furnish_sources()
     repository = Repository(HOME / "repository")
     os.environ["APT_CONFIG"] = str(repository.config)
@@ -45,13 +45,18 @@ def run(seed: int, count: int, only: str = "") -> list[Seen]:
     subprocess.run(["apt-get", "update"], check=True, capture_output=True)
     known = {case.name: case for case in cases() if only in ("", case.name)}
     seconds = {name: _measured(case) for name, case in known.items()}
-    seen = []
-    for number, kill in enumerate(kills(seed, count, tuple(known)), 1):
+    seen: list[Seen] = []
+    for number, kill in enumerate(kills(seed, 3 * count, tuple(known)), 1):
         chance = random.Random(f"{seed}-{number}")
-        found = tried(known[kill.case], kill, seconds[kill.case][kill.phase], chance)
+        taken = seconds[kill.case]
+        found = tried(known[kill.case], kill, taken[kill.phase], chance)
+        # settles where most kills come while it is at work, at any load of the machine
+        taken[kill.phase] *= 1.02 if found.at_work else 0.85
         seen.append(found)
         if found.wrong:
             print(f"kill {number}: {_words(kill)}: {found.wrong}", flush=True)
+        if sum(each.at_work for each in seen) == count:
+            break
     return seen
 
 
@@ -71,7 +76,7 @@ def document(seen: list[Seen], *, seed: int, seconds: float) -> dict[str, Any]:
     wrong = [found for found in seen if found.wrong]
     return {
         "schema": "firstlight.kills/1", "seed": seed, "count": len(seen), "commit": commit,
-        "command": f"python -m tests.system.kills --count {len(seen)} --seed {seed}",
+        "command": f"python -m tests.system.kills --count {sum(found.at_work for found in seen)} --seed {seed}",
         "python": ".".join(map(str, sys.version_info[:3])), "seconds": round(seconds, 1),
         "at_work": sum(found.at_work for found in seen), "wrong": len(wrong),
         "not_compared": [

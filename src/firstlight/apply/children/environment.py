@@ -95,8 +95,16 @@ def why_torn(path: str, files: dict[str, str] | None) -> str:
         return ""
     if files is None:
         return "it has no RECORD of its files"
+    if not installer and lacks_programs(path, files):
+        return "its installer never came to write its programs"
     lost = [said for said in (lack_of(each, size) for each, size in files.items() if counts(each, path)) if said]
     return f"{len(lost)} of its {len(files)} files: {lost[0]}" if lost else ""
+
+
+def lacks_programs(path: str, files: dict[str, str]) -> bool:
+    """Whether it has programs to start and RECORD, as it came in the wheel, knows of none: pip writes them last."""
+    named = "_scripts]" in (text_of(os.path.join(path, "entry_points.txt"), METADATA_LIMIT) or "")
+    return named and all(file.startswith(os.path.dirname(path) + os.sep) for file in files)
 
 
 def counts(file: str, info: str) -> bool:
@@ -167,7 +175,8 @@ class Seen:
         if not entry.startswith("~") and name:
             self.distributions.append(
                 {"name": name, "version": version, "path": path, "torn": why_torn(path, files),
-                 "recorded": files is not None}
+                 "recorded": files is not None,
+                 "direct": os.path.exists(os.path.join(path, "direct_url.json"))}
             )  # fmt: skip
 
     def debris(self) -> Iterator[dict[str, Any]]:
@@ -191,16 +200,17 @@ class Seen:
                     yield {"path": path, "real": real[0] if len(real) == 1 else "", "owners": sorted(owners)}
 
     def unowned(self) -> list[str]:
-        """What lies where pip installs to, and in folders there that several distributions share, and is nobody's."""
+        """What lies where pip installs to, beside the files of packages, and is nobody's."""
         sites = [site for site in self.sites if site in homes()]
-        shared = [path for path, names in self.owned.items() if len(names) > 1 and path.startswith(tuple(sites))]
-        shared += [os.path.join(site, "nvidia") for site in sites]
+        below = tuple(site + os.sep for site in sites)
+        listed = (*self.owned, *self.stashed)
+        folders = {os.path.dirname(path) for path in listed if path.startswith(below)} | set(sites)
         found = []
-        for folder in dict.fromkeys((*sites, *(each for each in shared if os.path.isdir(each)))):
+        for folder in sorted(folders):
             found += [
                 os.path.join(folder, name) for name in names_in(folder) if name[0] != "~" and name != "__pycache__"
             ]
-        return sorted(each for each in found if each not in self.owned)
+        return [each for each in found if each not in self.owned and not each.endswith(SPARE_ENDS[:2])]
 
 
 def main() -> None:

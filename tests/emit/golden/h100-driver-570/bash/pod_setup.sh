@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 7421fd670e26a5e015ae07dca30a046fe56c2417ea8d365d6b2dcabfde03bd27
+# plan 7f1e775c038017f3c43bc9e43bb2c75dc01ed84ad1878110e26bb8f2c07c3c45
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -202,7 +202,7 @@ install_packages() {
 
 # Whether a Python is one that torch has wheels for and can make environments: usable PROGRAM
 usable() {
-    seen="$("$1" -I -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
+    seen="$("$1" -I -S -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
     case " $pythons " in *" $seen "*) ;; *) return 1 ;; esac
     python="$1" python_minor="$seen"
 }
@@ -235,7 +235,7 @@ need_python() {
 
 # torch.compile and Triton compile when they run: a C++ compiler, and the headers of Python. Nothing else needs them.
 need_compiler() {
-    header="$("$python" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+    header="$("$python" -I -S -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
     compiler='' headers=''
     if command -v apt-get > /dev/null 2>&1; then
         command -v g++ > /dev/null 2>&1 || compiler=g++
@@ -441,7 +441,7 @@ case "${FIRSTLIGHT_COMPAT:-auto}:${LD_LIBRARY_PATH:-}:" in
     *) echo "firstlight: FIRSTLIGHT_COMPAT=$FIRSTLIGHT_COMPAT: accepted are auto, on, off" >&2; exit 2 ;;
 esac
 END-OF-FIRSTLIGHT-FILE
-    packages="$("$environment/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+    packages="$("$environment/bin/python" -I -S -c 'import os, sys, sysconfig; print(sysconfig.get_path("purelib", "posix_prefix", {"base": os.path.dirname(os.path.dirname(sys.executable))}))')"
     put "$packages/_firstlight_compat.py" 644 << 'END-OF-FIRSTLIGHT-FILE'
 """Written by firstlight; `firstlight undo` takes it back. Read at every start of this Python by firstlight_compat.pth.
 
@@ -511,12 +511,14 @@ def reason_against(path):
     driver = driver_version()
     if not driver:
         return "the version of the kernel driver cannot be read"
-    proof = text_of(HERE + "/works-" + driver)
+    proof = text_of(HERE + "/works-" + driver, trusted=True)
     if not proof:
         return "it was not seen to work on driver %s; %s/run asks" % (driver, HERE)
     library = os.stat(FOLDER + "/" + NAME)
     if library.st_mode & 0o170000 != 0o100000:
         return "%s/%s is not a file" % (FOLDER, NAME)
+    if not is_ours(library):
+        return "%s/%s belongs to another user, or others can change it" % (FOLDER, NAME)
     now = "%d %d%s" % (library.st_size, library.st_mtime_ns // 10**9, gpus())
     if proof != now:
         return "the library or the GPUs changed since it was seen to work; %s/run asks again" % HERE
@@ -583,12 +585,19 @@ def gpus():
     return "".join(" " + text_of("/sys/bus/pci/devices/%s/device" % each) for each in found)
 
 
-def text_of(path, limit=4096):
-    """The text of a small file without the last newline, "" where it cannot be read."""
+def is_ours(found):
+    """Whether a file belongs to this user, to root or to whoever wrote this one, and no other can write to it."""
+    return found.st_uid in (0, os.geteuid(), os.stat(__file__).st_uid) and not found.st_mode & 0o002
+
+
+def text_of(path, limit=4096, trusted=False):
+    """The text of a small file without the last newline, "" where it cannot be read, or must be ours and is not."""
     parts = []
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if trusted and not is_ours(os.fstat(file)):
+                return ""
             while limit > 0:
                 part = os.read(file, min(limit, 65536))
                 if not part:

@@ -193,7 +193,7 @@ install_packages() {
 
 # Whether a Python is one that torch has wheels for and can make environments: usable PROGRAM
 usable() {
-    seen="$("$1" -I -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
+    seen="$("$1" -I -S -c 'import ensurepip, sys, venv; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" || return 1
     case " $pythons " in *" $seen "*) ;; *) return 1 ;; esac
     python="$1" python_minor="$seen"
 }
@@ -226,7 +226,7 @@ need_python() {
 
 # torch.compile and Triton compile when they run: a C++ compiler, and the headers of Python. Nothing else needs them.
 need_compiler() {
-    header="$("$python" -I -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+    header="$("$python" -I -S -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
     compiler='' headers=''
     if command -v apt-get > /dev/null 2>&1; then
         command -v g++ > /dev/null 2>&1 || compiler=g++
