@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 7421fd670e26a5e015ae07dca30a046fe56c2417ea8d365d6b2dcabfde03bd27
+# plan 03338583a20f8b95bf8ac0ae72ed03d1623750dd7b20897cfd113bf5534d441e
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -456,7 +456,7 @@ def reason_against(path):
     driver = driver_version()
     if not driver:
         return "the version of the kernel driver cannot be read"
-    proof = text_of(HERE + "/works-" + driver)
+    proof = text_of(HERE + "/works-" + driver, trusted=True)
     if not proof:
         return "it was not seen to work on driver %s; %s/run asks" % (driver, HERE)
     library = os.stat(FOLDER + "/" + NAME)
@@ -528,12 +528,19 @@ def gpus():
     return "".join(" " + text_of("/sys/bus/pci/devices/%s/device" % each) for each in found)
 
 
-def text_of(path, limit=4096):
-    """The text of a small file without the last newline, "" where it cannot be read."""
+def is_ours(found):
+    """Whether a file belongs to this user, to root or to whoever wrote this one, and no other can write to it."""
+    return found.st_uid in (0, os.geteuid(), os.stat(__file__).st_uid) and not found.st_mode & 0o002
+
+
+def text_of(path, limit=4096, trusted=False):
+    """The text of a small file without the last newline, "" where it cannot be read, or must be ours and is not."""
     parts = []
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if trusted and not is_ours(os.fstat(file)):
+                return ""
             while limit > 0:
                 part = os.read(file, min(limit, 65536))
                 if not part:

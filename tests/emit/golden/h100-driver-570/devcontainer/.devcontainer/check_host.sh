@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan 7421fd670e26a5e015ae07dca30a046fe56c2417ea8d365d6b2dcabfde03bd27
+# plan 03338583a20f8b95bf8ac0ae72ed03d1623750dd7b20897cfd113bf5534d441e
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
