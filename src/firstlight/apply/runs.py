@@ -107,6 +107,7 @@ def _step(document: Any) -> Step:
         owner[name] = ""  # read below: the reader of facts takes neither control characters nor long texts
     for change in empty["files"]:
         change.setdefault("links_to", "")  # a journal of before there were links
+        change.setdefault("takes_out", [])  # and of before edits were tried
     step = from_json(Step, empty, "step")
     files = tuple(
         replace(change, before=_text(said["before"]), after=_text(said["after"]))
