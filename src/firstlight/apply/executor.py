@@ -11,6 +11,7 @@ from typing import Protocol
 from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
 from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk
+from firstlight.apply.edit_proof import refuse_untried
 from firstlight.apply.footprints import lock_is_held, project_files, there_before
 from firstlight.apply.journal import Journal
 from firstlight.apply.runs import (
@@ -124,6 +125,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     if lacks_rights(step):
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
+        refuse_untried(step)
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
     save_sets(acting.journal, run, step)
     for path in project_files(step):

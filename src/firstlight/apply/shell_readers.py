@@ -9,7 +9,7 @@ import shlex
 import shutil
 
 from firstlight.frozen import dataclass
-from firstlight.plan.shell_kinds import Dialect, dialect_of
+from firstlight.plan.shell_kinds import Dialect, dialect_of, is_start_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,6 @@ _BY_NAME: dict[str, tuple[Reader, ...]] = {
     ".tcshrc": (_TCSH,),
 }
 _BY_SHELL = {"sh": (_SH,), "dash": (_SH,), "bash": (_BASH,), "zsh": (_ZSH,), "ksh": (_KSH,)}
-# Files that a shell reads by itself: whatever else they set must stay.
-START_FILES = (*(name for name in _BY_NAME if name.startswith(".")), ".pam_environment")
-
-
-def is_start_file(path: str) -> bool:
-    """Whether shells read a file by themselves, e.g. ~/.bashrc; wire.sh is read by who asks for it."""
-    name, folder = posixpath.basename(path), posixpath.dirname(path)
-    if name in START_FILES or (folder in ("/etc", "/etc/zsh") and name in _BY_NAME):
-        return True
-    return posixpath.basename(folder) in ("profile.d", "activate.d", "conf.d", "environment.d") or (
-        name == "config.fish" or path == "/etc/environment"
-    )
 
 
 def is_shell_file(path: str, text: str) -> bool:

@@ -21,8 +21,8 @@ _IN_ENVIRONMENT = re.compile(
 _LOOP = r"\s*(?:for|foreach)\b"
 # Commands that may name a folder and do not put it into a variable.
 _HARMLESS = (
-    "[", "test", "echo", "printf", "ls", "alias", "cd", "pushd", "source", ".", "ldconfig", "mkdir", "ln", "rm", "rmdir",
-    "find", "stat", "cat", "grep", "true", "return", "exit",
+    "[", "test", "echo", "printf", "ls", "alias", "cd", "pushd", "source", ".", "ldconfig", "mkdir", "ln", "rm",
+    "rmdir", "find", "stat", "cat", "grep", "true", "return", "exit",
 )  # fmt: skip
 
 

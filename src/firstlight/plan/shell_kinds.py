@@ -26,6 +26,22 @@ _BY_NAME = {
 }
 _BY_ENDING = {".fish": Dialect.FISH, ".csh": Dialect.CSH, ".tcsh": Dialect.CSH}
 
+# Files that a shell reads by itself in a home folder; in /etc they have no dot.
+START_FILES = (
+    ".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshenv", ".zprofile", ".zshrc", ".zlogin", ".kshrc",
+    ".login", ".cshrc", ".tcshrc", ".pam_environment",
+)  # fmt: skip
+_IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/csh.cshrc", "/etc/csh.login")
+_FOLDERS = ("profile.d", "activate.d", "environment.d", "zsh")
+
+
+def is_start_file(path: str) -> bool:
+    """Whether shells read a file by themselves, e.g. ~/.bashrc; one that another file reads in is none."""
+    folder, name = posixpath.split(path)
+    if name in START_FILES or path in _IN_ETC or posixpath.basename(folder) in _FOLDERS:
+        return True
+    return name.endswith(".fish") and posixpath.basename(folder) in ("fish", "conf.d")
+
 
 def dialect_of(path: str, text: str) -> Dialect:
     """The dialect of a file, e.g. FISH of ~/.config/fish/config.fish."""

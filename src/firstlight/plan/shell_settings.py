@@ -11,6 +11,9 @@ from firstlight.plan.shell_kinds import Dialect
 from firstlight.plan.shell_words import Token, TokenKind
 
 _DECLARES = ("export", "declare", "typeset", "local", "readonly", "integer", "float")
+_FISH_LETTERS = {
+    "--append": "a", "--prepend": "p", "--export": "x", "--erase": "e", "--query": "q", "--show": "S", "--names": "n",
+}  # fmt: skip
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<operator>\+?=)(?P<value>.*)", re.DOTALL)
 
 
@@ -104,8 +107,7 @@ def _fish(words: tuple[Token, ...]) -> tuple[Setting, ...]:
     letters, rest = "", list(words[1:])
     while rest and rest[0].text.startswith("-"):
         option = rest.pop(0).text
-        letters += {"--append": "a", "--prepend": "p", "--export": "x", "--erase": "e", "--query": "q",
-                    "--show": "S", "--names": "n"}.get(option, "" if option.startswith("--") else option[1:])  # fmt: skip
+        letters += _FISH_LETTERS.get(option, "") if option.startswith("--") else option[1:]
     if not rest or set(letters) & set("qSn"):
         return ()
     name, values = rest[0].text, tuple(rest[1:])
