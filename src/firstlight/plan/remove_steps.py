@@ -29,6 +29,7 @@ from firstlight.plan.by_hand import Line, edited_by_a_person
 from firstlight.plan.costs import NOTHING
 from firstlight.plan.extras import Extras
 from firstlight.plan.library_path import Edited, without_folders
+from firstlight.plan.loader_conf import without_conf_folders
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.shell_kinds import dialect_of
 from firstlight.plan.situation import ANSWERS
@@ -194,9 +195,9 @@ def _without_conf_line(question: Question, option: Option, conf: str, *, text: s
     """The folder's line out of an ldconfig file; a file that then names no folder goes, and so does one not read."""
     facts, saved = question.facts, f"{conf}.before-firstlight"
     folders = names_of(question, option.folder)
-    kept = [line for line in (text or "").splitlines(keepends=True) if line.strip().rstrip("/") not in folders]
-    left = any(line.strip() and not line.lstrip().startswith("#") for line in kept)
-    change = FileChange(conf, text, "".join(kept) if left else "", removes=not left) if text else None
+    kept = without_conf_folders(text or "", folders)
+    left = any(line.strip() and not line.lstrip().startswith("#") for line in kept.split("\n"))
+    change = FileChange(conf, text, kept if left else "", removes=not left) if text else None
     refresh = as_root(facts, "ldconfig")
     gone = (written(change),) if change else (Condition(CheckKind.FILE_ABSENT, conf),)
     return replace(

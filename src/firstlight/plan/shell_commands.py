@@ -12,6 +12,7 @@ _NEXT_PART = {"then": ("if",), "elif": ("then",), "else": ("then",), "do": ("loo
 _PART = {"then": "then", "elif": "if", "else": "then", "do": "do"}
 _CLOSES = {"fi": "then", "done": "do", "}": "{"}
 _PREFIXES = ("!", "time", "noglob", "nocorrect")
+_A_COMMAND = "a command"  # stands before, and no operator yet
 _NEXT_CASE = (";;", ";&", ";;&", ";|")
 
 
@@ -75,6 +76,7 @@ class _Reader:
 
     def after_compound(self) -> None:
         """Redirections may stand behind `done`, `fi` or `}`; a word may not."""
+        self.before = _A_COMMAND
         while (token := self.words.peek()).text in REDIRECTIONS or _is_number_of_redirection(self.text, token):
             self.redirection()
         if token.kind is TokenKind.WORD and token.text not in (*_CLOSES, *_NEXT_PART, "esac"):
@@ -203,9 +205,7 @@ class _Reader:
         if closed is None:
             raise NotUnderstood("a [[ is not closed")
         self.words.at = closed.end()
-        self.after_test()
-
-    def after_test(self) -> None:
+        self.before = _A_COMMAND
         if self.words.peek().text in REDIRECTIONS:
             self.redirection()
 
@@ -226,8 +226,9 @@ class _Reader:
             raise NotUnderstood(f"a {first.text} stands where none belongs")
         following = self.words.peek()
         self.items[body] += 1
+        before, self.before = self.before, _A_COMMAND
         self.commands.append(
-            Command(tuple(words), first.start, end, body, self.before, self.before_at, following.text, following.end)
+            Command(tuple(words), first.start, end, body, before, self.before_at, following.text, following.end)
         )
 
 
@@ -238,3 +239,12 @@ def _is_number_of_redirection(text: str, token: Token) -> bool:
 def shape_of(text: str) -> Shape:
     """The shape of a file of sh, bash, ksh or zsh; NotUnderstood where it cannot be told."""
     return _Reader(text).shape()
+
+
+def ends_in_the_open(text: str) -> bool:
+    """Whether a line put behind the text is a command of its own: no body, quote, here-document or \\ is open there."""
+    try:
+        shape_of(text)
+    except NotUnderstood:
+        return False
+    return re.search(r"(?:^|[^\\])(?:\\\\)*\\\n?$", text) is None and not text.rstrip().endswith(("&&", "||", "|"))

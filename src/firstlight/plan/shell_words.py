@@ -51,6 +51,8 @@ class ShellWords:
         self._skip_blanks()
         start, text = self.at, self.text
         if start >= len(text):
+            if self._waiting:
+                raise NotUnderstood("a here-document has no text")
             return Token(TokenKind.END, start, start, "")
         if text[start] == "\n":
             self.at += 1
@@ -103,6 +105,8 @@ class ShellWords:
                 self.at = min(end + 1, len(self.text))
                 if (line.lstrip("\t") if operator == "<<-" else line) == delimiter:
                     break
+            else:
+                raise NotUnderstood(f"a here-document has no {delimiter}")
             self.data.append((start, self.at))
         self._waiting = []
 
