@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from firstlight.apply.parts import Parts
 from firstlight.apply.shell_readers import Reader, is_shell_file, readers_of, there
-from firstlight.apply.shell_trial import LIMIT_S, Seen, Trial, seen_in
+from firstlight.apply.shell_trial import LIMIT_S, Place, Seen, Trial, seen_in
 from firstlight.errors import CouldNotAct
 from firstlight.plan.by_hand import by_hand
 from firstlight.plan.library_path import VARIABLE
@@ -21,8 +21,11 @@ _CHANGES_BY_ITSELF = ("_", "SHLVL", "PWD", "OLDPWD", VARIABLE)
 
 
 @functools.cache
-def why_not(change: FileChange) -> str:
-    """Why an edit must not be written, "" where it was tried and is right, or is no edit of a shell file."""
+def why_not(change: FileChange, beside: tuple[FileChange, ...] = ()) -> str:
+    """Why an edit must not be written, "" where it was tried and is right, or is no edit of a shell file.
+
+    `beside` are edits of the same plan: a file that this one reads in is seen as it will be.
+    """
     edits_path = bool(change.takes_out)
     if change.links_to or not (edits_path or is_shell_file(change.path, change.after or change.before)):
         return ""
@@ -34,18 +37,26 @@ def why_not(change: FileChange) -> str:
         shells = " or ".join(dict.fromkeys(reader.shell for reader in every)) or "shell that is known to read it"
         return f"there is no {shells} on this machine to try it with" if change.before else ""
     runs = bool(change.before) and (edits_path or is_start_file(change.path))
+    others = tuple(
+        (each.path, each.after) for each in beside if each.path != change.path and not is_start_file(each.path)
+    )
     with tempfile.TemporaryDirectory(prefix="firstlight-") as folder:
-        return _tried(change, readers, folder) if runs else _parsed(change, readers, folder)
+        place = Place(folder, change.path, others)
+        return _tried(change, readers, place) if runs else _parsed(change, readers, place)
+
+
+def _within(place: Place, name: str) -> Place:
+    return replace(place, folder=f"{place.folder}/{name}")
 
 
 def _parses(change: FileChange, reader: Reader) -> tuple[Trial, ...]:
     return tuple(Trial(reader, text, runs=False) for text in (change.before, change.after))
 
 
-def _parsed(change: FileChange, readers: tuple[Reader, ...], folder: str) -> str:
+def _parsed(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str:
     """A file of our own: it has to parse, whatever was there before."""
     for reader in readers:
-        (seen,) = seen_in(f"{folder}/{reader.shell}", change.path, _parses(change, reader)[1:])
+        (seen,) = seen_in(_within(place, reader.shell), _parses(change, reader)[1:])
         if seen.status != 0:
             return _does_not_parse(reader, seen)
     return ""
@@ -58,7 +69,7 @@ def _does_not_parse(reader: Reader, seen: Seen) -> str:
     return f"{reader.shell} would not parse it any more: {lines[0]}"
 
 
-def _tried(change: FileChange, readers: tuple[Reader, ...], folder: str) -> str:
+def _tried(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str:
     """Read by each shell as at a start, with the variable unset and set before; one of them must get to the end."""
     judged = False
     each_start = tuple((start, text) for start in _STARTS for text in (change.before, change.after))
@@ -67,7 +78,7 @@ def _tried(change: FileChange, readers: tuple[Reader, ...], folder: str) -> str:
         for reader in readers
         for trial in (*_parses(change, reader), *(Trial(reader, text, start) for start, text in each_start))
     )
-    everything = iter(seen_in(f"{folder}/first", change.path, trials))
+    everything = iter(seen_in(_within(place, "first"), trials))
     for reader in readers:
         parsed, runs = [next(everything), next(everything)], [next(everything) for _ in each_start]
         if parsed[1].status is None or (parsed[0].status == 0) != (parsed[1].status == 0):
@@ -80,9 +91,7 @@ def _tried(change: FileChange, readers: tuple[Reader, ...], folder: str) -> str:
             judged = True
             found = _differs(change, before, after, reader=reader)
             if found and not found.startswith(VARIABLE):  # what differs from run to run says nothing
-                again = seen_in(
-                    f"{folder}/{reader.shell}{len(start)}", change.path, (Trial(reader, change.before, start),)
-                )
+                again = seen_in(_within(place, f"{reader.shell}{len(start)}"), (Trial(reader, change.before, start),))
                 found = _differs(change, before, after, reader=reader, again=again[0])
             if found:
                 return found
@@ -146,8 +155,9 @@ def with_tried_edits(parts: Parts) -> Parts:
     """The parts of a plan after each edit of a shell file was tried: one that would break the file is a person's."""
     ours: list[Step] = []
     by_you: list[Step] = []
+    edits = tuple(change for step in parts.ours for change in step.files if change.takes_out)
     for step in parts.ours:
-        refused = [(change, reason) for change in step.files if (reason := why_not(change))]
+        refused = [(change, reason) for change in step.files if (reason := why_not(change, edits))]
         if refused:
             by_you.append(by_hand(step, refused[0][0], why=refused[0][1]))
         else:

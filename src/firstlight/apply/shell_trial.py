@@ -41,13 +41,23 @@ class Seen:
     variables: dict[str, str] | None
 
 
-def seen_in(folder: str, path: str, trials: tuple[Trial, ...]) -> tuple[Seen, ...]:
-    """What each shell says of its text as the file `path`; the folder is for us to fill."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where trials are made: a folder for us to fill, the file's path, and other files of the home as they will be."""
+
+    folder: str
+    path: str
+    beside: tuple[tuple[str, str], ...] = ()  # path and text
+
+
+def seen_in(place: Place, trials: tuple[Trial, ...]) -> tuple[Seen, ...]:
+    """What each shell says of its text as the file of that place."""
+    folder, path = place.folder, place.path
     real = _home_of(path)
     jobs, homes, files = [], [], []
     for number, trial in enumerate(trials):
         base = f"{folder}/{number:03d}"
-        home, file = _laid_out(base, path, trial.text, real=real)
+        home, file = _laid_out(base, place, trial.text, real=real)
         argv = trial.reader.run(file, answer=f"{base}/answer") if trial.runs else trial.reader.parse(file)
         env = {**_basics(argv[0]), **_hook(path), "HOME": home, **dict(trial.start)}
         jobs.append({"argv": list(argv), "folder": home, "env": env, "limit_s": LIMIT_S, "base": base})
@@ -73,37 +83,47 @@ def _answers(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return answers
 
 
-def _laid_out(base: str, path: str, text: str, *, real: str) -> tuple[str, str]:
+def _laid_out(base: str, place: Place, text: str, *, real: str) -> tuple[str, str]:
     """A home folder with the text in its place: other start-up files are empty, the rest is the real one's."""
     home = f"{base}/home"
     os.makedirs(home)
-    file = f"{base}/root{path}"
-    if real:
-        inside = posixpath.relpath(path, real)
-        _lend(real, home, inside.split("/"))
-        file = f"{home}/{inside}"
+    if not real:
+        file = f"{base}/root{place.path}"
+        _write(file, text)
+        return home, file
+    inside = {path.removeprefix(f"{real}/"): each for path, each in place.beside if path.startswith(f"{real}/")}
+    inside[place.path.removeprefix(f"{real}/")] = text
+    _lend(real, home, {name.partition("/")[0] for name in inside})
+    for folder in {posixpath.dirname(name) for name in inside if "/" in name}:
+        parts = folder.split("/")
+        for depth in range(1, len(parts) + 1):
+            below = "/".join(parts[:depth])
+            if not os.path.isdir(f"{home}/{below}"):
+                os.mkdir(f"{home}/{below}")
+                apart = {name[len(below) + 1 :].partition("/")[0] for name in inside if name.startswith(f"{below}/")}
+                _lend(f"{real}/{below}", f"{home}/{below}", apart)
+    for name, each in inside.items():
+        _write(f"{home}/{name}", each)
+    return home, f"{home}/{place.path.removeprefix(f'{real}/')}"
+
+
+def _write(file: str, text: str) -> None:
     os.makedirs(posixpath.dirname(file), exist_ok=True)
     with open(file, "wb") as sink:
         sink.write(text.encode("utf-8", "surrogateescape"))
-    return home, file
 
 
-def _lend(real: str, home: str, inside: list[str]) -> None:
-    """Links to what is in the real folder, but for the file on trial and the other start-up files."""
+def _lend(real: str, home: str, apart: set[str]) -> None:
+    """Links to what is in the real folder, but for what is laid out apart and the other start-up files."""
     try:
         names = sorted(os.listdir(real), key=lambda name: (not name.startswith("."), name))[:_LINKS]
     except OSError:
         names = []
     for name in names:
-        if name == inside[0]:
-            continue
-        if name in START_FILES:
+        if name in START_FILES and name not in apart:
             open(f"{home}/{name}", "wb").close()
-        else:
+        elif name not in apart:
             os.symlink(f"{real}/{name}", f"{home}/{name}")
-    if len(inside) > 1:
-        os.mkdir(f"{home}/{inside[0]}")
-        _lend(f"{real}/{inside[0]}", f"{home}/{inside[0]}", inside[1:])
 
 
 def _variables(answer: str, home: str, at: str) -> dict[str, str] | None:

@@ -69,7 +69,8 @@ def extras_of(
         text = _text(machine, path)
         if text is not None and len(text) < _LIMIT:
             found.append(FileText(path, text))
-    return Extras(settings, checkouts, (*found, *_read_in(machine, found, home=home)), home, state)
+    # What is read in comes first: a start-up file is tried with what it reads in as that is by then.
+    return Extras(settings, checkouts, (*_read_in(machine, found, home=home), *found), home, state)
 
 
 def _read_in(machine: Machine, files: list[FileText], *, home: str) -> Iterator[FileText]:
