@@ -68,6 +68,17 @@ def test_a_file_that_never_ends_is_not_written_and_nothing_of_it_runs_on(tmp_pat
     assert not [each for each in _command_lines() if mark in each]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have a file of somebody else")
+def test_a_file_of_another_user_is_not_run(tmp_path: Path) -> None:
+    file, ran = tmp_path / ".bashrc", tmp_path / "ran"
+    before = f"touch {ran}\nexport LD_LIBRARY_PATH=/c/compat:/b\n"
+    file.write_text(before)
+    os.chown(file, 65534, 65534)
+    change = FileChange(str(file), before, before.replace("/c/compat:", ""), takes_out=("/c/compat",))
+    assert why_not(change) == "user 65534 owns it, and what others wrote is not run here"
+    assert not ran.exists()
+
+
 def _command_lines() -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 from dataclasses import replace
 
@@ -37,12 +38,23 @@ def why_not(change: FileChange, beside: tuple[FileChange, ...] = ()) -> str:
         shells = " or ".join(dict.fromkeys(reader.shell for reader in every)) or "shell that is known to read it"
         return f"there is no {shells} on this machine to try it with" if change.before else ""
     runs = bool(change.before) and (edits_path or is_start_file(change.path))
+    if runs and (owner := _foreign_owner(change.path)):
+        return f"{owner} owns it, and what others wrote is not run here"
     others = tuple(
         (each.path, each.after) for each in beside if each.path != change.path and not is_start_file(each.path)
     )
     with tempfile.TemporaryDirectory(prefix="firstlight-") as folder:
         place = Place(folder, change.path, others)
         return _tried(change, readers, place) if runs else _parsed(change, readers, place)
+
+
+def _foreign_owner(path: str) -> str:
+    """Who owns a file that is neither ours nor root's, e.g. user 1000; "" where nobody does."""
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        return ""
+    return "" if owner in (0, os.geteuid()) else f"user {owner}"
 
 
 def _within(place: Place, name: str) -> Place:
