@@ -119,3 +119,10 @@ def test_the_dialect_is_told_by_name_and_first_line() -> None:
 )  # fmt: skip
 def test_a_line_is_put_behind_a_file_only_where_it_stands_alone(text: str, is_open: bool) -> None:  # noqa: FBT001
     assert ends_in_the_open(text) is is_open
+
+
+@pytest.mark.parametrize("text", ["(" * 5000, "$(" * 5000, '"$(' * 3000, "{ " * 5000, "A=${", "cat <<E\n"])
+@pytest.mark.parametrize("dialect", tuple(Dialect))
+def test_a_file_that_is_not_understood_is_left_as_it_is(text: str, dialect: Dialect) -> None:
+    whole = f"{text} export LD_LIBRARY_PATH=${{{C}\n"
+    assert without_folders(whole, (C,), dialect=dialect).text == whole

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import re
+from collections import Counter
 
 from firstlight.frozen import dataclass
 from firstlight.plan.other_shells import csh_shape, fish_shape
@@ -43,6 +45,14 @@ class Edited:
     left: tuple[LineLeft, ...] = ()
 
 
+class _Body(enum.Enum):
+    """What else the body of a command that goes has."""
+
+    HAS_MORE = "has-more"
+    EMPTIED = "emptied"  # all of it goes
+    NEEDS_IT = "needs-it"  # all of it goes, and this is the first: something has to stand here
+
+
 @dataclass(frozen=True, slots=True)
 class _Cut:
     """A span of the text and what takes its place."""
@@ -58,13 +68,12 @@ def without_folders(text: str, folders: tuple[str, ...], *, dialect: Dialect = D
     Variables that the same file sets before are followed: $CUDA_HOME/compat is recognised. What stands in a
     here-document or a comment is data. The only command of a body becomes `:`. What is not understood is left.
     """
-    if dialect is Dialect.ENVIRONMENT:
-        return _environment(text, folders)
     try:
-        shape = _SHAPES[dialect](text)
-    except NotUnderstood:
+        if dialect is Dialect.ENVIRONMENT:
+            return _environment(text, folders)
+        return _Editor(text, _SHAPES[dialect](text), dialect, folders, home).edited()
+    except (NotUnderstood, RecursionError):  # parentheses a thousand deep
         return Edited(text, (), _lines_with(text, folders))
-    return _Editor(text, shape, dialect, folders, home).edited()
 
 
 class _Editor:
@@ -76,13 +85,31 @@ class _Editor:
         self.left: list[Command] = []
         self.tied = ""
         self.was_set, self.unexported = False, False
+        # Where the last command stands that counts on it that the variable is exported already.
+        self.last_unexported = max(
+            (
+                command.start
+                for command in shape.commands
+                for setting in settings_of(command, dialect)
+                if setting.name == VARIABLE and not setting.exports and setting.way in (Way.SETS, Way.ADDS)
+            ),
+            default=-1,
+        )
 
     def edited(self) -> Edited:
         for command in self.shape.commands:
             self.tied = tied_by(command) or self.tied
             self.look_at(command)
+        count = Counter(command.body for command in self.gone)
+        emptied = {body for body, number in count.items() if number == self.shape.items[body]}
+        first = {command.body: command.start for command in reversed(self.gone)}
         for command in self.gone:
-            self.cuts.append(self.taken_out(command))
+            needed = command.body in emptied and command.start == first[command.body]
+            self.cuts.append(
+                self.taken_out(
+                    command, _Body.NEEDS_IT if needed else _Body.EMPTIED if command.body in emptied else _Body.HAS_MORE
+                )
+            )
         text = _put_in(self.text, self.cuts)
         touched = {line for cut in self.cuts for line in self.lines_of(cut.start, cut.end)}
         lines = self.text.split("\n")
@@ -146,20 +173,11 @@ class _Editor:
 
     def says_nothing(self, command: Command, setting: Setting, left: list[str], names: Names) -> bool:
         """Whether the variable stays the same without this setting of it."""
-        if setting.exports and (self.unexported or self.set_unexported_after(command)):
+        if setting.exports and (self.unexported or command.start < self.last_unexported):
             return False
         if not left:
             return setting.way is Way.ADDS or not (self.was_set or setting.array)
         return len(left) == 1 and names.is_itself(left[0])
-
-    def set_unexported_after(self, command: Command) -> bool:
-        """Whether a later command counts on it that the variable is exported already."""
-        return any(
-            setting.name == VARIABLE and not setting.exports and setting.way in (Way.SETS, Way.ADDS)
-            for later in self.shape.commands
-            if later.start > command.start
-            for setting in settings_of(later, self.dialect)
-        )
 
     def replaced(self, word: Token, short: Shortened, words: list[Token]) -> list[_Cut]:
         """The word's new text; one of several words that has nothing left goes with the blank before it."""
@@ -187,11 +205,8 @@ class _Editor:
             end += 1
         return _Cut(setting.start, end)
 
-    def taken_out(self, command: Command) -> _Cut:
+    def taken_out(self, command: Command, rest: _Body) -> _Cut:
         """The whole line where the command has it alone; `:` where something must stand; else up to the next one."""
-        first = next(each for each in self.gone if each.body == command.body)
-        emptied = sum(each.body == command.body for each in self.gone) == self.shape.items[command.body]
-        needed = emptied and command is first
         begin = self.text.rfind("\n", 0, command.start) + 1
         end = self.text.find("\n", command.end)
         end = len(self.text) if end < 0 else end + 1
@@ -199,24 +214,25 @@ class _Editor:
         alone = not self.text[begin : command.start].strip(" \t") and re.fullmatch(
             r"[ \t]*;?[ \t\r]*(?:#[^\n]*)?\n?", self.text[command.end : end]
         )
-        if joined and alone and (not needed or command.body == 0):
+        if joined and alone and (rest is not _Body.NEEDS_IT or command.body == 0):
             return _Cut(begin, end)
-        if joined and not emptied and command.after == ";":
+        if joined and rest is _Body.HAS_MORE and command.after == ";":
             follows = command.after_end
             while self.text[follows : follows + 1] in (" ", "\t"):
                 follows += 1
             return _Cut(command.start, follows)
-        if joined and not emptied and command.before == ";":
+        if joined and rest is _Body.HAS_MORE and command.before == ";":
             return _Cut(command.before_at, command.end)
         return _Cut(command.start, command.end, ":")
 
 
 def _put_in(text: str, cuts: list[_Cut]) -> str:
     """The text with the spans replaced; spans that overlap are one."""
-    for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end), reverse=True):
-        end = min([cut.end, *(other.start for other in cuts if cut.start < other.start < cut.end)])
-        text = text[: cut.start] + cut.instead + text[end:]
-    return text
+    parts, at = [], 0
+    for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end)):
+        parts += [text[at : max(at, cut.start)], cut.instead]
+        at = max(at, cut.end)
+    return "".join((*parts, text[at:]))
 
 
 def _first(words: list[Token]) -> str:

@@ -245,6 +245,6 @@ def ends_in_the_open(text: str) -> bool:
     """Whether a line put behind the text is a command of its own: no body, quote, here-document or \\ is open there."""
     try:
         shape_of(text)
-    except NotUnderstood:
+    except (NotUnderstood, RecursionError):  # parentheses a thousand deep
         return False
     return re.search(r"(?:^|[^\\])(?:\\\\)*\\\n?$", text) is None and not text.rstrip().endswith(("&&", "||", "|"))
