@@ -75,15 +75,15 @@ def home_with_files(folder: Path) -> Path:
     """A home folder before anything was done to it."""
     home = folder / "home"
     home.mkdir()
-    (home / ".bashrc").write_text(OLD_RC)
-    (home / ".bashrc").chmod(0o600)
+    (home / "settings").write_text(OLD_RC)  # no shell's own file: those are tried by their shell before each write
+    (home / "settings").chmod(0o600)
     (home / "stale.conf").write_bytes(b"\xff\xfe not text \r\n")
     return home
 
 
 def plan_for(home: Path) -> tuple[Step, ...]:
     """Edit a file, write one into a new folder, remove one, and run a command that makes a file."""
-    rc, made, stale, marker = home / ".bashrc", home / "a/b/hook.sh", home / "stale.conf", home / "marker"
+    rc, made, stale, marker = home / "settings", home / "a/b/hook", home / "stale.conf", home / "marker"
     gone = stale.read_bytes().decode("utf-8", "surrogateescape") if stale.exists() else ""
     return (
         step("01-edit", files=(FileChange(str(rc), OLD_RC, NEW_RC),),

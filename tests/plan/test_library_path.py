@@ -39,8 +39,7 @@ def test_the_folder_goes_and_the_rest_of_the_line_stays(before: str, after: str)
     "line",
     [
         f"# export LD_LIBRARY_PATH={COMPAT}\n",
-        f"if true; then export LD_LIBRARY_PATH={COMPAT}; fi\n",
-        f"export PATH=/bin LD_LIBRARY_PATH={COMPAT}\n",
+        f"LD_LIBRARY_PATH={COMPAT} python train.py\n",
         f"setenv LD_LIBRARY_PATH {COMPAT}\n",
         f"export LD_LIBRARY_PATH={COMPAT}-old\n",
         f"export LIBRARY_PATH={COMPAT}\n",

@@ -117,3 +117,46 @@ def test_a_start_up_file_edited_since_is_not_lost(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "was changed after firstlight wrote it" in " ".join(refused.stderr.split())
     assert (login.home / ".bashrc").read_text() == mine
+
+
+def test_a_body_a_here_document_and_a_file_that_is_read_in_are_mended_and_undone(tmp_path: Path) -> None:
+    login = Login(tmp_path)
+    stale = f"export LD_LIBRARY_PATH={login.pod.compat}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"
+    data = f"cat > /dev/null <<EOF\n{stale}EOF\n"
+    (login.home / ".profile").write_text(f". ~/.cuda_env\nif [ -d / ]; then\n  {stale}fi\n{data}. ~/.bashrc\n")
+    (login.home / ".bashrc").write_text(f"for each in 1; do\n{stale}done\nexport EDITOR=vi")
+    (login.home / ".cuda_env").write_text(stale)
+    before, broken = tree(login.home), login.loads()
+    assert broken.startswith("803 ")
+    done = login.firstlight("apply", "--yes", "--no-verify")
+    assert done.returncode == 0, done.stderr
+    assert login.loads() == f"0 {login.pod.own}/libcuda.so.580.159.04"
+    assert (login.home / ".profile").read_text() == f". ~/.cuda_env\nif [ -d / ]; then\n  :\nfi\n{data}. ~/.bashrc\n"
+    assert (login.home / ".bashrc").read_text() == "for each in 1; do\n:\ndone\nexport EDITOR=vi"
+    assert login.firstlight("undo", "--yes").returncode == 0
+    assert (tree(login.home), login.loads()) == (before, broken)
+
+
+def test_a_line_that_is_no_plain_assignment_is_told_and_left(tmp_path: Path) -> None:
+    login = Login(tmp_path)
+    odd = f"A=1\neval 'export LD_LIBRARY_PATH={login.pod.compat}:$LD_LIBRARY_PATH'\n"
+    (login.home / ".profile").write_text(odd)
+    (login.home / ".bashrc").unlink()
+    done = login.firstlight("apply", "--yes", "--no-verify")
+    assert done.returncode == 1, done.stderr
+    assert f"$ sed -n 2p {login.home}/.profile" in done.stdout
+    assert "eval" in done.stdout
+    assert (login.home / ".profile").read_text() == odd
+
+
+def test_an_edit_that_its_shell_refuses_is_not_written_and_the_rest_is_done(tmp_path: Path) -> None:
+    """The file counts the lines of itself: without one of them it says something else."""
+    login = Login(tmp_path)
+    stale = f"export LD_LIBRARY_PATH={login.pod.compat}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"
+    odd = f"{stale}export LINES_OF_MINE=$(wc -l < ~/.profile)\n. ~/.bashrc\n"
+    (login.home / ".profile").write_text(odd)
+    done = login.firstlight("apply", "--yes", "--no-verify")
+    assert done.returncode == 1, done.stderr
+    assert "Not written: LINES_OF_MINE would change with it." in " ".join(done.stdout.split())
+    assert (login.home / ".profile").read_text() == odd
+    assert (login.home / ".bashrc").read_text() == "alias ll='ls -l'\nexport EDITOR=vi"

@@ -22,6 +22,12 @@ class Parts:
     persons: tuple[Step, ...]
     waiting: tuple[Step, ...]  # ours, once a person has done what they build on
     left_out: tuple[Step, ...]  # optional, and not asked for
+    not_written: tuple[Step, ...] = ()  # of `persons`: edits that were tried and would have broken a file
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something that was asked for still waits for a person."""
+        return bool(self.waiting or self.not_written)
 
 
 def parted(steps: tuple[Step, ...], asked: tuple[str, ...] = ()) -> Parts:

@@ -46,6 +46,7 @@ def _step(document: Any, written_in: int) -> Step:
         owner[name] = ""  # read below: the reader of facts takes neither control characters nor long texts
     for change in empty["files"]:
         change.setdefault("links_to", "")  # a journal of before there were links
+        change.setdefault("takes_out", [])  # and of before edits were tried
     step = from_json(Step, empty, "step")
     if written_in != TEXT_COMMANDS and any(back.kind is BackKind.STORED for back in step.back):
         raise BadInput("step.back: a command line as text, which only a journal of format 1 may hold")

@@ -166,7 +166,7 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
         _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
     if is_done(parts.ours):
         _say_debris(facts)
-        _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.waiting else 0)
+        _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.unfinished else 0)
     _check_rights(parts)
     _echo(f"\n{parts_text(parts)}", how)
     if how.dry_run:
@@ -214,10 +214,14 @@ def _check_rights(parts: Parts) -> None:
 
 
 def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -> None:
+    from firstlight.apply.edit_proof import with_tried_edits
     from firstlight.apply.session import Asked, act, interrupted
     from firstlight.plan.plan import digest_of
 
+    outcome = replace(outcome, parts=with_tried_edits(outcome.parts))
     ours = outcome.parts.ours
+    if not ours:
+        _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
     outcome = replace(outcome, digest=digest_of(ours))
 
     def work(acting: Acting) -> None:
@@ -227,7 +231,7 @@ def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -
 
     done = _carried_out(ctx, machine, work, outcome=outcome, steps=ours, how=how)
     if not how.proves:
-        _end(ctx, done, how, code=1 if done.parts.waiting else 0)
+        _end(ctx, done, how, code=1 if done.parts.unfinished else 0)
     _prove(ctx, done, how, steps=ours)
 
 
@@ -333,7 +337,7 @@ def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step,
     if exit_code(report):
         names = ", ".join(each.check for each in with_outcome(report, Proof.FAILED)) or "nothing was proved"
         click.echo(f"firstlight: the steps are done, and verify failed: {names}. {BACK}.", err=True)
-    ctx.exit(exit_code(report) or (1 if outcome.parts.waiting else 0))
+    ctx.exit(exit_code(report) or (1 if outcome.parts.unfinished else 0))
 
 
 def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from firstlight.apply.place import state_folder
@@ -12,11 +13,16 @@ from firstlight.plan.building import environment_to_change
 from firstlight.plan.compat_steps import start_files
 from firstlight.plan.diffs import FileText
 from firstlight.plan.extras import Checkout, Extras, Setting
+from firstlight.plan.shell_kinds import START_FILES, is_start_file
 from firstlight.plan.wheel_steps import project_of
 
 _LIMIT = 1 << 20
-_IN_HOME = (".profile", ".bash_profile", ".bash_login", ".bashrc", ".zshrc", ".zshenv", ".zprofile", ".pam_environment")
+_IN_HOME = (*START_FILES, ".config/fish/config.fish")
 _IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshenv")
+# `. ~/.cuda_env` in a start-up file: what it reads in can set the variable as well.
+_READS_IN = re.compile(
+    r"""^[^#\n]*?(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\}|/)[^\s"';&|*?)]+)""", re.M
+)
 _OURS = ("compat/wire.sh", "compat/run", "tuning.sh", "cuda-build.sh")  # under the state folder
 
 
@@ -63,7 +69,22 @@ def extras_of(
         text = _text(machine, path)
         if text is not None and len(text) < _LIMIT:
             found.append(FileText(path, text))
-    return Extras(settings, checkouts, tuple(found), home, state)
+    # What is read in comes first: a start-up file is tried with what it reads in as that is by then.
+    return Extras(settings, checkouts, (*_read_in(machine, found, home=home), *found), home, state)
+
+
+def _read_in(machine: Machine, files: list[FileText], *, home: str) -> Iterator[FileText]:
+    """The files that start-up files of this home read in, one step deep."""
+    seen = {file.path for file in files}
+    for file in files:
+        if not is_start_file(file.path) or not file.path.startswith(f"{home.rstrip('/')}/"):
+            continue
+        for named in _READS_IN.findall(file.text):
+            path = re.sub(r"^(?:~|\$HOME|\$\{HOME\})", home.rstrip("/"), named)
+            text = _text(machine, path) if path not in seen and path.startswith(f"{home.rstrip('/')}/") else None
+            seen.add(path)
+            if text is not None and len(text) < _LIMIT:
+                yield FileText(path, text)
 
 
 def _text(machine: Machine, path: str) -> str | None:
@@ -79,6 +100,8 @@ def _paths(machine: Machine, question: Question, *, home: str, state: str) -> It
     yield from (f"{home.rstrip('/')}/{name}" for name in _IN_HOME)
     yield from _IN_ETC
     yield from (f"/etc/profile.d/{name}" for name in machine.list("/etc/profile.d", "*.sh"))
+    fish = f"{home.rstrip('/')}/.config/fish/conf.d"
+    yield from (f"{fish}/{name}" for name in machine.list(fish, "*.fish"))
     environment = environment_to_change(question)
     if environment is not None:
         hooks = f"{environment.prefix}/etc/conda/activate.d"

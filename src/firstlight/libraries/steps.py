@@ -161,7 +161,8 @@ def _preload(around: Surroundings, paths: tuple[str, ...], *, site: str) -> Step
         f"import os, ctypes; os.path.exists({each!r}) and ctypes.CDLL({each!r}, mode=ctypes.RTLD_GLOBAL)\n"
         for each in paths
     )
-    change = FileChange(path, before, before + lines)
+    gap = "" if before.endswith("\n") or not before else "\n"
+    change = FileChange(path, before, f"{before}{gap}{lines}")
     return replace(
         _blank(StepKind.FILE, "open libraries beforehand"),
         title=f"open {len(paths)} of them at every start of this Python ({PRELOAD_FILE})",

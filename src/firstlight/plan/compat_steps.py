@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from firstlight.plan.building import (
 )
 from firstlight.plan.extras import Extras
 from firstlight.plan.option import Option
+from firstlight.plan.shell_commands import ends_in_the_open
 from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
 from firstlight.plan.start_script import Wiring, asks_cuda, run_script, wire_script
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
@@ -284,8 +286,9 @@ def _number(cuda: str) -> int:
 def _shell_line(question: Question, option: Option, *, wiring: Wiring, extras: Extras) -> Iterator[Step]:
     path = f"{extras.home_for(question.facts)}/.profile"
     before = extras.text_of(path)
-    line = f"[ ! -r {wiring.wire} ] || . {wiring.wire}\n"
-    if before is None or line in before:
+    script = shlex.quote(wiring.wire)
+    line = f"[ ! -r {script} ] || . {script}\n"
+    if before is None or line in before or not ends_in_the_open(before):
         return
     gap = "" if before.endswith("\n") or not before else "\n"
     change = FileChange(path, before, f"{before}{gap}{line}")

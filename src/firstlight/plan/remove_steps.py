@@ -26,10 +26,13 @@ from firstlight.plan.building import (
     slug,
     written,
 )
+from firstlight.plan.by_hand import Line, edited_by_a_person
 from firstlight.plan.costs import NOTHING
 from firstlight.plan.extras import Extras
-from firstlight.plan.library_path import without_folders
+from firstlight.plan.library_path import Edited, without_folders
+from firstlight.plan.loader_conf import without_conf_folders
 from firstlight.plan.option import Kind, Option
+from firstlight.plan.shell_kinds import dialect_of
 from firstlight.plan.situation import ANSWERS
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from firstlight.plan.told_commands import told_command
@@ -37,6 +40,7 @@ from firstlight.plan.told_effects import takes_root
 from firstlight.plan.wheel_steps import copies_replaced, wheel_steps
 
 _VARIABLE = "LD_LIBRARY_PATH"
+_NO_SHELL = (".toml", ".py", ".pth", ".txt", ".lock", ".yml", ".yaml", "ld.so.conf")
 _PIN_IN_PROJECT = "pin-in-project"
 
 
@@ -67,7 +71,7 @@ def _out_of_the_path(question: Question, option: Option, folders: tuple[str, ...
     on_path = tuple(each for each in question.facts.libcuda.ld_library_path if each.rstrip("/") in folders)
     if not on_path:
         return
-    edits = _from_files(option, folders, extras)
+    edits = _from_files(question, option, folders, extras)
     yield from edits or [_find_it(question, option, on_path[0], home=extras.home_for(question.facts))]
     yield _this_shell(question, option, on_path)
 
@@ -96,29 +100,45 @@ def names_of(question: Question, folder: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _from_files(option: Option, folders: tuple[str, ...], extras: Extras) -> list[Step]:
-    """An edit for each file that sets the variable to the folder; what cannot be edited safely is left alone."""
+def _from_files(question: Question, option: Option, folders: tuple[str, ...], extras: Extras) -> list[Step]:
+    """An edit for each file that sets the variable to the folder; lines that cannot be edited safely are told."""
     steps = []
     for file in extras.files:
-        edited = without_folders(file.text, folders)
-        if edited.text == file.text:
+        if _is_no_shell_text(file.path) or file.path.startswith(f"{extras.state_for(question.facts)}/"):
             continue
-        change = FileChange(file.path, file.text, edited.text)
-        steps.append(
-            replace(
-                blank(option),
-                id=slug(f"edit {file.path.strip('/').replace('/', ' ')}"),
-                kind=StepKind.FILE,
-                title=f"take {folders[0]} out of {_VARIABLE} in {file.path}",
-                files=(change,),
-                needs_root=file.path.startswith("/etc/"),
-                done_when=tuple(
-                    Condition(CheckKind.FILE_LACKS_LINE, file.path, line) for line in edited.lines_taken_out
-                ),
-                note="Takes effect in shells that are opened from then on.",
-            )
+        edited = without_folders(
+            file.text, folders, dialect=dialect_of(file.path, file.text), home=extras.home_for(question.facts)
         )
+        name = file.path.strip("/").replace("/", " ")
+        step = replace(
+            blank(option),
+            id=slug(f"edit {name}"),
+            kind=StepKind.FILE,
+            title=f"take {folders[0]} out of {_VARIABLE} in {file.path}",
+            needs_root=file.path.startswith("/etc/"),
+        )
+        if edited.text != file.text:
+            change = FileChange(file.path, file.text, edited.text, takes_out=folders)
+            note = "Takes effect in shells that are opened from then on."
+            steps.append(replace(step, files=(change,), done_when=_edited(change, edited), note=note))
+        if edited.left:
+            lines = tuple(Line(each.number, each.text) for each in edited.left)
+            told = replace(step, id=slug(f"edit by hand {name}"))
+            steps.append(edited_by_a_person(told, file.path, lines, note="It is not a plain assignment."))
     return steps
+
+
+def _is_no_shell_text(path: str) -> bool:
+    """Files that a plan may change and no shell reads: a project's, the loader's, Python's."""
+    return path.endswith(_NO_SHELL) or path.startswith("/etc/ld.so.conf.d/")
+
+
+def _edited(change: FileChange, edited: Edited) -> tuple[Condition, ...]:
+    """The lines are gone, whatever else somebody writes into the file; to the byte where they stand elsewhere too."""
+    rest = change.after.splitlines()
+    if any(line in rest or len(line.splitlines()) != 1 for line in edited.lines_taken_out):
+        return (written(change),)
+    return tuple(Condition(CheckKind.FILE_LACKS_LINE, change.path, line) for line in edited.lines_taken_out)
 
 
 def _find_it(question: Question, option: Option, entry: str, *, home: str) -> Step:
@@ -176,9 +196,9 @@ def _without_conf_line(question: Question, option: Option, conf: str, *, text: s
     """The folder's line out of an ldconfig file; a file that then names no folder goes, and so does one not read."""
     facts, saved = question.facts, f"{conf}.before-firstlight"
     folders = names_of(question, option.folder)
-    kept = [line for line in (text or "").splitlines(keepends=True) if line.strip().rstrip("/") not in folders]
-    left = any(line.strip() and not line.lstrip().startswith("#") for line in kept)
-    change = FileChange(conf, text, "".join(kept) if left else "", removes=not left) if text else None
+    kept = without_conf_folders(text or "", folders)
+    left = any(line.strip() and not line.lstrip().startswith("#") for line in kept.split("\n"))
+    change = FileChange(conf, text, kept if left else "", removes=not left) if text else None
     refresh = as_root(facts, "ldconfig")
     again = through(refresh, Back(BackKind.RELOAD_LOADER))
     gone = (written(change),) if change else (Condition(CheckKind.FILE_ABSENT, conf),)

@@ -63,6 +63,7 @@ class FileChange:
     after: str
     removes: bool = False
     mode: int = 0o644
+    takes_out: tuple[str, ...] = ()  # folders that LD_LIBRARY_PATH loses by it; all else that the file sets stays
     links_to: str = ""  # what the link holds, e.g. /opt/venv/lib/python3.12/site-packages/nvpl/lib/libnvpl_blas.so.0
 
 
