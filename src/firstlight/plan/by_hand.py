@@ -43,7 +43,7 @@ def edited_by_a_person(step: Step, path: str, lines: tuple[Line, ...], *, note: 
         commands=tuple(("sed", "-n", f"{line.number}p", path) for line in lines),
         files=(),
         done_when=(a_person(f"{path} no longer has {which}" if lines else f"{path} has it"),),
-        undo=(),
+        back=(),
         note=" ".join(filter(None, (note, f"{shown[:1].upper()}{shown[1:]}." if shown else ""))),
     )
 
