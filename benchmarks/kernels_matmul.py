@@ -358,7 +358,7 @@ def part_b(kit: Kit, sizes: Sizes, budget: Budget, found: dict[str, Any]) -> dic
             continue
         device = kit.place.device
         matrix, x = matrix_of(product, device), operand_of(product, device)
-        choice = explain_choice(matrix, product.tokens, layout=product.layout)
+        choice = explain_choice(matrix.keep_dense(), product.tokens, layout=product.layout)
         entries = [
             sparse_entry(kit, product, matrix, x, backend=kit.backend),
             dense_entry(kit, product, matrix.to_dense(), x, role="same"),

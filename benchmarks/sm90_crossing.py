@@ -201,7 +201,7 @@ def auto(state: State) -> dict[str, Any]:
         row: Found = {
             "id": product.id, "block": product.block, "layout": product.layout.value, "density": product.density,
             "ms": ms(sparse_s), "dense_same_ms": ms(dense_s), "auto_ms": ms(auto_s),
-            "auto_took": explain_choice(matrix, product.tokens, layout=product.layout).backend,
+            "auto_took": explain_choice(matrix.keep_dense(), product.tokens, layout=product.layout).backend,
         }  # fmt: skip
         if sparse_s and dense_s and auto_s:
             row["auto_over_better"] = round(auto_s / min(sparse_s, dense_s), 4)

@@ -239,7 +239,12 @@ def _traced(pattern: Pattern | Parts, values: Tensor, dense: Tensor, request: Re
     wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
     if fused_with_gradients(request.activation) or not wanted:
         return engine.multiply(place, values, dense, request, extras)
-    pre = engine.multiply(place, values, dense, request._replace(activation=Activation.NONE), extras)
+    # spelled out: dynamo of older torch releases does not follow _replace of a named tuple
+    plain = Request(
+        request.layout, request.transposed, Activation.NONE, request.backend, request.alpha, request.beta,
+        training=request.training, names=request.names,
+    )  # fmt: skip
+    pre = engine.multiply(place, values, dense, plain, extras)
     return activated(pre, request.activation)
 
 

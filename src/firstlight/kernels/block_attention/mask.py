@@ -10,14 +10,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.bits import (
-    FULL,
-    NONE,
-    PARTIAL,
-    canonical_kinds,
-    count,
-    ordinary,
-)
+from firstlight.kernels.block_attention.bits import FULL, NONE, PARTIAL, canonical_kinds, count, ordinary
 from firstlight.kernels.block_attention.mask_checks import require_mask_parts
 from firstlight.kernels.lifetimes import held_of_caller
 
