@@ -144,6 +144,16 @@ def test_the_document_says_which_steps_hold_already(person: Person) -> None:
     assert document["to_do"][0]["files"][0] == str(person.state / "tuning.sh")
 
 
+def test_leftovers_of_a_killed_pip_are_named_where_there_is_nothing_to_do(person: Person) -> None:
+    assert person.apply().returncode == 0
+    site = next((person.venv / "lib").glob("python3*/site-packages"))
+    (site / "~orch").mkdir()
+    again = person.apply()
+    assert again.returncode == 0
+    assert f"left behind by a pip that was killed, and no package: {site / '~orch'}" in again.stderr
+    (site / "~orch").rmdir()
+
+
 def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person: Person) -> None:
     for wheel in person.wheels.glob("sympy-*"):
         wheel.unlink()

@@ -17,7 +17,7 @@ from firstlight.apply.disk import named
 from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
-from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, environments_of, settled
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
@@ -62,18 +62,11 @@ def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
     )
 
 
-def left_behind(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """What killed pips left in the environments of these steps, one sentence each place; nothing is changed."""
-    said = []
-    for interpreter in dict.fromkeys(each for step in steps for each in environments_of(step)):
-        seen = look_at(interpreter)
-        found = () if isinstance(seen, Unknown) else seen.value.debris
-        if found:
-            names = " ".join(each.path for each in found)
-            said.append(
-                f"left behind in the environment of {interpreter} by a pip that was killed, and no package: {names}"
-            )
-    return tuple(said)
+def left_behind(interpreter: str) -> str:
+    """What killed pips left in an environment, in a sentence; "" for nothing. Nothing is changed."""
+    seen = look_at(interpreter)
+    names = () if isinstance(seen, Unknown) else tuple(each.path for each in seen.value.debris)
+    return f"left behind by a pip that was killed, and no package: {' '.join(names)}" if names else ""
 
 
 def take_up(place: Place) -> None:
@@ -92,11 +85,29 @@ def take_up(place: Place) -> None:
         _take_away(place, halves, why="pip or uv was killed while it wrote this")
     _take_away(place, _of_whole(now), why="what pip was replacing; the package is whole")
     now = place.look()
+    for each in _only_copies(place, now):
+        _move_back(place, each)
+
+
+def _only_copies(place: Place, now: Environment) -> tuple[Debris, ...]:
+    """What the step's pip moved aside and has nothing in its place yet, or a part of it.
+
+    Where the metadata was moved aside and there is metadata again, pip was past that: commands make that one whole.
+    """
     new = set(place.came_since(tuple(each.path for each in now.debris), "debris"))
-    for each in now.debris:
-        stashes = [other for other in now.debris if other.real == each.real]
-        if each.path in new and each.real and len(stashes) == 1 and not set(each.owners) & now.whole:
-            _move_back(place, each)
+    there = {each.name for each in now.distributions}
+    replaced = {
+        name for each in now.debris if each.path.endswith(".dist-info") for name in each.owners if name in there
+    }
+    reals = [each.real for each in now.debris]
+    return tuple(
+        each
+        for each in now.debris
+        if each.path in new
+        and each.real
+        and reals.count(each.real) == 1
+        and not set(each.owners) & (now.whole | replaced)
+    )
 
 
 def clear(place: Place) -> None:

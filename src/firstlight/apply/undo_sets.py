@@ -114,6 +114,9 @@ def _restore_environment(taking: Taking) -> None:
             break
         _refuse_what_no_index_has(taking, gap)
         sources = sources_of(taking.step, gap)
+        # Of two copies pip sees one: it is removed, and the other is replaced by what comes back.
+        twice = tuple(sorted({name_of(each) for each in gap.back if len(now.named(name_of(each))) > 1}))
+        gap = Difference((*gap.added, *twice), gap.back)
         for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
             command_back(taking.acting, taking.run, taking.step, argv)
         now = _seen(taking)

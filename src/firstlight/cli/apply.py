@@ -116,7 +116,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     steps = tuple(step for run in finished for step in run.steps)
     if is_done(parts.ours) and steps and how.proves:
         _prove(ctx, replace(outcome, ending=Ending.NOTHING), how, steps=steps)
-    _decide(ctx, machine, outcome, how)
+    _decide(ctx, machine, outcome, how, facts=facts)
 
 
 def _of_bundle(folder: str, wanted: Wanted, facts: Facts) -> Wanted:
@@ -156,7 +156,7 @@ def _echo(text: str, how: How) -> None:
     click.echo(text, nl=False, err=how.form is Form.JSON)
 
 
-def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -> None:
+def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How, *, facts: Facts) -> None:
     """What becomes of the plan that was shown."""
     from firstlight.report.apply_text import parts_text
 
@@ -164,7 +164,7 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
     if not parts.ours and parts.persons:
         _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
     if is_done(parts.ours):
-        _say_debris(parts.ours)
+        _say_debris(facts)
         _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.waiting else 0)
     _check_rights(parts)
     _echo(f"\n{parts_text(parts)}", how)
@@ -175,11 +175,13 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
     _act(ctx, machine, outcome, how)
 
 
-def _say_debris(steps: tuple[Step, ...]) -> None:
+def _say_debris(facts: Facts) -> None:
     """Where nothing is done, nothing is cleaned either; a person learns what lies there."""
     from firstlight.apply.debris import left_behind
+    from firstlight.plan.building import interpreter_of
 
-    for sentence in left_behind(steps):
+    sentence = left_behind(interpreter_of(facts.environment)) if facts.environment is not None else ""
+    if sentence:
         click.echo(f"firstlight: {sentence}", err=True)
 
 
