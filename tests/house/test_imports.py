@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facts": {"opening", "versions", "machine", "elf", "errors"},
     "examples": set(),
     "diagnosis": {"facts", "tables", "versions", "elf", "errors"},
-    "kernels": {"opening", "owned", "errors"},
+    "kernels": {"owned", "errors"},
     "plan": {"diagnosis", "facts", "tables", "versions", "errors"},
     "verify": {"opening", "facts", "tables", "versions", "machine", "elf", "errors"},
     "apply": {"opening", "owned", "plan", "diagnosis", "facts", "tables", "machine", "elf", "versions", "errors"},

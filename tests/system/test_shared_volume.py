@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -419,3 +420,19 @@ def test_start_files_go_into_no_folder_that_others_can_change(volume: Volume) ->
     wiring = step("01", kind=StepKind.COMPAT, files=(FileChange(str(volume.shared / "compat/wire.sh"), "", "text"),))
     with pytest.raises(NotOurs, match=r"owner 4001, mode 0777\)\. .*would be read at every start"):
         require_own_start_files(wiring)
+
+
+def test_a_proof_that_another_user_wrote_is_not_believed_at_the_start_of_python(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from firstlight.plan.start_file import start_module
+    from firstlight.plan.start_script import Wiring
+
+    monkeypatch.setenv("FIRSTLIGHT_COMPAT", "off")
+    names: dict[str, Any] = {"__file__": str(volume.roots / "secret")}
+    exec(start_module(Wiring("/compat", "13.0", (570,), "python3", str(volume.shared))), names)
+    theirs, ours = volume.shared / "works-570.1", volume.shared / "works-570.2"
+    as_eve(lambda: theirs.write_text("1 2\n"))
+    ours.write_text("1 2\n")
+    assert names["text_of"](str(theirs), trusted=True) == ""
+    assert names["text_of"](str(ours), trusted=True) == "1 2"
