@@ -2,8 +2,8 @@
 # What the system tests need from the distribution; they skip with a reason what is missing.
 set -eu
 missing=""
-for pair in sshd:openssh-server gpg:gnupg strace:strace ip:iproute2 gcc:gcc patch:patch shellcheck:shellcheck buildah:buildah sbatch:slurm-client slurmctld:slurmctld \
-    slurmd:slurmd munged:munge chromium:chromium zsh:zsh fish:fish ksh:ksh tcsh:tcsh; do
+for pair in sshd:openssh-server gpg:gnupg strace:strace ip:iproute2 gcc:gcc git:git curl:curl xz:xz-utils patch:patch shellcheck:shellcheck buildah:buildah sbatch:slurm-client \
+    slurmctld:slurmctld slurmd:slurmd munged:munge chromium:chromium zsh:zsh fish:fish ksh:ksh tcsh:tcsh; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${pair%%:*}" ] || missing="$missing ${pair##*:}"
 done
 # no program to look for: packages of their own, packed again into the roots that emitted scripts bring up
