@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firstlight.apply.conditions import installed_distributions, run
+from firstlight.apply.surroundings import is_from_list
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
 
@@ -67,7 +68,8 @@ def commands_for_distributions(
     if gap.added:
         commands.append((*remove, *gap.added))
     if gap.back:
-        commands.append((*install, *sources, *gap.back))
+        named = () if is_from_list(sources) else gap.back  # a list names them itself, each with its digest
+        commands.append((*install, *sources, *named))
     return tuple(commands)
 
 

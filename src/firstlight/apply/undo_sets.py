@@ -18,6 +18,7 @@ from firstlight.apply.package_sets import (
     packages,
 )  # fmt: skip
 from firstlight.apply.runs import SET_SETTLED, Run, about_step
+from firstlight.apply.undo_list import sources_from_list, was_from_list
 from firstlight.errors import CouldNotAct
 from firstlight.plan.step import Step
 
@@ -33,7 +34,8 @@ def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
     if record.about["of"] == "packages":
         commands = commands_for_packages(gap, root=_root(step))
     else:
-        commands = commands_for_distributions(gap, interpreter=target, uv=_uv_of(step), sources=sources_of(step, gap))
+        sources = sources_from_list(acting, step, gap) if was_from_list(step) else sources_of(step, gap)
+        commands = commands_for_distributions(gap, interpreter=target, uv=_uv_of(step), sources=sources)
     for argv in commands:
         command_back(acting, run, step, argv)
     if record.about["of"] == "packages":

@@ -20,6 +20,7 @@ from firstlight.apply.lock import machine_lock
 from firstlight.apply.outcome import Failure
 from firstlight.apply.place import machine_folder
 from firstlight.apply.runs import Run, runs_of
+from firstlight.apply.surroundings import logins_for
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.step import Step
@@ -113,14 +114,18 @@ def journal_path(machine: LiveMachine) -> str:
 
 
 @contextmanager
-def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
-    """The machine's lock, its journal open for appending, and signals that end in order."""
+def acting_on(machine: LiveMachine, watcher: Watching, *, logins: tuple[str, ...] = ()) -> Iterator[Acting]:
+    """The machine's lock, its journal open for appending, and signals that end in order.
+
+    logins: addresses with a user and password, which the commands get in their environment and nowhere else.
+    """
     with _in_order(), machine_lock():
         disk = Disk()
         journal = Journal(journal_path(machine), disk=disk, now=_now)
         journal.open()
         try:
-            yield Acting(machine_folder(machine), journal, disk, watcher, {**os.environ, **QUIET})
+            env = {**os.environ, **QUIET, **logins_for(logins, os.environ)}
+            yield Acting(machine_folder(machine), journal, disk, watcher, env)
         finally:
             watcher.close()
             journal.close()
