@@ -15,8 +15,16 @@ _LOGIN = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
     r"(?P<login>[^\s/\"'<>\\]+(?=@)|[^\s/:@\"'<>\\]+:(?!\d{1,5}/)[^\s@\"'<>\\]{1,200}(?=@[\w.-]+))@"
 )
+# The same cut off before its @; a number after the colon is a port.
+_CUT_LOGIN = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/:@\"'<>\[\\]+:(?!\d{1,5}(?![\w.~!*-])|port\b)[^\s/@\"'<>\\]+(?=[\s\"']|\.{3}|$)"
+)
 _BY_NAME_ALONE = ("ssh", "git+ssh", "sftp", "rsync", "svn+ssh", "scp")  # git@github.com is no secret
 _ENCODED_LOGIN = re.compile(r"(?i)(%3A%2F%2F)(?!%3Credacted)[^\s/&\"'<>]{1,200}?(%40)")
+# GPU-8f1c2d3e-... whole or cut: CUDA takes as much of it as tells one from the others. Letters alone are a word.
+GPU_ID = re.compile(
+    r"\b(MIG-GPU|GPU|MIG)-(?=[0-9a-fA-F-]*\d)[0-9a-fA-F]{2,8}(?:-[0-9a-fA-F]{0,4}){0,3}(?:-[0-9a-fA-F]{0,12})?(?![\w-])"
+)
 _TOKENS = re.compile(
     r"\b(?:hf_(?:[A-Za-z0-9]{14,}|(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,})|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}"
     r"|gl(?:pat|ptt|dt|rt|ft|soat|cbt)-[\w-]{8,}|sk-[\w-]{12,}|A[KS]IA[0-9A-Z]{12,}|xox[abeprs]-[\w-]{8,}"
@@ -28,15 +36,17 @@ _TOKENS = re.compile(
 _PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KEPT_QUIET = (
     r"[\w-]{0,40}(?:token(?!iz)|secret(?!storage)|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|signature|authorization|cookie)[\w-]{0,40}"
+    r"|private[_-]?key|authorization|cookie)[\w-]{0,40}"
 )
 _VALUE = r"(?:(?:bearer|basic|token|digest|apikey)\s+)?(?:[^\s\"',;&\\]|\\[^nrt\s])"
+_QUOTED = r"(?<=[^\\]\")(?:[^\"\\\n]|\\.)+(?=\")|(?<=[^\\]')[^'\n]+(?=')"
 # password=x, "password": "x", X-Api-Key: x; not tokenizers==0.22.1, whose second = makes it a version.
 _PAIR = re.compile(
-    rf"(?i)(?<![\w-])({_KEPT_QUIET})(\\?[\"']?[ \t]{{0,8}}(?:=(?!=)|:(?!//|:))[ \t]{{0,8}}\\?[\"']?)({_VALUE}{{3,}})"
+    rf"(?i)(?<![\w-])({_KEPT_QUIET})(\\?[\"']?[ \t]{{0,8}}(?:=(?!=)|:(?!//|:))[ \t]{{0,8}}\\?[\"']?)"
+    rf"({_QUOTED}|{_VALUE}{{3,}})"
 )
 _VARIABLE = re.compile(
-    rf"(?<![\w-])(\w{{0,40}}_(?:KEY|PASS|PW|PWD|AUTH|PAT|TOKEN|SECRET|PASSWORD)|\w{{0,40}}_pass|pass|pwd|sig)"
+    rf"(?<![\w-])(\w{{0,40}}_(?:KEY|PASS|PW|PWD|AUTH|PAT|TOKEN|SECRET|PASSWORD)|\w{{0,40}}_pass|pass|pwd|sig|[\w-]{{0,20}}[Ss]ignature)"
     rf"(=(?!=)\\?[\"']?)({_VALUE}{{1,}})"
 )
 _OPTION = re.compile(
@@ -49,16 +59,23 @@ _CURL_LOGIN = re.compile(
 _NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)(\S+)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{8,}")
 _NO_SECRET = re.compile(
-    r"(?i)(?:true|false|none|null|set|unset|yes|no|\*+|\$\{?\w+\}?|\{\{.*|<[\w -]+>?|" + re.escape(MASK) + r".*)"
+    r"(?i)(?:true|false|none|null|set|unset|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*|<[\w -]+>?|"
+    + re.escape(MASK)
+    + r".*)"
 )
 _COUNT = re.compile(r"[\d.,+-]+(?:[eE][+-]?\d+)?[A-Za-z/%]{0,3}")
 _COUNTED = re.compile(r"(?i)tokens|^pass$")  # max_tokens=4096, pass=3
 
 
 def masked(text: str) -> str:
-    """The text with <redacted> in place of every secret."""
+    """The text with <redacted> in place of every secret and of the ids that single out a GPU."""
+    return GPU_ID.sub(rf"\g<1>-{MASK}", without_credentials(text))
+
+
+def without_credentials(text: str) -> str:
+    """The same with the ids of GPUs, for whoever asks for real names (--identify)."""
     if "://" in text:
-        text = _LOGIN.sub(_without, text)
+        text = _CUT_LOGIN.sub(rf"\g<1>{MASK}", _LOGIN.sub(_without, text))
     if "%40" in text:
         text = _ENCODED_LOGIN.sub(rf"\g<1>{MASK}\g<2>", text)
     if "PRIVATE KEY" in text:
@@ -93,6 +110,8 @@ def _without(match: re.Match[str]) -> str:
 
 def _pair(match: re.Match[str]) -> str:
     name, joint, value = match.groups()
+    if re.fullmatch(r"\\?[\"']\s*:\s*", joint):  # a number or a list of a document: secrets are texts
+        return match[0]
     if _NO_SECRET.fullmatch(value) or (_COUNTED.search(name) and _COUNT.fullmatch(value)):
         return match[0]
     return f"{name}{joint}{MASK}"

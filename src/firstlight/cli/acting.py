@@ -21,9 +21,11 @@ from firstlight.apply.outcome import Failure
 from firstlight.apply.place import machine_folder
 from firstlight.apply.runs import Run, runs_of
 from firstlight.apply.surroundings import logins_for
+from firstlight.cli.printing import raw, shown
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.step import Step
+from firstlight.visible import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -51,11 +53,11 @@ class Watching:
         if sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb":
             from rich.console import Console
 
-            self._console = Console(stderr=True, highlight=False)
+            self._console = Console(file=raw(sys.stderr), highlight=False)
 
     def step_begins(self, step: Step, *, number: int, total: int) -> None:
         self.account.begins(step)
-        self._title = f"[{number}/{total}] {step.title}"
+        self._title = f"[{number}/{total}] {one_line(step.title)}"
         self._print(self._title)
         if self._console is not None:
             self._stop()
@@ -64,7 +66,7 @@ class Watching:
 
     def step_skipped(self, step: Step, *, saw: str) -> None:
         self.account.held(step, saw)
-        self._print(f"held already: {step.title}")
+        self._print(f"held already: {one_line(step.title)}")
 
     def step_ended(self, step: Step, *, seconds: float, saw: str) -> None:
         self.account.ended(step, saw)
@@ -74,9 +76,8 @@ class Watching:
         if self._status is not None:
             from rich.text import Text
 
-            shown = "".join(letter if letter.isprintable() else " " for letter in text)
             with suppress(OSError):
-                self._status.update(Text(shown[: self._console.width - 4]))
+                self._status.update(Text(one_line(shown(text))[: self._console.width - 4]))
         elif "lock" in text.lower() and "wait" in text.lower():  # apt's own "Waiting for cache lock"
             self._print(text)
 
@@ -99,7 +100,7 @@ class Watching:
             if self._console is not None:
                 from rich.text import Text
 
-                self._console.print(Text(text))
+                self._console.print(Text(shown(text)))
             else:
                 click.echo(text, err=True)
 

@@ -12,6 +12,7 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
+from firstlight.cli.printing import guarded_streams
 from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
@@ -110,6 +111,11 @@ def main(args: list[str] | None = None) -> None:
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line."""
     _open_missing_streams()
+    with guarded_streams(sys.argv[1:] if args is None else args):
+        return _run(args)
+
+
+def _run(args: list[str] | None) -> int:
     try:
         code = _called(args)
         sys.stdout.flush()

@@ -188,9 +188,10 @@ def _writable(path: str) -> None:
 
 def _save(path: str, text: str) -> None:
     from firstlight.errors import BadInput
+    from firstlight.secrets import masked
 
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(masked(text))
     except OSError as error:
         raise BadInput(f"--junit {path}: {error.strerror}; the results were not written") from error

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from firstlight.frozen import dataclass
 from firstlight.machine import Host
-from firstlight.secrets import MASK, masked
+from firstlight.secrets import GPU_ID, MASK, masked
 from firstlight.visible import visible
 
 T = TypeVar("T")
@@ -62,10 +62,6 @@ _FILE_SERVER = re.compile(
 _CGROUP_ID = re.compile(r"(?<=[/-])[0-9a-f]{32}(?=[/.\s]|$)")
 _HOME_BYTES = re.compile(rb"/home/([A-Za-z_][\w.-]*)")
 _GPU_UUID = re.compile(rf"\b(GPU|MIG)-{_UUID}")
-# CUDA takes as much of an id as tells it from the others: GPU-8f1c2d3e. Letters alone are a word: GPU-added.
-_GPU_UUID_PART = re.compile(
-    r"\b(MIG-GPU|GPU|MIG)-(?=[0-9a-fA-F-]*\d)[0-9a-fA-F]{2,8}(?:-[0-9a-fA-F]{0,4}){0,3}(?:-[0-9a-fA-F]{0,12})?(?![\w-])"
-)
 _ANY_UUID = re.compile(rf"(?:(?<=pod)|(?<![0-9A-Za-z])){_UUID}")
 _VERSION_ALONE = re.compile(r"\s*\d+(?:\.\d+){3}\s*")
 
@@ -129,7 +125,7 @@ class Pseudonyms:
             if uuid and uuid in text:
                 text = text.replace(uuid, f"gpu-{index}")
         text = _GPU_UUID.sub(lambda match: f"{match.group(1).lower()}-other", text)
-        text = _GPU_UUID_PART.sub(self._part_of_uuid, text)
+        text = GPU_ID.sub(self._part_of_uuid, text)
         return _ANY_UUID.sub(lambda match: match.group(0) if match.group(0).lower() == _EFI_GLOBAL else "<uuid>", text)
 
     def _part_of_uuid(self, match: re.Match[str]) -> str:
