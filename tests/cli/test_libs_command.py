@@ -13,6 +13,7 @@ import pytest
 
 from firstlight.apply.conditions import installed_distributions
 from tests.apply.commanding import Person, make_environment
+from tests.apply.private_index import PASSWORD, private_index
 from tests.libraries.library_wheels import cuda_wheels
 from tests.libraries.trees import CU13, small_torch
 
@@ -154,6 +155,27 @@ def test_a_project_that_is_gone_from_the_index_ends_clearly_and_leaves_nothing(p
     assert _files(person) == before
     assert installed_distributions(person.python) == packages
     assert _fix(person).returncode == 0, "another source works at once: nothing unfinished is in the way"
+
+
+def test_a_password_of_the_index_does_its_work_and_is_kept_and_shown_nowhere(person: Person) -> None:
+    with private_index(person.wheels, person.folder / "index") as address:
+        words = ("libs", "--fix", "--yes", "--python", person.python, "--index-url", address)
+        done = person.run(*words, PIP_CONFIG_FILE="/dev/null")
+        assert done.returncode == 0, done.stderr
+        assert "--index-url http://127.0.0.1:" in done.stdout
+        assert "PIP_EXTRA_INDEX_URL (pip)" in " ".join(done.stdout.split())
+        assert person.run("undo", "--yes").returncode == 0
+    assert PASSWORD not in done.stdout + done.stderr
+    kept = [path for path in (*person.state.rglob("*"), *person.home.rglob("*")) if path.is_file()]
+    assert [path for path in kept if PASSWORD.encode() in path.read_bytes()] == []
+    logs = [path for path in kept if path.suffix == ".log"]
+    assert logs
+    assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+def test_an_index_and_a_folder_together_are_refused(person: Person) -> None:
+    done = _fix(person, "--index-url", f"https://alice:{PASSWORD}@host/simple")
+    assert (done.returncode, "Give one." in done.stderr, PASSWORD in done.stderr) == (2, True, False)
 
 
 def test_killed_while_pip_runs_the_same_command_finishes_and_undo_restores(person: Person) -> None:
