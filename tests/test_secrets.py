@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -118,3 +119,12 @@ def test_an_address_without_its_login_is_what_a_command_may_name() -> None:
 @given(st.text(alphabet="ab:/@=-_ \"'\\<>{}$%&?tokenpasswordhttps123\n", max_size=120))
 def test_masking_twice_changes_nothing_more(text: str) -> None:
     assert masked(masked(text)) == masked(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["--token", "a-", "https://a:", "curl -u ", "token=", "bearer ", "login a password ", "%3A%2F%2F"]
+)
+def test_no_text_takes_long(piece: str) -> None:
+    begun = time.process_time()
+    masked(piece * (200_000 // len(piece)))
+    assert time.process_time() - begun < 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 MASK = "<redacted>"
+_ESCAPED = "&lt;redacted&gt;"  # the same in a page
 
 # What stands before the @ of an address. A raw @ in a password counts to the last one; a raw / only after user:.
 _LOGIN = re.compile(
@@ -27,12 +28,14 @@ GPU_ID = re.compile(
 )
 _TOKENS = re.compile(
     r"\b(?:hf_(?:[A-Za-z0-9]{14,}|(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,})|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}"
-    r"|gl(?:pat|ptt|dt|rt|ft|soat|cbt)-[\w-]{8,}|sk-[\w-]{12,}|A[KS]IA[0-9A-Z]{12,}|xox[abeprs]-[\w-]{8,}"
-    r"|xapp-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-(?=[\w-]*[A-Z0-9])[\w-]{16,}|AIza[\w-]{20,}"
+    r"|gl(?:pat|ptt|dt|rt|ft|soat|cbt)-[\w-]{8,}|sk-[\w-]{12,}|xox[abeprs]-[\w-]{8,}"
+    r"|xapp-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-(?=[\w-]*[A-Z0-9])[\w-]{16,}"
     r"|dckr_pat_[\w-]{8,}|npm_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}|[sr]k_(?:live|test)_\w{8,}|ya29\.[\w-]{8,}"
-    r"|whsec_\w{8,}|wandb_v1_\w{8,}|r8_[A-Za-z0-9]{20,}|dop_v1_[0-9a-f]{20,}|dapi[0-9a-f]{32}|ATATT[\w-]{20,}"
+    r"|whsec_\w{8,}|wandb_v1_\w{8,}|r8_[A-Za-z0-9]{20,}|dop_v1_[0-9a-f]{20,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
 )
+# Without a sign of their own: not inside base64, which packed data in a page is.
+_LETTERS = re.compile(r"(?<![A-Za-z0-9+/])(?:A[KS]IA[0-9A-Z]{12,}|AIza[\w-]{20,}|dapi[0-9a-f]{32}|ATATT[\w-]{20,})")
 _PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KEPT_QUIET = (
     r"[\w-]{0,40}(?:token(?!iz)|secret(?!storage)|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key"
@@ -50,7 +53,7 @@ _VARIABLE = re.compile(
     rf"(=(?!=)\\?[\"']?)({_VALUE}{{1,}})"
 )
 _OPTION = re.compile(
-    r"(--[\w-]*(?:password|passwd|passphrase|token|api-?key|credentials?|client-secret|secret-key)(?:\s+|=)[\"']?)"
+    r"((?<![\w-])--[\w-]{0,40}(?:password|passwd|passphrase|token|api-?key|credentials?|client-secret|secret-key)(?:\s+|=)[\"']?)"
     r"([^\s\"'-][^\s\"']*)"
 )
 _CURL_LOGIN = re.compile(
@@ -59,9 +62,8 @@ _CURL_LOGIN = re.compile(
 _NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)(\S+)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{8,}")
 _NO_SECRET = re.compile(
-    r"(?i)(?:true|false|none|null|set|unset|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*|<[\w -]+>?|"
-    + re.escape(MASK)
-    + r".*)"
+    r"(?i)(?:true|false|none|null|set|unset|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*|<[\w -]+>?"
+    r"|(?:<|&lt;)redacted.*)"
 )
 _COUNT = re.compile(r"[\d.,+-]+(?:[eE][+-]?\d+)?[A-Za-z/%]{0,3}")
 _COUNTED = re.compile(r"(?i)tokens|^pass$")  # max_tokens=4096, pass=3
@@ -82,7 +84,7 @@ def without_credentials(text: str) -> str:
         text = _PEM.sub(rf"\g<1>{MASK}\g<2>", text)
     if len(text) < 8:
         return text
-    text = _TOKENS.sub(MASK, text)
+    text = _LETTERS.sub(MASK, _TOKENS.sub(MASK, text))
     text = _VARIABLE.sub(_pair, _PAIR.sub(_pair, text))
     if "--" in text or "curl" in text or "wget" in text:
         text = _CURL_LOGIN.sub(rf"\g<1>{MASK}", _OPTION.sub(_option, text))
@@ -103,7 +105,7 @@ def has_login(address: str) -> bool:
 
 def _without(match: re.Match[str]) -> str:
     scheme, login = match["scheme"], match["login"]
-    if login == MASK or (scheme.lower() in _BY_NAME_ALONE and ":" not in login):
+    if login in (MASK, _ESCAPED) or (scheme.lower() in _BY_NAME_ALONE and ":" not in login):
         return match[0]
     return f"{scheme}://{MASK}@"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from firstlight.apply.conditions import installed_distributions
 from tests.apply.commanding import Person, make_environment
 from tests.apply.private_index import PASSWORD, private_index
+from tests.apply.wheels import make_wheel
 from tests.libraries.library_wheels import cuda_wheels
 from tests.libraries.trees import CU13, small_torch
 
@@ -158,6 +160,11 @@ def test_a_project_that_is_gone_from_the_index_ends_clearly_and_leaves_nothing(p
 
 
 def test_a_password_of_the_index_does_its_work_and_is_kept_and_shown_nowhere(person: Person) -> None:
+    shown = person.run("libs", "--fix", "--dry-run", "--python", person.python).stdout
+    toolkit = re.findall(r"cuda-toolkit\[cublas\]==([\d.]+)", shown)[0]
+    make_wheel(
+        person.wheels, "cuda-toolkit", toolkit, requires=('nvidia-cublas; extra == "cublas"\nProvides-Extra: cublas',)
+    )
     with private_index(person.wheels, person.folder / "index") as address:
         words = ("libs", "--fix", "--yes", "--python", person.python, "--index-url", address)
         done = person.run(*words, PIP_CONFIG_FILE="/dev/null")

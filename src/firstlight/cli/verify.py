@@ -188,10 +188,9 @@ def _writable(path: str) -> None:
 
 def _save(path: str, text: str) -> None:
     from firstlight.errors import BadInput
-    from firstlight.secrets import masked
 
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(masked(text))
+            file.write(text)
     except OSError as error:
         raise BadInput(f"--junit {path}: {error.strerror}; the results were not written") from error
