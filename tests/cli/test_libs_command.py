@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from firstlight.apply.conditions import installed_distributions
 from tests.apply.commanding import Person, make_environment
 from tests.apply.private_index import PASSWORD, private_index
 from tests.apply.wheels import make_wheel
-from tests.libraries.library_wheels import cuda_wheels
+from tests.libraries.library_wheels import cuda_wheels, library_wheel
 from tests.libraries.trees import CU13, small_torch
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/libs-1.json").read_text())
@@ -159,12 +160,21 @@ def test_a_project_that_is_gone_from_the_index_ends_clearly_and_leaves_nothing(p
     assert _fix(person).returncode == 0, "another source works at once: nothing unfinished is in the way"
 
 
-def test_a_password_of_the_index_does_its_work_and_is_kept_and_shown_nowhere(person: Person) -> None:
+def _have_what_the_tables_name(person: Person) -> None:
+    """From an index the newest versions on record are asked for, not those at hand."""
     shown = person.run("libs", "--fix", "--dry-run", "--python", person.python).stdout
-    toolkit = re.findall(r"cuda-toolkit\[cublas\]==([\d.]+)", shown)[0]
-    make_wheel(
-        person.wheels, "cuda-toolkit", toolkit, requires=('nvidia-cublas; extra == "cublas"\nProvides-Extra: cublas',)
-    )
+    [wheel] = person.wheels.glob("nvidia_cublas-*")
+    with zipfile.ZipFile(wheel) as archive:
+        cublas = {name: archive.read(name) for name in archive.namelist() if name.startswith("nvidia/")}
+    for project, version in set(re.findall(r"([a-z0-9-]+)(?:\[[a-z]+\])?==([\d.]+)", shown)):
+        if project == "nvidia-cublas":
+            library_wheel(person.wheels, project, version, files=cublas)
+        elif project != "nvidia-cudss-cu13":
+            make_wheel(person.wheels, project, version)
+
+
+def test_a_password_of_the_index_does_its_work_and_is_kept_and_shown_nowhere(person: Person) -> None:
+    _have_what_the_tables_name(person)
     with private_index(person.wheels, person.folder / "index") as address:
         words = ("libs", "--fix", "--yes", "--python", person.python, "--index-url", address)
         done = person.run(*words, PIP_CONFIG_FILE="/dev/null")
