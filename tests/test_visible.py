@@ -70,7 +70,7 @@ def test_a_letter_that_the_terminal_lacks_is_spelled_out() -> None:
             sys.stdout.flush()
     finally:
         sys.stdout = before
-    assert stream.buffer.getvalue() == b"Gr\\xfc\\xdfe\n"  # type: ignore[attr-defined]
+    assert stream.buffer.getvalue() == b"Gr\\xfc\\xdfe\n"
 
 
 def test_what_is_not_text_is_refused() -> None:

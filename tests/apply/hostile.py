@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -13,7 +14,6 @@ from pathlib import Path
 
 from firstlight.apply.bundle import MANIFEST
 from firstlight.apply.bundle_download import Chosen, Part, Source, fill
-from firstlight.apply.shelf import listed_wheel
 from firstlight.plan.wheel_target import Target
 from tests.apply.wheels import make_wheel
 
@@ -23,7 +23,7 @@ GOOD = {"demo==1.0", "part==1.0", "extra==0.1"}
 PART = "part-1.0-py3-none-any.whl"
 EVIL = "EVIL"
 
-Change = Callable[[Path], None]
+Change = Callable[[Path], object]
 
 
 def good_bundle(folder: Path) -> Path:
@@ -100,8 +100,6 @@ def _manifest(folder: Path, **wheel: object) -> None:
 def _listed_evil(folder: Path, name: str, version: str, members: dict[str, str] | None = None) -> None:
     """Another file in part's place, and its true digest and size in the list."""
     made = evil_wheel(folder, name, version, file=PART, members=members)
-    import hashlib
-
     data = made.read_bytes()
     _manifest(folder, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
@@ -128,16 +126,16 @@ REFUSED: dict[str, Change] = {
     "a newer sdist as .zip": lambda folder: evil_source(folder, "part-99.zip"),
     "an egg": lambda folder: evil_source(folder, f"part-99-py{HERE}.egg"),
     "an sdist of the same version": lambda folder: evil_source(folder, "part-1.0.tar.gz"),
-    "a newer wheel": lambda folder: evil_wheel(folder, "part", "99") and None,
-    "a build tag": lambda folder: evil_wheel(folder, "part", "1.0", file="part-1.0-7-py3-none-any.whl") and None,
+    "a newer wheel": lambda folder: evil_wheel(folder, "part", "99"),
+    "a build tag": lambda folder: evil_wheel(folder, "part", "1.0", file="part-1.0-7-py3-none-any.whl"),
     "a closer tag": lambda folder: (
         evil_wheel(folder, "part", "1.0", file=f"part-1.0-py{HERE[0]}-none-linux_x86_64.whl") and None
     ),
-    "another spelling": lambda folder: evil_wheel(folder, "part", "99", file="Part-99-py3-none-any.whl") and None,
-    "capitals": lambda folder: evil_wheel(folder, "part", "99", file="part-99-py3-none-any.WHL") and None,
+    "another spelling": lambda folder: evil_wheel(folder, "part", "99", file="Part-99-py3-none-any.whl"),
+    "capitals": lambda folder: evil_wheel(folder, "part", "99", file="part-99-py3-none-any.WHL"),
     "a page of links": lambda folder: _page(folder, "index.html"),
     "a page of links as .HTM": lambda folder: _page(folder, "links.HTM"),
-    "a wheel replaced": lambda folder: evil_wheel(folder, "part", "1.0") and None,
+    "a wheel replaced": lambda folder: evil_wheel(folder, "part", "1.0"),
     "one bit": lambda folder: _damage(folder, _one_bit),
     "cut short": lambda folder: _damage(folder, lambda data: data[:-9]),
     "empty": lambda folder: _damage(folder, lambda data: b""),
@@ -158,7 +156,3 @@ REFUSED: dict[str, Change] = {
     "no digest": lambda folder: _manifest(folder, sha256=""),
     "a list that is a pipe": _manifest_pipe,
 }
-
-
-def digest_of(folder: Path, name: str) -> str:
-    return listed_wheel(str(folder), name).sha256

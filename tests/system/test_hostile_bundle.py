@@ -82,11 +82,16 @@ def _there(place: Path) -> set[str]:
     return set(installed_distributions(_python(place)) or ()) & {*GOOD, "part==99", "demo==99", "extra==99"}
 
 
+def _instead(folder: Path, make: Callable[[], object]) -> None:
+    (folder / PART).unlink()
+    make()
+
+
 AFTERWARDS: dict[str, Callable[[Path], object]] = {
     "a wheel swapped": lambda folder: evil_wheel(folder, "part", "1.0"),
     "a build tag": lambda folder: evil_wheel(folder, "part", "1.0", file="part-1.0-7-py3-none-any.whl"),
-    "a newer wheel and no old one": lambda folder: (evil_wheel(folder, "part", "99"), (folder / PART).unlink()),
-    "an sdist in its place": lambda folder: (evil_source(folder, "part-1.0.tar.gz"), (folder / PART).unlink()),
+    "a newer wheel and no old one": lambda folder: _instead(folder, lambda: evil_wheel(folder, "part", "99")),
+    "an sdist in its place": lambda folder: _instead(folder, lambda: evil_source(folder, "part-1.0.tar.gz")),
 }
 
 
