@@ -20,7 +20,6 @@ from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.lock import machine_lock
 from tests.apply.acting import tree
 from tests.apply.commanding import WANT, Person, make_environment
-from tests.apply.wheels import make_wheel
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/apply-1.json").read_text())
 
@@ -145,7 +144,10 @@ def test_the_document_of_a_dry_run_has_what_would_be_done_and_how_it_is_taken_ba
     jsonschema.validate(document, SCHEMA)
     assert (document["ending"], document["steps"]) == ("shown", [])
     [step] = document["to_do"]
-    assert step["commands"][0][:5] == [person.python, "-m", "pip", "install", "torch==2.9.0+cpu"]
+    command, listed = step["commands"][0], step["files"][0]
+    assert command[:4] == [person.python, "-m", "pip", "install"]
+    assert command[-4:] == ["--find-links", str(person.wheels), "-r", listed]
+    assert Path(listed).parent == person.state / "wheels"
     assert step["undo"]
     assert step["holds_already"] is False
 
@@ -170,21 +172,32 @@ def test_leftovers_of_a_killed_pip_are_named_where_there_is_nothing_to_do(person
     (site / "~orch").rmdir()
 
 
-def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person: Person) -> None:
+def test_a_wheel_that_lacks_is_named_before_anything_is_begun(person: Person) -> None:
     for wheel in person.wheels.glob("sympy-*"):
         wheel.unlink()
     done = person.apply()
-    assert done.returncode == 1
-    said = done.stderr
+    assert done.returncode == 2
+    assert f"{person.wheels}: a wheel of sympy for " in done.stderr
+    assert not list(person.state.rglob("journal.jsonl"))
+
+
+def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person: Person) -> None:
+    process = person.start_apply()
+    person.wait_for("started")
+    [wheel] = person.wheels.glob("sympy-*")
+    away = wheel.rename(person.folder / wheel.name)
+    (person.hold / "go").touch()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
     assert "FAILED     install torch==2.9.0+cpu" in said
-    assert f"  command  {person.python} -m pip install torch==2.9.0+cpu --no-index" in said
+    assert f"  command  {person.python} -m pip install --isolated --no-deps --no-index --only-binary :all:" in said
     assert "No matching distribution found for sympy" in said
     assert "  explain  " in said
     assert "  go on    `firstlight apply` goes on where it stopped" in said
     assert "  back     `firstlight undo` takes back" in said
     log = next(line.split()[-1] for line in said.splitlines() if line.startswith("  log "))
     assert "No matching distribution" in Path(log).read_text()
-    make_wheel(person.wheels, "sympy", "1.13.3")
+    away.rename(wheel)
     resumed = person.apply()
     assert resumed.returncode == 0, resumed.stderr
     assert "UNFINISHED  run 1" in resumed.stdout

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.apply.bundle import MANIFEST, check_files, check_place, plan_digest, read_bundle, without_password
+from firstlight.apply.bundle import MANIFEST, check_files, check_place, plan_digest, read_bundle
 from firstlight.apply.bundle_download import LOG, Chosen, Part, Source, download_command, fill, refuse_folder
 from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import BadInput, CouldNotAct
-from firstlight.plan.offline import offline
+from firstlight.plan.offline import PIP_FLAGS, offline
+from firstlight.plan.shelf import Shelf
 from firstlight.plan.step import CheckKind, Condition, StepKind
 from firstlight.plan.wheel_target import Target
 from tests.apply.acting import acting, step
@@ -201,7 +202,7 @@ def test_a_password_in_an_index_is_in_no_command_and_no_manifest() -> None:
     argv = download_command("/out", INTEL, Part(("torch",), source))
     assert "secret" not in " ".join(argv)
     assert source.environ["PIP_INDEX_URL"] == "https://user:secret@pypi.example/simple"
-    assert source.name == "https://pypi.example/simple" == without_password("https://pypi.example/simple")
+    assert source.name == "https://pypi.example/simple"
     digest = plan_digest(("torch",), index=source.index, target=INTEL)
     assert digest == plan_digest(("torch",), index=source.name, target=INTEL)
     plain = download_command("/out", INTEL, Part(("torch",), Source("https://pypi.example/simple")))
@@ -220,9 +221,9 @@ def test_a_step_made_offline_installs_from_the_bundle_alone_and_is_taken_back(tm
         undo=((python, "-m", "pip", "uninstall", "--yes", "torch"),),
         done_when=(Condition(CheckKind.DISTRIBUTIONS, python, "torch==2.9.0"),),
     )  # fmt: skip
-    planned = offline(online, str(out))
-    assert planned.commands[0][-3:] == ("--no-index", "--find-links", str(out))
-    assert "--index-url" not in planned.commands[0]
+    shelf = Shelf(str(out), check_files(read_bundle(str(out)), str(out)), INTEL, str(tmp_path / "lists"))
+    planned = offline(online, shelf)
+    assert planned.commands == ((python, "-m", "pip", "install", *PIP_FLAGS, str(out), "-r", planned.files[0].path),)
     assert planned.undo == online.undo
     act(acting(tmp_path), Asked((planned,), "d", "o", "t"))
     after = installed_distributions(python)
@@ -236,8 +237,8 @@ def test_a_step_made_offline_installs_from_the_bundle_alone_and_is_taken_back(tm
 def test_a_step_that_fetches_something_else_cannot_be_made_offline() -> None:
     fetches = step("01-compat", kind=StepKind.APT, commands=(("apt-get", "install", "cuda-compat-13-0"),))
     with pytest.raises(BadInput, match=r"--offline /bundle: the step '01-compat' fetches from the network"):
-        offline(fetches, "/bundle")
-    assert offline(fetches, "") == fetches
+        offline(fetches, Shelf("/bundle", (), INTEL, "/lists"))
+    assert offline(fetches, None) == fetches
 
 
 def test_the_log_stays_in_the_folder(tmp_path: Path, index: Path) -> None:

@@ -12,15 +12,17 @@ from click.testing import CliRunner, Result
 
 from firstlight.apply.bundle import MANIFEST, read_bundle
 from firstlight.cli.bundle import command
-from firstlight.cli.offline import checked_bundle, wants_of
+from firstlight.cli.offline import bundle_in, shelf_of, wants_of
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
 from firstlight.plan.extras import Extras
+from firstlight.plan.offline import PIP_FLAGS
 from firstlight.plan.options import rank_options
 from firstlight.plan.plan import choose
 from firstlight.plan.request import Request
+from firstlight.plan.shelf import listed_in
 from firstlight.plan.steps import steps_for
 from firstlight.plan.want import parse_wants
 from tests.apply.wheels import make_wheel
@@ -157,25 +159,26 @@ def test_apply_finds_its_wants_in_a_bundle_for_this_machine_and_plans_from_the_f
     facts = question_of("h100-driver-570").facts
     result = _bundle("--want", "torch==2.9.0", *H100, "--out", str(out), "--find-links", str(index))
     assert result.exit_code == 0, result.output
-    bundle = checked_bundle(str(out), facts)
+    bundle, shelf = bundle_in(str(out)), shelf_of(str(out), facts)
+    assert bundle is not None
+    assert {each.wheel.name: each.sha256 for each in shelf.wheels} == {each.file: each.sha256 for each in bundle.wheels}
     assert wants_of(bundle) == ("torch==2.9.0",)
     question = question_of("h100-driver-570")
     ranked = rank_options(question, judge(question, RULES), Request(parse_wants(wants_of(bundle))))
     option = choose(ranked, bundle.option)
     assert option.brings == bundle.requirements
-    [install] = steps_for(question, option, Extras(offline_folder=str(out)))
-    installs = [argv for argv in install.commands if "install" in argv]
-    assert installs
-    assert all(argv[-3:] == ("--no-index", "--find-links", str(out)) for argv in installs)
-    assert not any("--index-url" in argv for argv in install.commands)
+    [install] = steps_for(question, option, Extras(shelf=shelf))
+    [argv] = [argv for argv in install.commands if "install" in argv]
+    assert argv[argv.index("install") + 1 :] == (*PIP_FLAGS, str(out), "-r", install.files[0].path)
+    assert listed_in(install.files[0].after).keys() == {f"{each.project}=={each.version}" for each in bundle.wheels}
     other = replace(facts, runtime=replace(facts.runtime, glibc=Known("2.17", "a test")))
     with pytest.raises(BadInput, match=r"is for glibc 2\.28 or newer; this machine has 2\.17"):
-        checked_bundle(str(out), other)
+        shelf_of(str(out), other)
     document = json.loads((out / MANIFEST).read_text())
     document["target"]["machine"] = "aarch64"
     (out / MANIFEST).write_text(json.dumps(document))
     with pytest.raises(BadInput, match="is for aarch64; this machine is x86_64"):
-        checked_bundle(str(out), facts)
+        shelf_of(str(out), facts)
 
 
 @pytest.mark.network

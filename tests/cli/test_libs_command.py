@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pytest
 
 from firstlight.apply.conditions import installed_distributions
 from tests.apply.commanding import Person, make_environment
-from tests.libraries.library_wheels import cuda_wheels
+from tests.apply.private_index import PASSWORD, private_index
+from tests.apply.wheels import make_wheel
+from tests.libraries.library_wheels import cuda_wheels, library_wheel
 from tests.libraries.trees import CU13, small_torch
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/libs-1.json").read_text())
@@ -150,6 +154,41 @@ def test_a_project_that_is_gone_from_the_index_ends_clearly_and_leaves_nothing(p
     assert _files(person) == before
     assert installed_distributions(person.python) == packages
     assert _fix(person).returncode == 0, "another source works at once: nothing unfinished is in the way"
+
+
+def _have_what_the_tables_name(person: Person) -> None:
+    """From an index the newest versions on record are asked for, not those at hand."""
+    shown = person.run("libs", "--fix", "--dry-run", "--python", person.python).stdout
+    [wheel] = person.wheels.glob("nvidia_cublas-*")
+    with zipfile.ZipFile(wheel) as archive:
+        cublas = {name: archive.read(name) for name in archive.namelist() if name.startswith("nvidia/")}
+    for project, version in set(re.findall(r"([a-z0-9-]+)(?:\[[a-z]+\])?==([\d.]+)", shown)):
+        if project == "nvidia-cublas":
+            library_wheel(person.wheels, project, version, files=cublas)
+        elif project != "nvidia-cudss-cu13":
+            make_wheel(person.wheels, project, version)
+
+
+def test_a_password_of_the_index_does_its_work_and_is_kept_and_shown_nowhere(person: Person) -> None:
+    _have_what_the_tables_name(person)
+    with private_index(person.wheels, person.folder / "index") as address:
+        words = ("libs", "--fix", "--yes", "--python", person.python, "--index-url", address)
+        done = person.run(*words, PIP_CONFIG_FILE="/dev/null")
+        assert done.returncode == 0, done.stderr
+        assert "--index-url http://127.0.0.1:" in done.stdout
+        assert "PIP_EXTRA_INDEX_URL (pip)" in " ".join(done.stdout.split())
+        assert person.run("undo", "--yes").returncode == 0
+    assert PASSWORD not in done.stdout + done.stderr
+    kept = [path for path in (*person.state.rglob("*"), *person.home.rglob("*")) if path.is_file()]
+    assert [path for path in kept if PASSWORD.encode() in path.read_bytes()] == []
+    logs = [path for path in kept if path.suffix == ".log"]
+    assert logs
+    assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+def test_an_index_and_a_folder_together_are_refused(person: Person) -> None:
+    done = _fix(person, "--index-url", f"https://alice:{PASSWORD}@host/simple")
+    assert (done.returncode, "Give one." in done.stderr, PASSWORD in done.stderr) == (2, True, False)
 
 
 def test_killed_while_pip_runs_the_same_command_finishes_and_undo_restores(person: Person) -> None:

@@ -54,7 +54,7 @@ def test_one_that_asks_without_a_search_path_gets_it_opened_beforehand(tree: Tre
     fix = work_out(around, analyse(around, found), load())
     # Each after what it needs itself: a library that is opened before its own needs does not open.
     assert [Path(path).name for path in fix.preloads] == ["libcublasLt.so.13", "libcublas.so.13", "libcudss.so.0"]
-    [step] = steps_of(around, found, fix, source=Source("", "", ()))
+    [step] = steps_of(around, found, fix, source=Source())
     assert step.kind is StepKind.FILE
     [change] = step.files
     Path(change.path).write_text(change.after)
@@ -84,7 +84,7 @@ def test_an_installed_wheel_whose_file_is_gone_is_installed_again(tree: Tree) ->
     [need] = tree.close().needs
     assert need.way is Way.REINSTALL
     around, found = find_target(tree.around(), "torch")
-    [step] = steps_of(around, found, _fix(tree), source=Source("", "", ()))
+    [step] = steps_of(around, found, _fix(tree), source=Source())
     assert "--force-reinstall" in step.commands[0]
     assert "--no-deps" in step.commands[0]
 
@@ -134,7 +134,7 @@ def test_the_driver_and_the_system_are_left_to_those_who_have_them(tree: Tree) -
     fix = _fix(tree)
     assert fix.is_empty
     around, found = find_target(tree.around(), "torch")
-    [step] = steps_of(around, found, fix, source=Source("", "", ()))
+    [step] = steps_of(around, found, fix, source=Source())
     assert step.kind is StepKind.MANUAL
     assert step.commands == (("sudo", "apt-get", "install", "--yes", "libibverbs1"),)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import zipfile
 
+from firstlight.apply.shelf import described, opened, sha256_of, wheel_file
 from firstlight.errors import BadFactsFile, BadInput
 from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
-from firstlight.plan.wheel_target import Target, WheelFile, missing, takes
+from firstlight.plan.shelf import ListedWheel
+from firstlight.plan.wheel_target import Target, missing, takes
+from firstlight.secrets import without_login
 
 SCHEMA = "firstlight.bundle/1"
 MANIFEST = "bundle.json"
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-_BLOCK = 1 << 20
+# What pip or uv could take for something to install, or follow to it.
+_INSTALLABLE = (".whl", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zip", ".egg", ".html", ".htm")
 _MANIFEST_LIMIT = 16 << 20
 
 
@@ -50,13 +51,8 @@ class Bundle:
 
 def plan_digest(requirements: tuple[str, ...], *, index: str, target: Target) -> str:
     """What was chosen as one number, e.g. 5f0c...; files and days do not change it."""
-    chosen = {"requirements": list(requirements), "index": without_password(index), "target": to_json(target)}
+    chosen = {"requirements": list(requirements), "index": without_login(index), "target": to_json(target)}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
-
-
-def without_password(address: str) -> str:
-    """An index without the user and password that private ones carry in their address."""
-    return re.sub(r"(?<=://)[^/@]*@", "", address)
 
 
 def manifest_text(bundle: Bundle) -> str:
@@ -68,13 +64,15 @@ def read_bundle(folder: str) -> Bundle:
     """The manifest of a folder; a folder that is no bundle is refused with what would be one."""
     path = os.path.join(folder, MANIFEST)
     try:
-        with open(path, encoding="utf-8") as file:
-            document = json.loads(file.read(_MANIFEST_LIMIT))
+        os.stat(path)
     except OSError as error:
         raise BadInput(
             f"{folder}: no bundle ({MANIFEST}: {error.strerror}). Accepted is a folder that "
             "`firstlight bundle --out FOLDER` wrote to its end."
         ) from None
+    try:
+        with opened(path) as file:
+            document = json.loads(file.read(_MANIFEST_LIMIT).decode("utf-8"))
     except (ValueError, RecursionError):
         raise BadInput(f"{path} is not JSON: it is damaged. Make the bundle again.") from None
     if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
@@ -82,10 +80,12 @@ def read_bundle(folder: str) -> Bundle:
     try:
         bundle = from_json(Bundle, document, "bundle")
     except BadFactsFile as error:
-        raise BadInput(f"{path}: {error}. Make the bundle again.") from None
+        raise BadInput(f"{path}: {str(error).partition(';')[0]}. Make the bundle again.") from None
     for wheel in bundle.wheels:
         if os.path.basename(wheel.file) != wheel.file or not wheel.file.endswith(".whl"):
             raise BadInput(f"{path}: {wheel.file[:80]!a} is not the name of a wheel. Make the bundle again.")
+    if len({wheel.file for wheel in bundle.wheels}) != len(bundle.wheels):
+        raise BadInput(f"{path} names a file twice: it is damaged. Make the bundle again.")
     return bundle
 
 
@@ -110,23 +110,33 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def check_files(bundle: Bundle, folder: str) -> None:
-    """Refuse a folder whose wheels are not those of the manifest, naming the file; nothing was installed then."""
+def check_files(bundle: Bundle, folder: str) -> tuple[ListedWheel, ...]:
+    """The wheels of the manifest as they lie there; the first that is not the one that was bundled is refused."""
     listed = {wheel.file for wheel in bundle.wheels}
     for name in sorted(os.listdir(folder)):
-        if name.endswith(".whl") and name not in listed:
+        if name not in listed and name.lower().endswith(_INSTALLABLE):
             raise BadInput(f"{folder}/{name} is not in {MANIFEST}: who put it there? Take it out, or make it again.")
-    for wheel in bundle.wheels:
-        path = f"{folder}/{wheel.file}"
-        try:
-            size, digest = os.path.getsize(path), sha256_of(path)
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}. Copy the bundle again.") from None
+    return tuple(_checked(wheel, folder) for wheel in bundle.wheels)
+
+
+def _checked(wheel: Wheel, folder: str) -> ListedWheel:
+    path = f"{folder}/{wheel.file}"
+    if os.path.islink(path):
+        raise BadInput(f"{path} is a link to another file. Copy the bundle again, with the files themselves.")
+    with opened(path) as file:
+        size, digest = os.fstat(file.fileno()).st_size, sha256_of(file)
         if (size, digest) != (wheel.bytes, wheel.sha256):
             raise BadInput(
                 f"{path} is not the file that was bundled: {size} bytes with SHA-256 {digest[:16]}..., "
-                f"accepted: {wheel.bytes} bytes with {wheel.sha256[:16]}... Copy it again."
+                f"accepted: {wheel.bytes} bytes with {wheel.sha256[:16]!a}... Copy it again."
             )
+        found = described(path, file)
+    if (found.project, found.version) != (wheel.project, wheel.version):
+        raise BadInput(
+            f"{path} is {found.project} {found.version}, and {MANIFEST} calls it {wheel.project[:60]!a} "
+            f"{wheel.version[:60]!a}. Make the bundle again."
+        )
+    return ListedWheel(found, digest)
 
 
 def what_lacks(
@@ -135,26 +145,3 @@ def what_lacks(
     """What the wheels of a folder still need for the target, by their own metadata."""
     wheels = tuple(wheel_file(folder, name) for name in names if takes(target, name))
     return missing(requirements, wheels, target)
-
-
-def wheel_file(folder: str, name: str) -> WheelFile:
-    """A wheel with what it requires; one that cannot be opened is refused by its name."""
-    path = f"{folder}/{name}"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            inside = next(each for each in archive.namelist() if _METADATA.fullmatch(each))
-            header = archive.read(inside).decode("utf-8", "replace").partition("\n\n")[0]
-    except (OSError, zipfile.BadZipFile, StopIteration, KeyError) as error:
-        raise BadInput(f"{path} is not a whole wheel ({error or 'no METADATA'}). Delete it and run again.") from None
-    lines = header.replace("\n ", " ").replace("\n\t", " ").splitlines()
-    requires = tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("requires-dist:"))
-    return WheelFile(name, requires)
-
-
-def sha256_of(path: str) -> str:
-    """The SHA-256 of a file, read in pieces: wheels are gigabytes."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

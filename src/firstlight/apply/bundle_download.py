@@ -13,17 +13,16 @@ from firstlight.apply.bundle import (
     Wheel,
     manifest_text,
     plan_digest,
-    sha256_of,
     what_lacks,
-    wheel_file,
-    without_password,
 )
 from firstlight.apply.commands import run_logged
 from firstlight.apply.disk import Disk
+from firstlight.apply.shelf import listed_wheel
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.plan.building import Argv
 from firstlight.plan.wheel_target import Target, pip_flags
+from firstlight.secrets import has_login, without_login
 
 LOG = "download.log"
 _ROUNDS = 8  # of what pip left out because its markers are read for the machine that downloads
@@ -45,7 +44,7 @@ class Source:
     @property
     def is_secret(self) -> bool:
         """Whether the address carries a password, which belongs in no log and in no list of processes."""
-        return without_password(self.index) != self.index
+        return has_login(self.index)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -53,7 +52,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        return ", ".join(self.folders) or without_password(self.index)
+        return ", ".join(self.folders) or without_login(self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +125,9 @@ def _wheels(folder: str) -> tuple[str, ...]:
 
 
 def _described(folder: str, name: str, source: str) -> Wheel:
-    path, parsed = f"{folder}/{name}", wheel_file(folder, name)
-    return Wheel(name, parsed.project, parsed.version, os.path.getsize(path), sha256_of(path), source)
+    found = listed_wheel(folder, name)
+    size = os.path.getsize(f"{folder}/{name}")
+    return Wheel(name, found.wheel.project, found.wheel.version, size, found.sha256, source)
 
 
 def download_command(folder: str, target: Target, part: Part) -> Argv:

@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from firstlight.apply.disk import named
+from firstlight.apply.surroundings import folder_for, variables_for
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
+from firstlight.secrets import masked
 
 TAIL = 30
 LOOK_EVERY_S = 0.05
+_LOG_LIMIT = 256 << 20
 # The command waits in its own process until it was written down that it runs: killed before that, it never ran.
 GATE = 'read -r go || exit 125; exec "$@" < /dev/null'
 
@@ -48,25 +51,46 @@ def run_logged(
     begun = time.monotonic()
     if shutil.which(argv[0], path=env.get("PATH")) is None:
         return Ended(127, 0.0, (f"{argv[0]}: no such program",), log)
-    with named(log), open(log, "ab", buffering=0) as sink:
-        sink.write(f"$ {shlex.join(argv)}\n".encode("utf-8", "surrogateescape"))
+    with named(log), open(log, "ab", buffering=0, opener=_private) as sink:
+        sink.write(masked(f"$ {shlex.join(argv)}\n").encode("utf-8", "surrogateescape"))
         said = _Said(log, sink.tell(), watch)
         try:
             process = subprocess.Popen(
                 ("/bin/sh", "-c", GATE, "sh", *argv), stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT,
-                env=dict(env), start_new_session=True,
+                env=variables_for(argv, env), cwd=folder_for(argv), start_new_session=True,
             )  # fmt: skip
         except OSError as error:  # too many processes, too long a command
             return Ended(127, 0.0, (f"{argv[0]}: {error.strerror}",), log)
+        begins_at = sink.tell()
     try:
         _let_go(process, started)
         while not _has_ended(process):
             said.read()
     except BaseException:
         _interrupt(process)
+        _mask_log(log, begins_at)
         raise
     said.read()
+    _mask_log(log, begins_at)
     return Ended(process.returncode, time.monotonic() - begun, said.tail(), log)
+
+
+def _private(path: str, flags: int) -> int:
+    """A log that its owner alone reads: programs print addresses with passwords."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _mask_log(log: str, begins_at: int) -> None:
+    """Take secrets out of what the command wrote into its log itself; a log that cannot be written stays private."""
+    with suppress(OSError), open(log, "r+b") as file:
+        file.seek(begins_at)
+        text = file.read(_LOG_LIMIT).decode("utf-8", "surrogateescape")
+        if (clean := masked(text)) != text:
+            file.seek(begins_at)
+            file.write(clean.encode("utf-8", "surrogateescape"))
+            file.truncate()
 
 
 def _let_go(process: subprocess.Popen[bytes], started: Callable[[int], None]) -> None:
@@ -107,7 +131,7 @@ class _Said:
                     self._hear(line)
 
     def _hear(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").rstrip("\r")
+        text = masked(line.decode("utf-8", "replace").rstrip("\r"))
         self._tail.append(text)
         self._watch(text)
 

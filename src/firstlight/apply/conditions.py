@@ -176,8 +176,9 @@ def run(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     """Run a question with a time limit; one that cannot start or does not end answers 127 or 124."""
     try:
         return subprocess.run(
-            argv, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL, check=False
-        )
+            argv, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL, check=False,
+            cwd="/",  # python -m pip would run a pip.py of the folder that it is asked in
+        )  # fmt: skip
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, "", str(error))
     except subprocess.TimeoutExpired:

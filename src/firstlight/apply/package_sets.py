@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, answer, known_packages
+from firstlight.apply.surroundings import is_from_list
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
 
@@ -101,7 +102,8 @@ def commands_for_distributions(
     if gap.added:
         commands.append((*remove, *gap.added))
     if gap.back:
-        commands.append((*install, *sources, *gap.back))
+        named = () if is_from_list(sources) else gap.back  # a list names them itself, each with its digest
+        commands.append((*install, *sources, *named))
     return tuple(commands)
 
 

@@ -24,6 +24,7 @@ from firstlight.apply.package_sets import (
 )
 from firstlight.apply.runs import Run
 from firstlight.apply.set_records import PACKAGES, SET_UNKNOWN, settled
+from firstlight.apply.undo_list import sources_from_list, was_from_list
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
@@ -113,7 +114,8 @@ def _restore_environment(taking: Taking) -> None:
         if not (gap.added or gap.back):
             break
         _refuse_what_no_index_has(taking, gap)
-        sources = sources_of(taking.step, gap)
+        step = taking.step
+        sources = sources_from_list(taking.acting, step, gap) if was_from_list(step) else sources_of(step, gap)
         # Of two copies pip sees one: it is removed, and the other is replaced by what comes back.
         twice = tuple(sorted({name_of(each) for each in gap.back if len(now.named(name_of(each))) > 1}))
         gap = Difference((*gap.added, *twice), gap.back)

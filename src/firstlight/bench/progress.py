@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from firstlight.bench.attempts import Step
+from firstlight.secrets import masked
+from firstlight.visible import one_line, visible
 
 LOG_EVERY_S = 10.0
 WIDTH = 100
@@ -26,14 +28,14 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         self.clear()
-        self._stream.write(f"firstlight: {text}\n")
+        self._stream.write(f"firstlight: {visible(masked(text))}\n")
         self._stream.flush()
 
     def tell(self, step: Step) -> None:
         """A case is about to run."""
         now = self._now()
         self._began = now if self._began is None else self._began
-        text = step_text(step, left_s=self._left_s(step, now))
+        text = one_line(step_text(step, left_s=self._left_s(step, now)))
         self._steps += 1
         if self._rewrites:
             self._stream.write("\r" + text[:WIDTH].ljust(WIDTH))

@@ -9,6 +9,7 @@ import tempfile
 from firstlight.bench.results import RunResult, to_text
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.secrets import masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def is_plain(path: str) -> bool:
 def save(path: str, text: str, *, option: str = "--out") -> None:
     """Write the text beside the file and put it in its place."""
     folder = os.path.dirname(os.path.abspath(path))
+    text = text if text.lstrip().startswith("<") else masked(text)  # pages are masked where their text is escaped
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, a named pipe
             with open(path, "w", encoding="utf-8") as file:

@@ -22,10 +22,13 @@ from firstlight.apply.lock import machine_lock
 from firstlight.apply.outcome import Failure
 from firstlight.apply.place import machine_folder, machine_part, ready_place
 from firstlight.apply.runs import Run, runs_of
+from firstlight.apply.surroundings import logins_for
+from firstlight.cli.printing import raw, shown
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.back import Argv
 from firstlight.plan.step import Step
+from firstlight.visible import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -65,11 +68,11 @@ class Watching:
         if sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb":
             from rich.console import Console
 
-            self._console = Console(stderr=True, highlight=False)
+            self._console = Console(file=raw(sys.stderr), highlight=False)
 
     def step_begins(self, step: Step, *, number: int, total: int) -> None:
         self.account.begins(step)
-        self._title = f"[{number}/{total}] {step.title}"
+        self._title = f"[{number}/{total}] {one_line(step.title)}"
         self._print(self._title)
         if self._console is not None:
             self._stop()
@@ -78,7 +81,7 @@ class Watching:
 
     def step_skipped(self, step: Step, *, saw: str) -> None:
         self.account.held(step, saw)
-        self._print(f"held already: {step.title}")
+        self._print(f"held already: {one_line(step.title)}")
 
     def step_ended(self, step: Step, *, seconds: float, saw: str) -> None:
         self.account.ended(step, saw)
@@ -88,9 +91,8 @@ class Watching:
         if self._status is not None:
             from rich.text import Text
 
-            shown = "".join(letter if letter.isprintable() else " " for letter in text)
             with suppress(OSError):
-                self._status.update(Text(shown[: self._console.width - 4]))
+                self._status.update(Text(one_line(shown(text))[: self._console.width - 4]))
         elif "lock" in text.lower() and "wait" in text.lower():  # apt's own "Waiting for cache lock"
             self._print(text)
 
@@ -119,7 +121,7 @@ class Watching:
             if self._console is not None:
                 from rich.text import Text
 
-                self._console.print(Text(text))
+                self._console.print(Text(shown(text)))
             else:
                 click.echo(text, err=True)
 
@@ -134,8 +136,11 @@ def journal_path(machine: LiveMachine) -> str:
 
 
 @contextmanager
-def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
-    """The machine's lock, its journal open for appending, and signals that end in order."""
+def acting_on(machine: LiveMachine, watcher: Watching, *, logins: tuple[str, ...] = ()) -> Iterator[Acting]:
+    """The machine's lock, its journal open for appending, and signals that end in order.
+
+    logins: addresses with a user and password, which the commands get in their environment and nowhere else.
+    """
     with _in_order(), machine_lock():
         place = ready_place(machine)
         if place.note:
@@ -144,7 +149,8 @@ def acting_on(machine: LiveMachine, watcher: Watching) -> Iterator[Acting]:
         journal = Journal(f"{machine_part(machine, place)}/journal.jsonl", disk=disk, now=_now)
         journal.open()
         try:
-            yield Acting(journal.folder, journal, disk, watcher, {**os.environ, **QUIET})
+            env = {**os.environ, **QUIET, **logins_for(logins, os.environ)}
+            yield Acting(journal.folder, journal, disk, watcher, env)
         finally:
             watcher.close()
             journal.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from firstlight.apply.runs import Run
     from firstlight.facts.collect import Facts
     from firstlight.plan.plan import Plan
+    from firstlight.plan.shelf import Shelf
     from firstlight.plan.step import Step
     from firstlight.verify.check import Report
 
@@ -62,6 +62,7 @@ class How:
     offline: str
     form: Form
     look: Look
+    logins: tuple[str, ...] = ()  # indexes with their user and password, for the environment of commands alone
 
 
 @click.command(
@@ -100,11 +101,12 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     machine = LiveMachine()
     finished = finish_interrupted(ctx, machine, how)
     facts = facts_of(how.look)
-    wanted = _of_bundle(how.offline, wanted, facts)
+    shelf = _shelf(how.offline, facts)
+    wanted = _of_bundle(how.offline, wanted)
     ranking = ranking_of(facts, wanted)
     if not ranking.ranked.options and not wanted.option:
         _no_option(ranking, how)
-    plan = plan_of(how.look, ranking, wanted, offline=os.path.abspath(how.offline) if how.offline else "")
+    plan = plan_of(how.look, ranking, wanted, shelf=shelf)
     parts = parted(plan.steps, how.optional)
     outcome = Outcome(
         Ending.SHOWN, plan.option.id, plan.option.title, plan.digest, 0, tuple(run.number for run in finished), (),
@@ -119,21 +121,24 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     _decide(ctx, machine, outcome, how, facts=facts)
 
 
-def _of_bundle(folder: str, wanted: Wanted, facts: Facts) -> Wanted:
-    """What a bundle was made for, where nothing else is asked for; a bundle for another machine is refused.
-
-    A folder of wheels that somebody put together has no list to be held against: pip alone says whether they fit.
-    """
+def _shelf(folder: str, facts: Facts) -> Shelf | None:
+    """The wheels of --offline with their digests; a bundle for another machine, or a changed one, is refused."""
     if not folder:
+        return None
+    from firstlight.cli.offline import shelf_of
+
+    return shelf_of(folder, facts)
+
+
+def _of_bundle(folder: str, wanted: Wanted) -> Wanted:
+    """What a bundle was made for, where nothing else is asked for."""
+    if not folder or wanted.request.wants:
         return wanted
-    from firstlight.cli.offline import checked_bundle, wants_of
+    from firstlight.cli.offline import bundle_in, wants_of
     from firstlight.plan.want import parse_wants
 
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    if "bundle.json" not in names and "download.log" not in names and any(name.endswith(".whl") for name in names):
-        return wanted
-    bundle = checked_bundle(folder, facts)
-    if wanted.request.wants:
+    bundle = bundle_in(folder)
+    if bundle is None:
         return wanted
     return replace(wanted, request=replace(wanted.request, wants=parse_wants(wants_of(bundle))))
 
@@ -278,7 +283,7 @@ def _carried_out(
     """The outcome with what each step took; a failure or an interrupt is told and ends the call."""
     watcher = Watching(Answers.here(yes=how.yes))
     try:
-        with acting_on(machine, watcher) as acting:
+        with acting_on(machine, watcher, logins=how.logins) as acting:
             work(acting)
     except AnotherIsActing:
         raise

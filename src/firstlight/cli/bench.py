@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firstlight.cli.given import refuse_nothing
+from firstlight.cli.printing import raw
 
 if TYPE_CHECKING:
     from firstlight.bench.case import Case
@@ -182,7 +183,7 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     from firstlight.tables import load
 
     device_names(given["device"])  # a device that is not there is said before anything is looked at
-    progress = Progress(sys.stderr)
+    progress = Progress(raw(sys.stderr))
     if look is None:
         progress.say(f"effort {choice.effort.value}; --list names the cases, Ctrl-C keeps what is finished")
     request = Request(

@@ -14,6 +14,7 @@ from firstlight.emit.kinds import NAMES
 from firstlight.errors import BadInput
 from firstlight.facts.collect import Facts
 from firstlight.opening import open_regular
+from firstlight.secrets import masked
 
 if TYPE_CHECKING:
     from firstlight.emit.document import Emitted
@@ -149,11 +150,11 @@ def _write(emitted: Emitted, folder: str, *, replaces: str) -> None:
         raise BadInput(f"--out {folder}: {odd_place}; accepted: a folder, which is made where it is missing.")
     paths = [os.path.join(os.path.abspath(folder), file.name) for file in emitted.files]
     for path, file in zip(paths, emitted.files, strict=True):
-        if replaces == "no" and os.path.lexists(path) and _text_of(path) != file.text:
+        if replaces == "no" and os.path.lexists(path) and _text_of(path) != masked(file.text):
             raise BadInput(f"{path} is there already and differs. Give --force to replace it, or another --out.")
     for path, file in zip(paths, emitted.files, strict=True):
         disk.make_folders(os.path.dirname(path))
-        disk.write(path, file.text.encode(), mode=file.mode)
+        disk.write(path, masked(file.text).encode(), mode=file.mode)
         click.echo(f"firstlight: wrote {path}", err=True)
 
 

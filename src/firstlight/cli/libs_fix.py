@@ -16,6 +16,7 @@ from firstlight.apply.undo import undo
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, past_runs
 from firstlight.cli.apply import Form, How, finish_interrupted
 from firstlight.cli.libs import look, print_json
+from firstlight.cli.offline import shelf_for, with_installed
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct
 from firstlight.facts.known import Fact, Known
 from firstlight.facts.look import Look
@@ -30,9 +31,11 @@ from firstlight.libraries.target import Surroundings, TargetKind
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.plan import digest_of
 from firstlight.plan.step import Step
+from firstlight.plan.wheel_target import Target as WheelTarget
 from firstlight.report.libs_fix_text import fix_text, fixed_text
 from firstlight.report.libs_json import Fixed
 from firstlight.report.libs_text import Detail, libs_text
+from firstlight.secrets import has_login, without_login
 from firstlight.tables import load
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class Asking:
     python: str
     arch: str
     source: Source
+    logins: tuple[str, ...]  # the index with its user and password, for the environment of commands alone
     before: Analysis  # as it was when the call began
 
     def echo(self, text: str) -> None:
@@ -72,19 +76,20 @@ def fix(ctx: click.Context, around: Surroundings, analysis: Analysis, given: dic
         form=Form.JSON if given["as_json"] else Form.TEXT,
         python=given["python"],
         arch=given["arch"] or "",
-        source=_source(given, arch=analysis.target.arch),
+        source=_source(given, around, arch=analysis.target.arch),
+        logins=(given["index_url"],) if given["index_url"] else (),
         before=analysis,
     )
     machine = LiveMachine()
     how = How(
         yes=asking.yes, dry_run=asking.dry_run, proves=False, optional=(), offline="", form=asking.form,
-        look=Look(python=asking.python),
+        look=Look(python=asking.python), logins=asking.logins,
     )  # fmt: skip
     if finish_interrupted(ctx, machine, how):
         around, analysis = look(asking.target, python=asking.python, arch=asking.arch)
     done = Fixed(Ending.NOTHING, (), (), _NOTHING, (), ())
     for number in range(_MOST_ROUNDS):
-        shelf = asking.source.shelf if asking.source.folder else None
+        shelf = asking.source.shelf if asking.source.listed else None
         found = work_out(around, analysis, load(), shelf=shelf)
         if found.is_empty:
             break
@@ -111,12 +116,21 @@ def _check(around: Surroundings, analysis: Analysis) -> None:
         )
 
 
-def _source(given: dict[str, Any], *, arch: str) -> Source:
-    folder = os.path.abspath(given["find_links"]) if given["find_links"] else ""
-    index = given["index_url"]
+def _source(given: dict[str, Any], around: Surroundings, *, arch: str) -> Source:
+    folder, index = given["find_links"], given["index_url"]
     if index and "://" not in index:
-        raise BadInput(f"--index-url {index}: accepted is an address, e.g. https://pypi.org/simple.")
-    return Source(folder, index, wheels_in(folder, arch=arch) if folder else ())
+        shown = index.rpartition("@")[2]  # what stands before it may be a password
+        raise BadInput(f"--index-url {shown}: accepted is an address, e.g. https://pypi.org/simple.")
+    if folder and index:
+        raise BadInput(
+            "--find-links and --index-url: wheels come from that folder alone, or from that index. Give one."
+        )
+    if not folder:
+        return Source(without_login(index), asks_for_login=has_login(index))
+    shelf = wheels_in(os.path.abspath(folder), arch=arch)
+    python = ".".join(around.python_version.split(".")[:2])
+    listed = shelf_for(folder, WheelTarget(arch, python, ""))
+    return Source(shelf=shelf, listed=with_installed(listed, around.interpreter) if around.interpreter else listed)
 
 
 def _round(ctx: click.Context, asking: Asking, found: Fix, *, around: Surroundings, done: Fixed, number: int) -> Fixed:
@@ -163,7 +177,7 @@ def _act(
     machine, watcher, digest = LiveMachine(), Watching(), digest_of(steps)
     title = f"close the chain of {asking.before.target.title}"
     try:
-        with acting_on(machine, watcher) as acting:
+        with acting_on(machine, watcher, logins=asking.logins) as acting:
             if interrupted(acting):  # another one was killed while this one was asking
                 raise CouldNotAct("another run was interrupted meanwhile. Run the same command again to finish it.")
             try:

@@ -12,6 +12,7 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
+from firstlight.cli.printing import guarded_streams
 from firstlight.cli.streams import drop, keep_writable
 from firstlight.errors import FirstlightError
 
@@ -111,6 +112,11 @@ def main(args: list[str] | None = None) -> None:
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line."""
     keep_writable()
+    with guarded_streams(sys.argv[1:] if args is None else args):
+        return _run(args)
+
+
+def _run(args: list[str] | None) -> int:
     try:
         code = _called(args)
         sys.stdout.flush()

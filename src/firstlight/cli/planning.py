@@ -19,10 +19,12 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known
 from firstlight.facts.look import Look, Names
 from firstlight.frozen import dataclass
+from firstlight.plan.building import environment_to_change, interpreter_of
 from firstlight.plan.extras import Checkout, Setting
 from firstlight.plan.options import rank_options
 from firstlight.plan.plan import Plan, choose, plan_for
 from firstlight.plan.request import NO_RATE, Ranked, Request
+from firstlight.plan.shelf import Shelf
 from firstlight.plan.want import Channel, Want, parse_wants
 from firstlight.tables import Tables, load
 
@@ -120,12 +122,15 @@ def _exactly(want: Want) -> str:
     return f"{want.project}=={want.exact}" + (f"+{want.local}" if want.local else "")
 
 
-def plan_of(look: Look, ranking: Ranking, wanted: Wanted, *, offline: str = "") -> Plan:
-    """The plan of the chosen option, with the texts of the files that it changes; `offline`: a folder of wheels."""
+def plan_of(look: Look, ranking: Ranking, wanted: Wanted, *, shelf: Shelf | None = None) -> Plan:
+    """The plan of the chosen option, with the texts of the files that it changes; `shelf`: install from there alone."""
     from firstlight.cli.plan_files import extras_of, machine_looked_at
 
     machine = machine_looked_at(look)
     extras = extras_of(machine, ranking.question, settings=wanted.settings, checkouts=wanted.checkouts)
-    return plan_for(
-        ranking.question, choose(ranking.ranked, wanted.option), extras=replace(extras, offline_folder=offline)
-    )
+    environment = environment_to_change(ranking.question)
+    if shelf is not None and environment is not None:
+        from firstlight.cli.offline import with_installed
+
+        shelf = with_installed(shelf, interpreter_of(environment))
+    return plan_for(ranking.question, choose(ranking.ranked, wanted.option), extras=replace(extras, shelf=shelf))

@@ -7,6 +7,7 @@ import json
 import click
 
 from firstlight.errors import BadInput
+from firstlight.visible import one_line
 
 
 @click.command(
@@ -57,4 +58,4 @@ def _title(document: dict[str, object]) -> str:
     else:
         what = f"of {document.get('collected_at') or document.get('made_by')}"
     shown = f"{document.get('schema')}, {what}"
-    return "".join(letter if letter.isprintable() else "?" for letter in shown)[:200]
+    return one_line(shown)[:200]

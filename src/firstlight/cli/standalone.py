@@ -7,6 +7,7 @@ import os
 import sys
 
 from firstlight import __version__
+from firstlight.cli.printing import guarded_streams
 from firstlight.errors import FirstlightError
 from firstlight.facts.document import to_text
 from firstlight.facts.look import Look, Names, look_at
@@ -15,6 +16,13 @@ from firstlight.report.facts_text import Detail, facts_text
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the facts; the exit code is that of `firstlight facts`."""
+    if sys.stdout is None or sys.stderr is None:  # where the shell closed one
+        return _main(arguments)
+    with guarded_streams(sys.argv[1:] if arguments is None else arguments):
+        return _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="firstlight-facts", description="Look at this machine and print what it is. Changes nothing."
     )

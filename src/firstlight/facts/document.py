@@ -19,6 +19,7 @@ from firstlight.machine.evidence import SCHEMA as MACHINE_SCHEMA
 from firstlight.machine.evidence import Evidence, from_document, to_document
 from firstlight.machine.recorded import RecordedMachine
 from firstlight.opening import is_handed_over, open_given
+from firstlight.secrets import without_credentials
 
 SCHEMA = "firstlight.facts/1"
 FILE_LIMIT = 64 << 20
@@ -84,7 +85,7 @@ def write_recording(folder: str, evidence: Evidence, pseudonyms: Pseudonyms | No
     """Write DIR/machine.json, with pseudonyms unless None is given; never overwrites a recording."""
     path = os.path.join(folder, RECORDING_NAME)
     if pseudonyms is None:
-        document = to_document(evidence, lambda text: text, lambda data: data)
+        document = to_document(evidence, without_credentials, lambda data: data)
     else:
         document = to_document(evidence, pseudonyms.apply, pseudonyms.apply_bytes)
         document["host"]["hostname"] = "host-a"  # also where the name is too short to be looked for in texts

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from firstlight.frozen import dataclass
 from firstlight.machine import Host
+from firstlight.secrets import GPU_ID, MASK, masked
+from firstlight.visible import visible
 
 T = TypeVar("T")
 
@@ -34,17 +36,7 @@ _PUBLIC_HOSTS = (
     "pypi.jetson-ai-lab.io", "nvidia.com", "repo.anaconda.com", "astral.sh", "docs.pytorch.org",
 )  # fmt: skip
 
-_TOKENS = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|sk-[\w-]{12,}|AKIA[0-9A-Z]{12,}"
-    r"|xox[abprs]-[\w-]{8,}|rpa_[A-Za-z0-9]{8,}|nvapi-[\w-]{8,}|pypi-[\w-]{16,}|AIza[\w-]{20,}|ASIA[0-9A-Z]{12,}"
-    r"|dckr_pat_[\w-]{8,}|npm_[A-Za-z0-9]{8,}|[sr]k_live_\w{8,}|ya29\.[\w-]{8,}|whsec_\w{8,}|wandb_v1_\w{8,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
-)
-_SECRET_PAIR = re.compile(
-    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|authorization)[\w-]*"
-    r"|(?:\w*_)?pass|(?:user|login)(?:name)?(?==))(\s*[=:]\s*)((?:(?:bearer|basic)\s+)?[^\s\"',;]{3,})"
-)
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_ACCOUNT = re.compile(r"(?i)\b((?:user|login)(?:name)?)(=)([^\s\"',;]{3,})")
 # What clouds call a host after its address: ip-10-20-30-40.ec2.internal
 _ADDRESS_NAME = re.compile(r"\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?")
 _INTERNAL_NAME = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:internal|local|lan|corp|intranet|cluster)(?![\w.-])")
@@ -116,11 +108,10 @@ class Pseudonyms:
             text = _IPV6.sub("<address>", _MAC.sub("<address>", text))
         if text.count(".") >= 3 and not _VERSION_ALONE.fullmatch(text):
             text = _IPV4.sub(_mask_ipv4, text)
-        if len(text) >= 8:
-            text = _BEARER.sub(r"\1 <redacted>", _SECRET_PAIR.sub(_mask_pair, _TOKENS.sub("<redacted>", text)))
+        text = masked(_ACCOUNT.sub(rf"\1\2{MASK}", text) if "=" in text else text)
         if len(text) >= 32:
             text = _CGROUP_ID.sub("<id>", _CONTAINER_ID.sub("<id>", text))
-        return text if text.isprintable() else _visible(text)
+        return visible(text)
 
     def apply_bytes(self, data: bytes) -> bytes:
         """Binary evidence with account and host names overwritten by as many x, so that offsets stay."""
@@ -134,7 +125,13 @@ class Pseudonyms:
             if uuid and uuid in text:
                 text = text.replace(uuid, f"gpu-{index}")
         text = _GPU_UUID.sub(lambda match: f"{match.group(1).lower()}-other", text)
+        text = GPU_ID.sub(self._part_of_uuid, text)
         return _ANY_UUID.sub(lambda match: match.group(0) if match.group(0).lower() == _EFI_GLOBAL else "<uuid>", text)
+
+    def _part_of_uuid(self, match: re.Match[str]) -> str:
+        """The GPU that an abbreviated id means; the same for a document made live and one made from a recording."""
+        meant = [f"gpu-{index}" for index, uuid in enumerate(self.gpus) if uuid.lower().startswith(match[0].lower())]
+        return meant[0] if len(meant) == 1 else f"{match.group(1).lower().rpartition('-')[2]}-other"
 
     @staticmethod
     def _home(match: re.Match[str]) -> str:
@@ -157,18 +154,6 @@ def _mask_url(match: re.Match[str]) -> str:
 
 def _mask_ipv4(match: re.Match[str]) -> str:
     return match.group(0) if match.group(0) in ("127.0.0.1", "0.0.0.0") else "<address>"  # noqa: S104 not a bind
-
-
-def _mask_pair(match: re.Match[str]) -> str:
-    name, joint, value = match.groups()
-    return match.group(0) if value.lower() in ("true", "false", "none", "null", "set") else f"{name}{joint}<redacted>"
-
-
-def _visible(text: str) -> str:
-    """Control characters as they are written in Python, so that no terminal acts on them."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1] for character in text
-    )
 
 
 def rename_all(value: T, rename: Callable[[str], str]) -> T:

@@ -15,28 +15,41 @@ from firstlight.libraries.fixing import Fix, Link, Pick
 from firstlight.libraries.local_wheels import LocalWheel
 from firstlight.libraries.target import PRELOAD_FILE, Surroundings, Target
 from firstlight.plan.building import NETWORK, Argv, a_person, exists, holds, slug, succeeds, written
+from firstlight.plan.offline import from_shelf
+from firstlight.plan.shelf import Shelf
 from firstlight.plan.step import FileChange, Step, StepKind
 
 BECAUSE = "missing-library"
 _IS_ELF = "import sys; sys.exit(open(sys.argv[1], 'rb').read(4) != b'\\x7fELF')"
+_LOGIN = (
+    "The index gets its user and password through the environment; no command and no journal holds them. To go on or "
+    "to take it back, give them again: --index-url, or PIP_EXTRA_INDEX_URL (pip), UV_EXTRA_INDEX_URL (uv)."
+)
 _WRITING: Fact[float] = Known(1.0, "a bound: links are made, nothing is fetched")
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where wheels come from: a folder, an index, or what pip is set up with where both are empty."""
+    """Where wheels come from: a folder, an index, or what pip is set up with where there is neither."""
 
-    folder: str
-    index: str
-    shelf: tuple[LocalWheel, ...]
+    index: str = ""  # without a password, which no command and no journal holds
+    shelf: tuple[LocalWheel, ...] = ()
+    listed: Shelf | None = None  # the same wheels with their digests: nothing else in the folder is reached
+    asks_for_login: bool = False
 
     @property
     def options(self) -> Argv:
-        """What pip and uv are told, e.g. ('--no-index', '--find-links', '/opt/wheels')."""
-        found: list[str] = [] if self.index or not self.folder else ["--no-index"]
-        found += ["--find-links", self.folder] if self.folder else []
-        return (*found, *(("--index-url", self.index) if self.index else ()))
+        """What pip and uv are told, e.g. ('--index-url', 'https://pypi.org/simple')."""
+        return ("--index-url", self.index) if self.index else ()
+
+    @property
+    def note(self) -> str:
+        return _LOGIN if self.asks_for_login else ""
+
+    def brought(self, step: Step) -> Step:
+        """An install with its packages taken from the folder, where there is one."""
+        return step if self.listed is None else from_shelf(step, self.listed)
 
 
 def steps_of(around: Surroundings, target: Target, fix: Fix, *, source: Source) -> tuple[Step, ...]:
@@ -48,9 +61,9 @@ def steps_of(around: Surroundings, target: Target, fix: Fix, *, source: Source) 
     if not fix.is_empty:
         check_environment(around)
     if fresh:
-        steps.append(_install(around, fresh, source=source, site=site))
+        steps.append(source.brought(_install(around, fresh, source=source, site=site)))
     if torn:
-        steps.append(_install_again(around, torn, source=source, site=site))
+        steps.append(source.brought(_install_again(around, torn, source=source, site=site)))
     if fix.links:
         steps.append(_links(fix.links))
     if fix.preloads:
@@ -105,8 +118,9 @@ def _install(around: Surroundings, picks: tuple[Pick, ...], *, source: Source, s
         title=f"install {', '.join(exact)} into {around.environment[0].prefix}",
         commands=((*tool, *source.options, *exact),),
         done_when=(holds(around.interpreter, installed), *(exists(path) for path in files)),
-        seconds=Unknown("depends on the disk") if source.folder else NETWORK,
+        seconds=Unknown("depends on the disk") if source.listed else NETWORK,
         bytes=bytes_of(picks),
+        note=source.note,
     )
 
 
@@ -136,6 +150,7 @@ def _install_again(around: Surroundings, picks: tuple[Pick, ...], *, source: Sou
         ),
         seconds=NETWORK,
         bytes=bytes_of(picks),
+        note=source.note,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from firstlight.facts.collect import Facts
 from firstlight.frozen import dataclass
 from firstlight.plan.diffs import FileText
+from firstlight.plan.shelf import Shelf
 
 _NOT_A_HOME = ("/usr/local", "/opt", "/workspace")  # the other folders that facts.ability looks at
 
@@ -36,7 +37,7 @@ class Extras:
     files: tuple[FileText, ...] = ()
     home: str = ""
     state: str = ""
-    offline_folder: str = ""  # of `apply --offline`: wheels come from there and from nowhere else
+    shelf: Shelf | None = None  # of `apply --offline`: wheels come from there and from nowhere else
 
     def text_of(self, path: str) -> str | None:
         """The text of a file as it is now, None where it was not read."""

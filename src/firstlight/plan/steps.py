@@ -47,4 +47,4 @@ def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step,
     """The steps of an option in order, then the checkouts and settings that were asked for; ids are numbered."""
     made = [step for maker in (*_MAKERS[option.kind], *_ALWAYS) for step in maker(question, option, extras)]
     numbered = (replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
-    return tuple(offline(step, extras.offline_folder) for step in numbered)
+    return tuple(offline(step, extras.shelf) for step in numbered)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from packaging.markers import Marker
-from packaging.requirements import Requirement
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, NormalizedName, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -48,6 +48,13 @@ class WheelFile:
     def version(self) -> str:
         return str(_parsed(self.name)[1])
 
+    def says(self, project: str, version: str) -> bool:
+        """Whether a name and a version, as its metadata have them, are those in the name of the file."""
+        try:
+            return canonicalize_name(project) == self.project and Version(version) == _parsed(self.name)[1]
+        except InvalidVersion:
+            return False
+
 
 def target_of(machine: str, python: str, glibc: str) -> Target:
     """A target that was asked for; refuses what no wheel is for."""
@@ -80,6 +87,14 @@ def pip_flags(target: Target) -> tuple[str, ...]:
 def takes(target: Target, name: str) -> bool:
     """Whether a wheel installs there, by the tags in its name."""
     return not _tags(target).isdisjoint(_parsed(name)[2])
+
+
+def is_wheel_for(target: Target, name: str) -> bool:
+    """The same for any file: one that pip would not take for a wheel by its name is none."""
+    try:
+        return name.endswith(".whl") and takes(target, name)
+    except BadInput:
+        return False
 
 
 def _tags(target: Target) -> set[Tag]:
@@ -116,15 +131,16 @@ def missing(requirements: Iterable[str], wheels: tuple[WheelFile, ...], target: 
         if key in seen:
             continue
         seen.add(key)
-        wheel = _best(project, wheels, bounds=bounds[project], target=target)
+        wheel = best_of(project, wheels, bounds=bounds[project], target=target)
         if wheel is None:
             lacking[project] = None
             continue
-        todo += _needed(wheel, frozenset(wanted.extras), target)
+        todo += needed_by(wheel, frozenset(wanted.extras), target)
     return tuple(sorted(f"{project}{bounds[project]}" for project in lacking))
 
 
-def _best(project: str, wheels: tuple[WheelFile, ...], *, bounds: SpecifierSet, target: Target) -> WheelFile | None:
+def best_of(project: str, wheels: tuple[WheelFile, ...], *, bounds: SpecifierSet, target: Target) -> WheelFile | None:
+    """The newest wheel of a project within bounds that the target takes."""
     fitting = [
         wheel
         for wheel in wheels
@@ -133,11 +149,15 @@ def _best(project: str, wheels: tuple[WheelFile, ...], *, bounds: SpecifierSet, 
     return max(fitting, key=lambda wheel: Version(wheel.version), default=None)
 
 
-def _needed(wheel: WheelFile, extras: frozenset[str], target: Target) -> Iterator[Requirement]:
+def needed_by(wheel: WheelFile, extras: frozenset[str], target: Target) -> Iterator[Requirement]:
+    """What a wheel requires on the target, with those extras."""
     for text in wheel.requires:
-        requirement = Requirement(text)
-        if requirement.marker is None or _holds(requirement.marker, extras, target):
-            yield requirement
+        try:
+            requirement = Requirement(text)
+            if requirement.marker is None or _holds(requirement.marker, extras, target):
+                yield requirement
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+            raise BadInput(f"{wheel.name} requires {text[:120]!a}, which is no requirement. Take it out.") from None
 
 
 def _holds(marker: Marker, extras: frozenset[str], target: Target) -> bool:

@@ -14,6 +14,7 @@ from firstlight.plan.step import Step
 from firstlight.report.explain_text import printable
 from firstlight.report.layout import counted, labelled
 from firstlight.report.plan_text import as_typed
+from firstlight.visible import one_line
 
 _LABEL = 11
 _TAIL_SHOWN = 12
@@ -37,10 +38,10 @@ def interrupted_text(run: Run) -> str:
     """A run that was stopped half-way: what is done of it and what is left."""
     if run.undoing:
         left = [step for step in run.steps if step.id in run.begun and step.id not in run.taken_back]
-        out = f"UNFINISHED  the undo of run {run.number} ({run.at}) was interrupted: {run.title}\n"
+        out = f"UNFINISHED  the undo of run {run.number} ({one_line(run.at)}) was interrupted: {one_line(run.title)}\n"
         return out + labelled("  to take back", tuple(step.title for step in reversed(left)), label_width=16)
     left = [step for step in run.steps if step.id not in run.finished]
-    out = f"UNFINISHED  run {run.number} ({run.at}) was interrupted: {run.title}\n"
+    out = f"UNFINISHED  run {run.number} ({one_line(run.at)}) was interrupted: {one_line(run.title)}\n"
     done = len(run.steps) - len(left)
     out += labelled("  done", (f"{done} of {counted(len(run.steps), 'step')}",), label_width=16)
     out += labelled("  left", tuple(step.title for step in left), label_width=16)

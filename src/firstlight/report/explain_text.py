@@ -9,6 +9,7 @@ from typing import Any
 from firstlight import __version__
 from firstlight.diagnosis.explain import Explained, Explanation, Sighting
 from firstlight.diagnosis.signatures import Commands, Signature
+from firstlight.visible import one_line
 
 SCHEMA = "firstlight.explain/1"
 NARROWEST, WIDEST = 60, 100
@@ -71,7 +72,7 @@ def signatures_json(signatures: tuple[Signature, ...]) -> str:
 
 def printable(text: str) -> str:
     """Control characters made visible, so that a log cannot repaint the terminal: ESC becomes \\x1b."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
+    return one_line(text)
 
 
 def _overview(explained: Explained, width: int) -> list[str]:

@@ -21,6 +21,7 @@ from firstlight.report.bench_cells import (
     time_text,
 )
 from firstlight.report.exports_rows import case_name, started
+from firstlight.secrets import masked
 
 # What XML 1.0 cannot hold, escaped or not.
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -123,4 +124,4 @@ def _seconds(value: float) -> str:
 
 
 def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", text)
+    return _NOT_XML.sub("?", masked(text))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from firstlight.secrets import masked
+
 WIDTH = 110
 LABEL = 12
 
@@ -13,7 +15,8 @@ def labelled(label: str, lines: Iterable[str], *, width: int = WIDTH, label_widt
     """One label with its lines, wrapped and aligned: 'driver      570.133.20, open module'."""
     out: list[str] = []
     for line in lines:
-        wrapped = textwrap.wrap(line, width - label_width, break_long_words=False, break_on_hyphens=False) or [""]
+        whole = masked(line)  # wrapped, a secret would stand on a line of its own and look like a word
+        wrapped = textwrap.wrap(whole, width - label_width, break_long_words=False, break_on_hyphens=False) or [""]
         first, *rest = wrapped
         out.append(f"{'' if out else label:<{label_width}}{first}".rstrip())
         out += [f"{'':<{label_width}}  {more}".rstrip() for more in rest]

@@ -13,6 +13,7 @@ from firstlight.libraries.closing import Closing, Loading, Need, Way
 from firstlight.libraries.target import TargetKind
 from firstlight.report.layout import counted, labelled
 from firstlight.report.libs_tree import short_path, short_tree, whole_tree
+from firstlight.visible import visible
 
 _LABEL = 11
 _ASKERS = 3
@@ -66,7 +67,7 @@ def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str
 
 def shown(text: str) -> str:
     """What a terminal may get: names come from files that somebody else made."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+    return visible(text)
 
 
 def _verdict(analysis: Analysis) -> str:

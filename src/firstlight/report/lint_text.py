@@ -10,6 +10,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.lint.rule import LintFinding, LintReport
 from firstlight.report.layout import WIDTH, counted, joined, labelled
 from firstlight.report.summary import machine_summary
+from firstlight.visible import visible
 
 _NO_DRIVER = (
     "\nNo driver is known for this machine, so nothing was held against one. Name the machine that it is for:\n"
@@ -22,7 +23,7 @@ def lint_text(report: LintReport, question: Question) -> str:
     """The report for a person to read; nothing found is one line."""
     machine = machine_line(question.facts)
     hint = "" if isinstance(question.facts.driver.kernel_version, Known) else _NO_DRIVER
-    return _printable(_text(report, machine) + _unread(report) + hint)
+    return visible(_text(report, machine) + _unread(report) + hint)
 
 
 def machine_line(facts: Facts) -> str:
@@ -42,11 +43,6 @@ def _text(report: LintReport, machine: str) -> str:
 def _unread(report: LintReport) -> str:
     """The lines about what was not judged; '' where all of it was."""
     return f"\n{labelled('not judged', report.not_judged)}" if report.not_judged else ""
-
-
-def _printable(text: str) -> str:
-    """The text without control characters, which a file may hold to fool a terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 def _finding(finding: LintFinding) -> str:

@@ -13,6 +13,7 @@ from firstlight.plan.request import Ranked
 from firstlight.plan.step import CheckKind, Condition, Step, StepKind
 from firstlight.report.layout import WIDTH, counted, labelled
 from firstlight.report.summary import machine_summary
+from firstlight.visible import one_line
 
 _CHECKS = {
     CheckKind.FILE_EXISTS: "{target} exists",
@@ -112,7 +113,7 @@ def _bytes(fact: Fact[int], what: str) -> str:
 
 
 def _step(number: int, step: Step) -> str:
-    head = f"{number}. {step.title}"
+    head = f"{number}. {one_line(step.title)}"
     marks = [word for word, holds in (("optional", step.optional), ("as root", step.needs_root)) if holds]
     marks += ["by a person"] if step.kind is StepKind.MANUAL else []
     tag = f"[{step.id}]"

@@ -6,6 +6,7 @@ from firstlight.profile.metrics import METRICS, OLD_NAMES, How, metric_named
 from firstlight.profile.result import Condition, Kind, Met, Profile, Source, TierResult, Value
 from firstlight.profile.tiers import shown_number
 from firstlight.report.layout import counted, labelled
+from firstlight.visible import one_line
 
 _LABEL = 13
 _KERNELS = 6
@@ -148,7 +149,7 @@ def _kernels(profile: Profile) -> str:
         share = "" if not total else f"{100 * (kernel.time_s or 0.0) / total:5.1f} %"
         time = "-" if kernel.time_s is None else _time(kernel.time_s)
         name = kernel.name if len(kernel.name) <= _NAME else kernel.name[: _NAME - 3] + "..."
-        out += f"  {time:>10}  {share:>7}  {''.join(sign if sign.isprintable() else '?' for sign in name)}\n"
+        out += f"  {time:>10}  {share:>7}  {one_line(name)}\n"
     return out + (f"  and {len(by_time) - _KERNELS} more (--json has all)\n" if len(by_time) > _KERNELS else "")
 
 

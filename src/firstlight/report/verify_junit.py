@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+from firstlight.secrets import masked
 from firstlight.verify.check import Met, Outcome, Report, RequirementResult, Result
 from firstlight.verify.verdict import not_proved
 
@@ -70,4 +71,4 @@ def _case(suite: ET.Element, kind: str, name: str, *, seconds: float) -> ET.Elem
 
 
 def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", text)
+    return _NOT_XML.sub("?", masked(text))

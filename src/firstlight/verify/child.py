@@ -14,6 +14,7 @@ from firstlight.machine.interface import Outcome as Ended
 from firstlight.machine.spawn import run_bounded
 from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome
 from firstlight.verify.fresh import in_shell
+from firstlight.visible import visible
 
 CHILDREN = os.path.join(os.path.dirname(__file__), "children")
 MARK = "firstlight-proof"  # stands for the mark of one run where its command is shown; see children/run.py
@@ -52,13 +53,13 @@ def _caches(work: str) -> dict[str, str]:
 
 def read_answer(done: Completed, mark: str, *, limit_s: float, seconds: float) -> Answer:
     """What a finished child said; a crash, a hang or a foreign answer is a failure told in one sentence."""
-    stderr = _printable(done.stderr[-_STDERR_KEPT:])
+    stderr = visible(done.stderr[-_STDERR_KEPT:])
     if done.outcome is Ended.EXITED and (said := _marked(done.stdout, mark)) is not None:
         try:
             return Answer(
                 outcome=Outcome(said["outcome"]),
-                says=_printable(str(said["says"])),
-                do=tuple(_printable(str(each)) for each in said["do"]),
+                says=visible(str(said["says"])),
+                do=tuple(visible(str(each)) for each in said["do"]),
                 evidence=tuple(Evidence(str(what), _value(value)) for what, value in said["evidence"]),
                 more=dict(said["more"]),
                 command=_shown(done.argv, mark),
@@ -83,10 +84,8 @@ def _how_it_ended(done: Completed, limit_s: float) -> list[str]:
     if done.outcome is Ended.NOT_FOUND:
         return [f"{done.argv[0]} was not found", "Name an interpreter that exists: firstlight verify --python PATH"]
     if done.outcome is not Ended.EXITED:
-        return [
-            f"{done.argv[0]}: {done.outcome.value}" + (f" ({_printable(done.stderr)[:200]})" if done.stderr else "")
-        ]
-    last = _printable(done.stderr.strip().rpartition("\n")[2])[:300]
+        return [f"{done.argv[0]}: {done.outcome.value}" + (f" ({visible(done.stderr)[:200]})" if done.stderr else "")]
+    last = visible(done.stderr.strip().rpartition("\n")[2])[:300]
     return [f"it ended with exit status {done.status} and no answer" + (f": {last}" if last else "")]
 
 
@@ -112,11 +111,7 @@ def _marked(text: str, mark: str) -> dict[str, Any] | None:
 
 
 def _value(value: object) -> str | int | float | bool:
-    return value if isinstance(value, (int, float, bool)) else _printable(str(value))[:1000]
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+    return value if isinstance(value, (int, float, bool)) else visible(str(value))[:1000]
 
 
 def _shown(argv: tuple[str, ...], mark: str) -> tuple[str, ...]:

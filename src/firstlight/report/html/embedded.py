@@ -13,6 +13,7 @@ from typing import Any
 from firstlight.errors import BadInput
 from firstlight.opening import open_given
 from firstlight.report.html.markup import Markup, joined
+from firstlight.secrets import masked
 
 FILE_LIMIT = 256 << 20
 _PLAIN_BELOW = 64 << 10  # larger documents are packed: a run of 97 cases is 390 kB plain, 140 kB packed
@@ -52,7 +53,7 @@ def read_documents(path: str) -> tuple[dict[str, Any], ...]:
 
 
 def _element(document: dict[str, Any]) -> Markup:
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    text = masked(json.dumps(document, separators=(",", ":"), allow_nan=False))
     if len(text) < _PLAIN_BELOW:
         kind, body = _PLAIN, "".join(_UNSAFE.get(character, character) for character in text)
     else:

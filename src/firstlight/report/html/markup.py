@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from firstlight.secrets import masked
+
 _EMPTY = frozenset({"meta", "br", "input", "link"})
 _SHAPES = frozenset({"rect", "circle", "line", "path"})
 
@@ -27,7 +29,9 @@ def el(name: str, /, *children: str, **attributes: str | float) -> Markup:
 
 def joined(parts: Iterable[str]) -> Markup:
     """Parts one after the other, plain text escaped."""
-    return Markup("".join(part if isinstance(part, Markup) else html.escape(part, quote=False) for part in parts))
+    return Markup(
+        "".join(part if isinstance(part, Markup) else html.escape(masked(part), quote=False) for part in parts)
+    )
 
 
 def number(text: str, formula: str, *, name: str = "span") -> Markup:
@@ -59,4 +63,4 @@ def _attribute(key: str) -> str:
 def _value(value: str | float) -> str:
     if isinstance(value, float):
         return f"{round(value, 2):g}" if abs(value) < 100_000 else f"{value:.0f}"
-    return html.escape(str(value), quote=True)
+    return html.escape(masked(str(value)), quote=True)
