@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan 7f1e775c038017f3c43bc9e43bb2c75dc01ed84ad1878110e26bb8f2c07c3c45
+# plan 7a41a03d65febb75540425098bd9b81d9140d515b7aae6e9a921f86daebc29fc
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
