@@ -77,13 +77,17 @@ def _parsed(change: FileChange, readers: tuple[Reader, ...], place: Place) -> st
 def _does_not_parse(reader: Reader, seen: Seen) -> str:
     if seen.status is None:
         return f"{reader.shell} did not say within {LIMIT_S:.0f} s whether it parses"
-    lines = seen.complained.strip().splitlines() or [f"it ends with status {seen.status}"]
-    return f"{reader.shell} would not parse it any more: {lines[0]}"
+    return f"{reader.shell} would not parse it any more: {_first_complaint(seen)}"
+
+
+def _first_complaint(seen: Seen) -> str:
+    lines = seen.complained.strip().splitlines()
+    return lines[0] if lines else f"it ends with status {seen.status}"
 
 
 def _tried(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str:
     """Read by each shell as at a start, with the variable unset and set before; one of them must get to the end."""
-    judged = False
+    judged, parses = False, False
     each_start = tuple((start, text) for start in _STARTS for text in (change.before, change.after))
     trials = tuple(
         trial
@@ -95,6 +99,7 @@ def _tried(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str
         parsed, runs = [next(everything), next(everything)], [next(everything) for _ in each_start]
         if parsed[1].status is None or (parsed[0].status == 0) != (parsed[1].status == 0):
             return _does_not_parse(reader, parsed[1])
+        parses = parses or parsed[0].status == 0
         if any(seen.status is None for seen in runs):
             return f"a new {reader.shell} that reads it did not end within {LIMIT_S:.0f} s"
         for start, before, after in zip(_STARTS, runs[::2], runs[1::2], strict=True):
@@ -107,6 +112,8 @@ def _tried(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str
                 found = _differs(change, before, after, reader=reader, again=again[0])
             if found:
                 return found
+    if not parses:  # how far a shell gets in it is chance, and so is what an edit changes
+        return f"it does not parse as it is: {_first_complaint(parsed[0])}"
     return "" if judged else f"a new {readers[0].shell} that reads it ends before it can be asked"
 
 

@@ -20,6 +20,7 @@ _SHAPES = {Dialect.SH: shape_of, Dialect.FISH: fish_shape, Dialect.CSH: csh_shap
 _IN_ENVIRONMENT = re.compile(
     r"(?P<lead>\s*(?:export\s+)?LD_LIBRARY_PATH\s*=\s*)(?P<value>[^#\r]*?)(?P<tail>\s*(?:#.*)?)"
 )
+_NOTHING, _ANYTHING = r"(?!)", ""
 _LOOP = r"\s*(?:for|foreach)\b"
 # Commands that may name a folder and do not put it into a variable.
 _HARMLESS = (
@@ -250,14 +251,19 @@ def _words_of(value: Token, setting: Setting) -> list[Token]:
     return found
 
 
-def _lines_with(text: str, folders: tuple[str, ...], *, also: str = "") -> tuple[LineLeft, ...]:
-    """Lines of a file that name a folder beside the variable, or beside another word; comments are none."""
+def _lines_with(text: str, folders: tuple[str, ...], *, also: str = _NOTHING) -> tuple[LineLeft, ...]:
+    """Lines of a file that name a folder beside the variable, or begin as `also` says; comments are none."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         named = any(re.search(rf"{re.escape(folder)}/?(?![\w./-])", line) for folder in folders)
-        if named and (VARIABLE in line or (also and re.match(also, line))) and not line.lstrip().startswith("#"):
+        if named and (VARIABLE in line or re.match(also, line)) and not line.lstrip().startswith("#"):
             found.append(LineLeft(number, line.rstrip("\r")))
     return tuple(found)
+
+
+def lines_naming(text: str, folders: tuple[str, ...]) -> tuple[LineLeft, ...]:
+    """Every line that names a folder, comments apart: where a person looks who finds no line that sets it."""
+    return _lines_with(text, folders, also=_ANYTHING)
 
 
 def _environment(text: str, folders: tuple[str, ...]) -> Edited:

@@ -29,7 +29,7 @@ from firstlight.plan.building import (
 from firstlight.plan.by_hand import Line, edited_by_a_person
 from firstlight.plan.costs import NOTHING
 from firstlight.plan.extras import Extras
-from firstlight.plan.library_path import Edited, without_folders
+from firstlight.plan.library_path import Edited, lines_naming, without_folders
 from firstlight.plan.loader_conf import without_conf_folders
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.shell_kinds import dialect_of
@@ -40,6 +40,7 @@ from firstlight.plan.told_effects import takes_root
 from firstlight.plan.wheel_steps import copies_replaced, wheel_steps
 
 _VARIABLE = "LD_LIBRARY_PATH"
+_MOST_NAMED = 5  # lines that a note shows
 _NO_SHELL = (".toml", ".py", ".pth", ".txt", ".lock", ".yml", ".yaml", "ld.so.conf")
 _PIN_IN_PROJECT = "pin-in-project"
 
@@ -72,7 +73,7 @@ def _out_of_the_path(question: Question, option: Option, folders: tuple[str, ...
     if not on_path:
         return
     edits = _from_files(question, option, folders, extras)
-    yield from edits or [_find_it(question, option, on_path[0], home=extras.home_for(question.facts))]
+    yield from edits or [_find_it(question, option, on_path[0], extras)]
     yield _this_shell(question, option, on_path)
 
 
@@ -141,16 +142,24 @@ def _edited(change: FileChange, edited: Edited) -> tuple[Condition, ...]:
     return tuple(Condition(CheckKind.FILE_LACKS_LINE, change.path, line) for line in edited.lines_taken_out)
 
 
-def _find_it(question: Question, option: Option, entry: str, *, home: str) -> Step:
-    """No file that was read sets it: where to look, for a person."""
+def _find_it(question: Question, option: Option, entry: str, extras: Extras) -> Step:
+    """No file that was read sets it: where to look, for a person, and the lines that name it for whatever reason."""
     image = " or as an ENV line of the image" if container(question.facts) else ""
+    home = extras.home_for(question.facts)
+    named = [
+        f"{file.path}, line {line.number}: {line.text.strip()}"
+        for file in extras.files
+        for line in lines_naming(file.text, (entry.rstrip("/"),))
+    ]
+    seen = f"These lines name it: {'; '.join(named[:_MOST_NAMED])}. " if named else ""
     return replace(
         blank(option),
         id="find-who-sets-it",
         title=f"find who puts {entry} into {_VARIABLE}, and delete it there",
         commands=(("grep", "-rn", entry, *(each.replace("~", home, 1) for each in STARTUP_FILES.split())),),
         done_when=(a_person(f"a new shell has no {entry} in {_VARIABLE}"),),
-        note=f"No start-up file that was read sets it. It may stand in a job script, in a parent's environment{image}.",
+        note=f"No start-up file that was read sets it plainly. {seen}"
+        f"It may stand in a job script, in a parent's environment{image}.",
     )
 
 
