@@ -29,6 +29,8 @@ PASSWORD = "Tr0ub4dor"
         f"https://user:{PASSWORD}",
         f"https://user:{PASSWORD}...",
         f"ssh://bob:{PASSWORD}@host/a",
+        f"//bob:{PASSWORD}@pypi.example.com/simple",
+        f"proxy = bob:{PASSWORD}@proxy.example.com:8080",
         f"--password {PASSWORD} --yes",
         f"--auth-token={PASSWORD}",
         f"HF_TOKEN={PASSWORD}",
@@ -72,7 +74,9 @@ def test_a_secret_does_not_stay(text: str) -> None:
         "docker run --user 1000:1000",
         "the password is asked for",
         "known signatures: firstlight explain --list",
-        "GPU-added GPU-0 GPU-less MIG-enabled",
+        "GPU-added GPU-0 GPU-less MIG-enabled gpu-10 gpu-0",
+        "docker.io/library/python:3.12@sha256:0123456789abcdef",
+        "password: unknown",
         "torch 2.9.0+cu128, /usr/local/cuda-13.0",
     ],
 )
@@ -88,6 +92,7 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
         "GPU-5ebe9f4c-1a2b-3c4d-5e6f-0123456789ab",
         "MIG-5ebe9f4c-1a2b-3c4d-5e6f-0123456789ab",
         "MIG-GPU-5ebe9f4c-1a2b-3c4d-5e6f-0123456789ab/1/0",
+        "gpu-5ebe9f4c-1a2b-3c4d-5e6f-0123456789ab",
     ],
 )
 def test_ids_of_gpus_are_masked_whole_and_cut_and_stay_for_who_asks_for_names(text: str) -> None:

@@ -20,12 +20,18 @@ _LOGIN = re.compile(
 _CUT_LOGIN = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/:@\"'<>\[\\]+:(?!\d{1,5}(?![\w.~!*-])|port\b)[^\s/@\"'<>\\]+(?=[\s\"']|\.{3}|$)"
 )
+# The same without a scheme, as proxies are given: user:word@host.domain, host:port, //user:word@host; not pkg:name@1.2.
+_BARE_LOGIN = re.compile(
+    r"(?<![\w:/@.-])(//)?[\w.-]{1,60}:(?!//)[^\s/:@\"'<>\\]{3,200}@(?=(?:[A-Za-z][\w-]*\.)+[A-Za-z]|[\w.-]+:\d|localhost\b)"
+)
 _BY_NAME_ALONE = ("ssh", "git+ssh", "sftp", "rsync", "svn+ssh", "scp")  # git@github.com is no secret
 _ENCODED_LOGIN = re.compile(r"(?i)(%3A%2F%2F)(?!%3Credacted)[^\s/&\"'<>]{1,200}?(%40)")
 # GPU-8f1c2d3e-... whole or cut: CUDA takes as much of it as tells one from the others. Letters alone are a word.
 GPU_ID = re.compile(
     r"\b(MIG-GPU|GPU|MIG)-(?=[0-9a-fA-F-]*\d)[0-9a-fA-F]{2,8}(?:-[0-9a-fA-F]{0,4}){0,3}(?:-[0-9a-fA-F]{0,12})?(?![\w-])"
 )
+# In small letters only whole: gpu-10 is our own name for one.
+_GPU_ID_SMALL = re.compile(r"\b(mig-gpu|gpu|mig)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 _TOKENS = re.compile(
     r"\b(?:hf_(?:[A-Za-z0-9]{14,}|(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,})|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}"
     r"|gl(?:pat|ptt|dt|rt|ft|soat|cbt)-[\w-]{8,}|sk-[\w-]{12,}|xox[abeprs]-[\w-]{8,}"
@@ -62,8 +68,8 @@ _CURL_LOGIN = re.compile(
 _NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)(\S+)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{8,}")
 _NO_SECRET = re.compile(
-    r"(?i)(?:true|false|none|null|set|unset|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*|<[\w -]+>?"
-    r"|(?:<|&lt;)redacted.*)"
+    r"(?i)(?:true|false|none|null|set|unset|unknown|required|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*"
+    r"|<[\w -]+>?|(?:<|&lt;)redacted.*)"
 )
 _COUNT = re.compile(r"[\d.,+-]+(?:[eE][+-]?\d+)?[A-Za-z/%]{0,3}")
 _COUNTED = re.compile(r"(?i)tokens|^pass$")  # max_tokens=4096, pass=3
@@ -71,13 +77,15 @@ _COUNTED = re.compile(r"(?i)tokens|^pass$")  # max_tokens=4096, pass=3
 
 def masked(text: str) -> str:
     """The text with <redacted> in place of every secret and of the ids that single out a GPU."""
-    return GPU_ID.sub(rf"\g<1>-{MASK}", without_credentials(text))
+    return _GPU_ID_SMALL.sub(rf"\g<1>-{MASK}", GPU_ID.sub(rf"\g<1>-{MASK}", without_credentials(text)))
 
 
 def without_credentials(text: str) -> str:
     """The same with the ids of GPUs, for whoever asks for real names (--identify)."""
     if "://" in text:
         text = _CUT_LOGIN.sub(rf"\g<1>{MASK}", _LOGIN.sub(_without, text))
+    if "@" in text:
+        text = _BARE_LOGIN.sub(rf"\g<1>{MASK}@", text)
     if "%40" in text:
         text = _ENCODED_LOGIN.sub(rf"\g<1>{MASK}\g<2>", text)
     if "PRIVATE KEY" in text:

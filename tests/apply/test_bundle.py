@@ -136,6 +136,14 @@ def test_a_damaged_wheel_is_refused_by_its_name(tmp_path: Path, index: Path, how
     assert str(out) in str(caught.value)
 
 
+def test_a_folder_that_goes_while_it_is_read_is_bad_input(tmp_path: Path, index: Path) -> None:
+    out = _filled(tmp_path, index)
+    bundle = read_bundle(str(out))
+    out.rename(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="No such file or directory"):
+        check_files(bundle, str(out))
+
+
 def test_a_wheel_that_is_not_in_the_manifest_is_refused(tmp_path: Path, index: Path) -> None:
     out = _filled(tmp_path, index)
     make_wheel(out, "nvrtc", "99.0")

@@ -113,10 +113,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 def check_files(bundle: Bundle, folder: str) -> tuple[ListedWheel, ...]:
     """The wheels of the manifest as they lie there; the first that is not the one that was bundled is refused."""
     listed = {wheel.file for wheel in bundle.wheels}
-    for name in sorted(os.listdir(folder)):
+    for name in names_in(folder):
         if name not in listed and name.lower().endswith(_INSTALLABLE):
             raise BadInput(f"{folder}/{name} is not in {MANIFEST}: who put it there? Take it out, or make it again.")
     return tuple(_checked(wheel, folder) for wheel in bundle.wheels)
+
+
+def names_in(folder: str) -> tuple[str, ...]:
+    """What lies in a folder, sorted; one that cannot be read, or goes while it is, is refused."""
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}. Make it readable, or copy the bundle again.") from None
 
 
 def _checked(wheel: Wheel, folder: str) -> ListedWheel:

@@ -12,6 +12,7 @@ from firstlight.apply.bundle import (
     Bundle,
     Wheel,
     manifest_text,
+    names_in,
     plan_digest,
     what_lacks,
 )
@@ -83,7 +84,7 @@ def refuse_folder(folder: str) -> None:
         if os.path.lexists(folder):
             raise BadInput(f"--out {folder}: it is not a folder; accepted: a new one, an empty one, or a bundle.")
         return
-    foreign = [name for name in sorted(os.listdir(folder)) if not (name.endswith(".whl") or name in (MANIFEST, LOG))]
+    foreign = [name for name in names_in(folder) if not (name.endswith(".whl") or name in (MANIFEST, LOG))]
     if foreign:
         raise BadInput(
             f"--out {folder}: it holds {foreign[0]!a}, which is no part of a bundle; accepted: a new folder, an empty "
@@ -121,7 +122,7 @@ def fill(folder: str, chosen: Chosen, *, watch: Callable[[str], None]) -> Bundle
 
 
 def _wheels(folder: str) -> tuple[str, ...]:
-    return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".whl")))
+    return tuple(name for name in names_in(folder) if name.endswith(".whl"))
 
 
 def _described(folder: str, name: str, source: str) -> Wheel:

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 
-from firstlight.apply.bundle import MANIFEST, Bundle, check_files, check_place, read_bundle
+from firstlight.apply.bundle import MANIFEST, Bundle, check_files, check_place, names_in, read_bundle
 from firstlight.apply.bundle_download import LOG
 from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.place import state_folder
@@ -44,7 +44,7 @@ def shelf_for(folder: str, here: Target) -> Shelf:
 
 def bundle_in(folder: str) -> Bundle | None:
     """The bundle that a folder is; None where somebody put wheels together, which have no list to be held against."""
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    names = names_in(folder) if os.path.isdir(folder) else ()
     if MANIFEST not in names and LOG not in names and any(name.endswith(".whl") for name in names):
         return None
     return read_bundle(folder)
