@@ -14,6 +14,7 @@ from torch import Tensor
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
+from firstlight.kernels.torch_private import is_capturing
 
 FULL, UPPER_LEFT, LOWER_RIGHT, LISTED = "full", "upper_left", "lower_right", "listed"
 SHAPE = "shape"  # under which name a constructor notes in mask.derived that the mask is plain
@@ -113,10 +114,11 @@ def _plain_shape(shape: str, q_len: int, k_len: int) -> str:
 
 
 def _plain_mask(shape: str, q_len: int, k_len: int, device: torch.device) -> BlockMask:
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if device.type == "cuda" and is_capturing():
         return _made(shape, q_len, k_len, device)  # belongs to the graph that is captured
     mask, held = _kept_plain_mask(shape, q_len, k_len, device)
-    use(held)
+    if held is not None:
+        held.use()
     return mask
 
 
