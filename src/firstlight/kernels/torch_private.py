@@ -1,8 +1,8 @@
 """Every name of torch's that it does not promise, in one place: what each is for, and what is done without it.
 
-All of them are in torch 2.13: tests/kernels/test_torch_private.py asks for each, and tools/torch_releases.py runs it on
-other releases. No other file of the kernels names one; a test reads them all. The CUDA ones are missing from a build
-without CUDA, where nothing calls them.
+All of them are in torch 2.8, 2.9, 2.10, 2.11 and 2.13: tests/kernels/test_torch_private.py asks for each, and
+tools/torch_releases.py ran it on those (results/kernels-torch-releases.json). No other file of the kernels names one; a
+test reads them all. The CUDA ones are missing from a build without CUDA, where nothing calls them.
 """
 
 from __future__ import annotations
