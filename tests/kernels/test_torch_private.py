@@ -12,7 +12,9 @@ from torch.autograd import forward_ad
 from firstlight.kernels import torch_private
 
 KERNELS = Path(torch_private.__file__).parent
-_PRIVATE = re.compile(r"\btorch\._(?!_)|\baten\._|_functorch\.|_current_level|_subclasses|super\(torch\.")
+_PRIVATE = re.compile(
+    r"\btorch\._(?!_)|from torch[\w.]* import _|\baten\._|_functorch\.|_current_level|_subclasses|super\(torch\."
+)
 
 
 def test_no_other_file_of_the_kernels_names_what_torch_does_not_promise() -> None:
@@ -46,6 +48,12 @@ def test_the_questions_about_a_call_are_answered() -> None:
     assert not torch_private.in_dual_level()
     with forward_ad.dual_level():
         assert torch_private.in_dual_level()
+
+
+def test_a_tensor_is_indexed_with_a_number_under_vmap() -> None:
+    squares, places = torch.arange(5) ** 2, torch.tensor([4, 0, 3])
+    with torch_private.indexing_with_numbers():
+        assert torch.vmap(lambda place: squares[place])(places).tolist() == [16, 0, 9]
 
 
 def test_tensors_are_made_the_quick_way() -> None:

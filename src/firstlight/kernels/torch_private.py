@@ -1,8 +1,8 @@
 """Every name of torch's that it does not promise, in one place: what each is for, and what is done without it.
 
-All of them are in torch 2.13: tests/kernels/test_torch_private.py asks for each, and tools/torch_releases.py runs it on
-other releases. No other file of the kernels names one; a test reads them all. The CUDA ones are missing from a build
-without CUDA, where nothing calls them.
+All of them are in torch 2.8, 2.9, 2.10, 2.11 and 2.13: tests/kernels/test_torch_private.py asks for each, and
+tools/torch_releases.py ran it on those (results/kernels-torch-releases.json). No other file of the kernels names one; a
+test reads them all. The CUDA ones are missing from a build without CUDA, where nothing calls them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch._C import (
 )
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 __all__ = ["FakeTensor"]  # tensors without numbers, of torch.compile and FakeTensorMode
 
@@ -41,6 +42,16 @@ is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 def in_dual_level() -> bool:
     """Whether forward-mode derivatives are being taken."""
     return forward_ad._current_level >= 0
+
+
+def indexing_with_numbers() -> TorchFunctionMode:
+    """A context where t[i] takes a tensor i of one number under torch.vmap, as torch's create_block_mask does it.
+
+    Without it older releases (2.10 among them) call i.item() there, which torch.vmap refuses.
+    """
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # here: dynamo takes a second
+
+    return TransformGetItemToIndex()
 
 
 def quick_empty(device_type: str) -> Empty | None:

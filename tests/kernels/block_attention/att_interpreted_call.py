@@ -18,12 +18,13 @@ from firstlight.kernels import BlockMask, attention
 
 
 def let_loop_bounds_be_arrays() -> None:
-    """Triton 3.6's interpreter takes int() of one-element arrays, which numpy 2.4 refuses."""
+    """Triton's interpreter takes int() of one-element arrays, which numpy 2.4 refuses."""
     patch = interpreter._patch_lang_tensor
 
-    def patched(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+    def patched(tensor: Any, *scope: Any) -> None:  # Triton before 3.6 has no scope and puts nothing back
+        patch(tensor, *scope)
+        put = scope[0].set_attr if scope else setattr
+        put(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
 

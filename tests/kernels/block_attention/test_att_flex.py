@@ -43,8 +43,8 @@ def by_document(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
     return DOCUMENTS[q] == DOCUMENTS[k]
 
 
-def flex_of(mask_mod: MaskMod, at: Sizes, batch: int = 1, heads: int = 1, **options: Any) -> FlexBlockMask:
-    return create_block_mask(mask_mod, batch, heads, *at[:2], device="cpu", BLOCK_SIZE=at.block, **options)
+def flex_of(mask_mod: MaskMod, at: Sizes, batch: int = 1, heads: int = 1) -> FlexBlockMask:
+    return create_block_mask(mask_mod, batch, heads, *at[:2], device="cpu", BLOCK_SIZE=at.block)
 
 
 @FEW
@@ -64,8 +64,13 @@ def test_a_mask_mod_is_not_asked_beyond_the_lengths() -> None:
 
 
 def test_one_mask_whether_its_blocks_are_called_full_or_partial() -> None:
-    at = Sizes(200, 150, 64)
-    apart, together = (BlockMask.from_flex(flex_of(causal, at, separate_full_blocks=full)) for full in (True, False))
+    flex = flex_of(causal, Sizes(200, 150, 64))
+    assert flex.full_kv_num_blocks is not None
+    listed = flex.to_dense()  # full and partial alike
+    lists = listed.sum(3).int(), listed.argsort(dim=3, descending=True, stable=True).int()
+    all_partial = FlexBlockMask.from_kv_blocks(*lists, BLOCK_SIZE=64, mask_mod=causal, seq_lengths=(200, 150))
+    assert all_partial.full_kv_num_blocks is None
+    apart, together = (BlockMask.from_flex(given) for given in (flex, all_partial))
     assert torch.equal(apart.kinds, together.kinds)
     assert apart.equals(together)
     assert apart.equals(BlockMask.causal(200, 150, block=64))

@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention import mask as mask_room
 from firstlight.kernels.block_attention.bits import pack, unpack
+from firstlight.kernels.block_attention.combine import both
 from firstlight.kernels.block_attention.lists import lists_of
 from firstlight.kernels.block_attention.mask import BlockMask, mask_of
 from firstlight.kernels.block_attention.seen import shape_of
@@ -164,7 +166,7 @@ def test_a_compiled_function_reads_a_mask_without_a_graph_break() -> None:
 
 def test_a_mask_made_inside_of_a_compiled_function_is_whole_when_it_comes_out() -> None:
     def narrow(x: torch.Tensor) -> tuple[torch.Tensor, BlockMask]:
-        mask = BlockMask.causal(300) & BlockMask.window(300, left=5)
+        mask = both(BlockMask.causal(300), BlockMask.window(300, left=5))
         return x + mask.kinds.sum(), mask
 
     compiled = torch.compile(narrow, fullgraph=True, backend="aot_eager")
@@ -173,6 +175,19 @@ def test_a_mask_made_inside_of_a_compiled_function_is_whole_when_it_comes_out() 
     assert torch.equal(total, expected)
     assert mask.equals(same)
     assert lists_of(mask).starts.tolist() == lists_of(same).starts.tolist()
+
+
+def test_a_compiled_function_combines_masks_with_signs_from_torch_2_9_on() -> None:
+    def count(x: torch.Tensor) -> torch.Tensor:
+        mask = (BlockMask.causal(300) & BlockMask.window(300, left=5)) | BlockMask.sink(300, keys=20)
+        return x + mask.kinds.sum()
+
+    compiled = torch.compile(count, fullgraph=True, backend="aot_eager")
+    if Version(torch.__version__) < Version("2.9"):
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="trace builtin operator `and_`"):
+            compiled(torch.zeros(2))
+    else:
+        assert torch.equal(compiled(torch.zeros(2)), count(torch.zeros(2)))
 
 
 @pytest.mark.parametrize("name", ["kinds", "which", "bits", "q_len", "k_len", "block"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,10 +22,12 @@ from firstlight.kernels.block_attention.bits import (
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.mask_checks import BLOCKS
 from firstlight.kernels.block_attention.measured import apart
+from firstlight.kernels.torch_private import indexing_with_numbers
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask as FlexBlockMask
-    from torch.nn.attention.flex_attention import _mask_mod_signature as MaskMod
+
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # batch, head, query, key: whether it is seen
 
 ASKED_AT_ONCE = 256  # blocks whose elements a mask_mod is asked for together: 4 million at block 128
 
@@ -73,7 +76,8 @@ class _Questions:
             (at[:, None] * self._block + inside).clamp(max=length - 1)
             for at, length in zip((row, column), self._lengths, strict=True)
         )
-        seen = self._over_blocks(batch, head, queries, keys)
+        with indexing_with_numbers():
+            seen = self._over_blocks(batch, head, queries, keys)
         assert isinstance(seen, Tensor), f"mask_mod gave {type(seen).__name__}"
         return seen.to(torch.bool).expand(places.shape[0], self._block, self._block)
 

@@ -125,7 +125,7 @@ def require_same_sizes(first: BlockMask, second: object, sign: str) -> None:
             raise UnsupportedInput(
                 f"the masks on the sides of {sign} have {name} {one} and {other}; one {name} is accepted. {remedy}"
             )
-    for name, one, other in zip(("batch", "heads"), first.kinds.shape, second.kinds.shape, strict=False):
+    for name, one, other in zip(("batch", "heads"), first.kinds.shape[:2], second.kinds.shape[:2], strict=True):
         if one != other and 1 not in (one, other):
             raise UnsupportedInput(
                 f"the masks on the sides of {sign} have {name} {one} and {other}; equal ones, or 1 on one side, are "
