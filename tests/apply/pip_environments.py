@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
-
-import pip
 
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
@@ -51,7 +50,8 @@ class Pip:
         self.python = str(folder / "venv/bin/python")
         [self.site] = (folder / "venv/lib").glob("python3*/site-packages")
         self.beside.mkdir()
-        (self.beside / "pip").symlink_to(Path(pip.__file__).parent)
+        # not by `import pip`: setuptools then gives this whole process the old distutils, and Inductor fails
+        (self.beside / "pip").symlink_to(Path(sysconfig.get_path("purelib")) / "pip")
         (self.beside / "kill_pip_for_tests.py").write_text(KILL)
         (self.site / "beside.pth").write_text(f"{self.beside}\nimport kill_pip_for_tests\n")
         for version in ("1.0", "2.0"):

@@ -35,6 +35,8 @@ def _rechained(records: list[Any]) -> bytes:
 def _as_0_1_left_it(folder: Path, state: Path, *, records: slice = slice(None)) -> dict[str, tuple[int, bytes]]:
     """The home and the state folder after the run; gives the home of before."""
     home = home_with_files(folder)
+    (home / ".bashrc").write_text(OLD_RC)
+    (home / ".bashrc").chmod(0o600)
     before = tree(home)
     text = KEPT.read_text().replace("@PLACE@", str(folder))
     mine = json.dumps([os.geteuid(), os.getegid()])

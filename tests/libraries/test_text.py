@@ -86,4 +86,4 @@ def test_names_from_a_file_cannot_write_to_the_terminal(tree: Tree, tmp_path: Pa
     analysis = analyse(around, found)
     text = libs_text(analysis, close(around, analysis, load()), Detail.WHOLE)
     assert "\x1b" not in text
-    assert "lib?[2Jgone.so" in text
+    assert r"lib\x1b[2Jgone.so" in text

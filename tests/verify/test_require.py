@@ -149,7 +149,7 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_require_file(str(tmp_path / "bytes.toml"))
     with pytest.raises(BadInput, match="No such file"):
         read_require_file(str(tmp_path / "none.toml"))
-    with pytest.raises(BadInput, match="Is a directory"):
+    with pytest.raises(BadInput, match="it is a folder, not a file"):
         read_require_file(str(tmp_path))
 
 
