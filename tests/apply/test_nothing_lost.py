@@ -58,6 +58,31 @@ def test_an_interpreter_that_hangs_is_not_an_empty_environment(env: Pip, monkeyp
     assert "no answer within 0.5 s" in seen.reason
 
 
+@pytest.mark.parametrize(("kills", "expected"), [(1, Known), (2, Unknown)])
+def test_a_look_that_was_killed_is_tried_once_more(env: Pip, kills: int, expected: type) -> None:
+    for number in range(kills):
+        (env.folder / f"kill-{number}").touch()
+    (env.site / "sitecustomize.py").write_text(
+        f"import glob, os\nfound = glob.glob({str(env.folder / 'kill-*')!r})\n"
+        "if found: os.unlink(found[0]); os.kill(os.getpid(), 9)\n"
+    )
+    assert isinstance(look_at(env.python), expected)
+    assert isinstance(look_at(env.python), Known), "two were asked, not three"
+
+
+def test_where_every_look_is_killed_once_a_step_is_done_and_taken_back_without_a_question(env: Pip) -> None:
+    (env.site / "sitecustomize.py").write_text(
+        f"import os, sys\nplace = {str(env.folder / 'killed-one')!r}\nif '-I' in sys.orig_argv:\n"
+        "    if os.path.exists(place): os.rmdir(place)\n    else: os.mkdir(place); os.kill(os.getpid(), 9)\n"
+    )
+    before = env.files()
+    env.apply("demo==2.0")
+    assert env.files() != before
+    heard = env.undo()
+    assert env.files() == before
+    assert not any("Remove " in each for each in heard)
+
+
 def test_an_environment_that_is_not_made_yet_is_known_to_be_empty_and_one_without_its_python_is_not(env: Pip) -> None:
     assert isinstance(look_at(str(env.folder / "none/bin/python")), Known)
     os.unlink(env.python)
@@ -227,6 +252,17 @@ def test_what_python_prints_at_start_is_no_part_of_an_answer(env: Pip) -> None:
     env.apply("demo==2.0")
     env.undo()
     assert installed_distributions(env.python) == before
+
+
+def test_a_question_to_dpkg_that_was_killed_is_asked_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = packages()
+    real = shutil.which("dpkg-query")
+    script = tmp_path / "dpkg-query"
+    script.write_text(f'#!/bin/sh\nmkdir {tmp_path}/asked 2>/dev/null && kill -9 $$\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert packages() == asked
+    assert (tmp_path / "asked").is_dir()
 
 
 @pytest.mark.parametrize("question", [manual_packages, packages])

@@ -173,7 +173,12 @@ def _complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run a question with a time limit; one that cannot start or does not end answers 127 or 124."""
+    """Ask a question, once more where a signal killed it; one that cannot start or does not end answers 127 or 124."""
+    done = _run_once(argv)
+    return _run_once(argv) if done.returncode < 0 else done
+
+
+def _run_once(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             argv, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL, check=False,

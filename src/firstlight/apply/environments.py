@@ -24,6 +24,7 @@ class Installed:
     torn: str
     recorded: bool  # it has a RECORD, so that pip and uv can remove it
     direct: bool  # it came from a folder, a file or a repository, not from an index
+    requested: bool  # somebody asked for it by name; without it, it came because another package needs it
 
     @property
     def pin(self) -> str:
@@ -114,6 +115,7 @@ def _installed(said: Any) -> Installed:
         torn=str(said["torn"]),
         recorded=bool(said["recorded"]),
         direct=bool(said["direct"]),
+        requested=bool(said["requested"]),
     )
 
 

@@ -97,8 +97,11 @@ _SHAPES: dict[str, dict[str, Check]] = {
     "command-ended": {**_OF_STEP, "argv": _texts, "status": _status},
     "recovery-started": {**_OF_STEP, "argv": _texts, "process": _count, "start": _text},
     "recovery-ended": {**_OF_STEP, "argv": _texts, "status": _status},
-    "set-saved": {**_OF_STEP, "of": _set_of, "target": _text, "before": _texts, "?manual": _texts},
-    "set-settled": {**_OF_STEP, "target": _text, "after": _texts, "?manual": _texts},
+    "set-saved": {
+        **_OF_STEP, "of": _set_of, "target": _text, "before": _texts, "?manual": _texts, "?requested": _texts,
+    },
+    "set-settled": {**_OF_STEP, "target": _text, "after": _texts, "?manual": _texts, "?requested": _texts},
+    "set-coming-back": {**_OF_STEP, "target": _text, "back": _texts},
     "file-saved": {
         **_OF_STEP, "path": _path, "backup": _backup, "mode": _mode, "owner": _owner, "folders": _paths,
         "digest": _digest, "written": _digest, "?link": _text,

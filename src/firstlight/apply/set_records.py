@@ -54,6 +54,7 @@ def _beside(seen: Environment) -> dict[str, str | list[str]]:
         "looked": LOOKED,
         "torn": list(seen.torn),
         "direct": sorted({each.name for each in seen.distributions if each.direct}),
+        "requested": sorted({each.name for each in seen.distributions if each.requested}),
         "debris": [each.path for each in seen.debris],
         "unowned": list(seen.unowned),
     }

@@ -22,6 +22,7 @@ from firstlight.apply.package_sets import (
     sources_of,
     uv_of,
 )
+from firstlight.apply.requested import COMING_BACK, unasked, unmark
 from firstlight.apply.runs import Run
 from firstlight.apply.set_records import PACKAGES, SET_UNKNOWN, settled
 from firstlight.apply.undo_list import sources_from_list, was_from_list
@@ -119,12 +120,22 @@ def _restore_environment(taking: Taking) -> None:
         # Of two copies pip sees one: it is removed, and the other is replaced by what comes back.
         twice = tuple(sorted({name_of(each) for each in gap.back if len(now.named(name_of(each))) > 1}))
         gap = Difference((*gap.added, *twice), gap.back)
+        _write_down(taking, gap)
         for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
             command_back(taking.acting, taking.run, taking.step, argv)
         now = _seen(taking)
     for place in _places(taking):
         clear_after_undo(place)
-    _prove(taking, _gap(taking, start, _seen(taking)))
+    now = _seen(taking)
+    _prove(taking, _gap(taking, start, now))
+    unmark(taking.acting, taking.saved, unasked(taking.acting.journal, taking.saved, taking.after, now))
+
+
+def _write_down(taking: Taking, gap: Difference) -> None:
+    """What undo names to pip or uv, which mark all that they are told by name as asked for."""
+    if gap.back:
+        about = {"run": taking.run.number, "step": taking.step.id, "target": taking.target}
+        taking.acting.journal.add(COMING_BACK, **about, back=list(gap.back))
 
 
 def _places(taking: Taking) -> tuple[Place, ...]:

@@ -133,21 +133,37 @@ _ON_ITS_OWN_PIPE = (
 
 def run_child(script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]) -> ChildAnswer:
     """Run a Python script in a bare interpreter of our own kind and parse the JSON object it prints."""
-    return ask_python((sys.executable or "python3", "-I", "-S"), script, args, timeout_s=timeout_s, env=env)
+    python = (sys.executable or "python3", "-I", "-S")
+    return _asked(python, script, args, timeout_s=timeout_s, env=env)[0]  # a crash is an answer too: asked once
 
 
 def ask_python(
     python: tuple[str, ...], script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]
 ) -> ChildAnswer:
-    """Run a script in any interpreter; its answer comes through a pipe of its own, apart from what else is printed."""
-    import json
+    """Run a script that only looks in any interpreter; one that a signal killed is asked once more."""
+    said, ended = _asked(python, script, args, timeout_s=timeout_s, env=env)
+    if ended is Outcome.KILLED:  # by somebody, or by the kernel for want of memory: it says nothing of what is there
+        said, _ = _asked(python, script, args, timeout_s=timeout_s, env=env)
+    return said
 
+
+def _asked(
+    python: tuple[str, ...], script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]
+) -> tuple[ChildAnswer, Outcome]:
+    """The answer of a script and how it ended; it comes through a pipe, apart from what else is printed."""
     try:
         end, given = os.pipe()
     except OSError as error:
-        return ChildAnswer({}, f"the {script.name} child could not be started: {error.strerror}")
+        complaint = f"the {script.name} child could not be started: {error.strerror}"
+        return ChildAnswer({}, complaint), Outcome.NOT_ALLOWED
     argv = (*python, "-c", _ON_ITS_OWN_PIPE, str(given), script.source, *args)
     done, said = _run_answering(argv, (end, given), timeout_s=timeout_s, env=env)
+    return _read(script, done, said, timeout_s=timeout_s), done.outcome
+
+
+def _read(script: ChildScript, done: Completed, said: str, *, timeout_s: float) -> ChildAnswer:
+    import json
+
     if done.outcome is Outcome.TIMED_OUT:
         return ChildAnswer({}, f"the {script.name} child gave no answer within {timeout_s:g} s")
     if not done.ok:

@@ -81,7 +81,6 @@ def document(seen: list[Seen], *, seed: int, seconds: float) -> dict[str, Any]:
         "at_work": sum(found.at_work for found in seen), "wrong": len(wrong),
         "not_compared": [
             "the bytes of .pyc files, which hold the second their source was written; that they are there is compared",
-            "REQUESTED and its line in RECORD: pip writes it for every package it is told by name, as undo does",
         ],
         "by_kind": _counted(seen, "case"), "by_target": _counted(seen, "target"), "by_phase": _counted(seen, "phase"),
         "kills": [_row(found) for found in seen],

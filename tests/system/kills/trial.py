@@ -192,13 +192,12 @@ def _is_there(process: int) -> bool:
 def picture(case: Case) -> dict[str, str]:
     """Everything a trial may change: each path with its kind, mode, link or bytes; and what the case looks at besides.
 
-    Of a .pyc only that it is there: it holds the second in which its source was written. Not REQUESTED and its line in
-    RECORD: pip writes it for every package that it is told by name, and undo names all it brings back.
+    Of a .pyc only that it is there: it holds the second in which its source was written.
     """
     found = {"besides": case.besides()}
     for top in (TRIAL, FILES):
         for folder, names, files in os.walk(top):
-            for name in (*names, *(name for name in files if name != "REQUESTED")):
+            for name in (*names, *files):
                 path = os.path.join(folder, name)
                 found[path] = _about(path)
     return found
@@ -212,10 +211,7 @@ def _about(path: str) -> str:
         return f"folder {about.st_mode:o}"
     if path.endswith(".pyc"):
         return f"file {about.st_mode:o}"
-    data = Path(path).read_bytes()
-    if path.endswith("/RECORD"):
-        data = b"".join(line for line in data.splitlines(keepends=True) if b"/REQUESTED," not in line)
-    return f"file {about.st_mode:o} {hashlib.sha256(data).hexdigest()[:12]}"
+    return f"file {about.st_mode:o} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]}"
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> str:

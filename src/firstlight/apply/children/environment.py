@@ -176,7 +176,8 @@ class Seen:
             self.distributions.append(
                 {"name": name, "version": version, "path": path, "torn": why_torn(path, files),
                  "recorded": files is not None,
-                 "direct": os.path.exists(os.path.join(path, "direct_url.json"))}
+                 "direct": os.path.exists(os.path.join(path, "direct_url.json")),
+                 "requested": os.path.lexists(os.path.join(path, "REQUESTED"))}
             )  # fmt: skip
 
     def debris(self) -> Iterator[dict[str, Any]]:
