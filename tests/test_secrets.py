@@ -77,6 +77,8 @@ def test_a_secret_does_not_stay(text: str) -> None:
         "GPU-added GPU-0 GPU-less MIG-enabled gpu-10 gpu-0",
         "docker.io/library/python:3.12@sha256:0123456789abcdef",
         "password: unknown",
+        "/etc/passwd: not an ELF file",
+        "credentials: Permission denied",
         "torch 2.9.0+cu128, /usr/local/cuda-13.0",
     ],
 )

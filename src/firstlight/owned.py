@@ -153,10 +153,15 @@ def require_our_file(found: os.stat_result, path: str) -> None:
         raise NotOurs(_refusal(path, found, f"{kind_of(found.st_mode)}, not a file"))
     if not _is_trusted(found.st_uid):
         raise NotOurs(_refusal(path, found, "a file of another user"))
-    if found.st_mode & _OTHERS_WRITE and not _is_of_own_group(found):
+    if others_can_write(found):
         raise NotOurs(_refusal(path, found, "a file that others may write to"))
     if found.st_nlink != 1:
         raise NotOurs(_refusal(path, found, f"a file with {found.st_nlink} names (hard links)"))
+
+
+def others_can_write(found: os.stat_result) -> bool:
+    """Whether its mode lets somebody else write; the group that is this user's alone is nobody else."""
+    return bool(found.st_mode & _OTHERS_WRITE) and not _is_of_own_group(found)
 
 
 def _is_trusted(owner: int) -> bool:

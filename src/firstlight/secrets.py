@@ -51,7 +51,7 @@ _VALUE = r"(?:(?:bearer|basic|token|digest|apikey)\s+)?(?:[^\s\"',;&\\]|\\[^nrt\
 _QUOTED = r"(?<=[^\\]\")(?:[^\"\\\n]|\\.)+(?=\")|(?<=[^\\]')[^'\n]+(?=')"
 # password=x, "password": "x", X-Api-Key: x; not tokenizers==0.22.1, whose second = makes it a version.
 _PAIR = re.compile(
-    rf"(?i)(?<![\w-])({_KEPT_QUIET})(\\?[\"']?[ \t]{{0,8}}(?:=(?!=)|:(?!//|:))[ \t]{{0,8}}\\?[\"']?)"
+    rf"(?i)(?<![\w/.-])({_KEPT_QUIET})(\\?[\"']?[ \t]{{0,8}}(?:=(?!=)|:(?!//|:))[ \t]{{0,8}}\\?[\"']?)"
     rf"({_QUOTED}|{_VALUE}{{3,}})"
 )
 _VARIABLE = re.compile(
@@ -68,7 +68,7 @@ _CURL_LOGIN = re.compile(
 _NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)(\S+)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{8,}")
 _NO_SECRET = re.compile(
-    r"(?i)(?:true|false|none|null|set|unset|unknown|required|yes|no|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*"
+    r"(?i)(?:true|false|none|null|set|unset|unknown|required|yes|no|not|is|it|permission|invalid|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*"
     r"|<[\w -]+>?|(?:<|&lt;)redacted.*)"
 )
 _COUNT = re.compile(r"[\d.,+-]+(?:[eE][+-]?\d+)?[A-Za-z/%]{0,3}")

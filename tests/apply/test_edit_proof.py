@@ -31,6 +31,7 @@ def _step(change: FileChange) -> Step:
     ("before", "after", "reason"),
     [
         (f"if true; then\n{SET}\nfi\n", "if true; then\nfi\n", "would not parse it any more"),
+        (f"if true; then\n{SET}\n", "if true; then\nexport LD_LIBRARY_PATH=/b\n", "it does not parse as it is"),
         (f"{SET}\n", "", "LD_LIBRARY_PATH would be empty in a new shell, not /b"),
         (f"{SET}\n", "export LD_LIBRARY_PATH=/b:/c\n", "LD_LIBRARY_PATH would be /b:/c in a new shell, not /b"),
         (f"{SET}\n", "export LD_LIBRARY_PATH=:/b\n", "would have an empty element"),
@@ -48,7 +49,6 @@ def test_an_edit_that_breaks_the_file_is_refused(before: str, after: str, reason
     ("before", "after"),
     [
         (f"if true; then\n{SET}\nfi\n", "if true; then\nexport LD_LIBRARY_PATH=/b\nfi\n"),
-        (f"if true; then\n{SET}\n", "if true; then\nexport LD_LIBRARY_PATH=/b\n"),  # did not parse before either
         (f"export NOW=$RANDOM$$\n{SET}\necho $$\n", "export NOW=$RANDOM$$\nexport LD_LIBRARY_PATH=/b\necho $$\n"),
         (f". ~/.profile\n. ~/tools/env\n{SET}\n", ". ~/.profile\n. ~/tools/env\nexport LD_LIBRARY_PATH=/b\n"),
     ],
@@ -94,3 +94,13 @@ def test_a_script_of_our_own_has_to_parse(tmp_path: Path) -> None:
     assert why_not(FileChange(path, "", "export A='1\n")) != ""
     assert why_not(FileChange(path, "export B=1\n", "export A=1\n")) == ""
     assert why_not(FileChange(str(tmp_path / "pyproject.toml"), "", "a = '1\n")) == ""
+
+
+def test_a_file_that_others_can_write_is_not_run(tmp_path: Path) -> None:
+    file = tmp_path / ".bashrc"
+    before = f"touch {tmp_path}/ran\nexport LD_LIBRARY_PATH=/c/compat:/b\n"
+    file.write_text(before)
+    file.chmod(0o666)
+    change = FileChange(str(file), before, before.replace("/c/compat:", ""), takes_out=("/c/compat",))
+    assert why_not(change) == "others can write to it (mode 0666), and what others wrote is not run here"
+    assert not (tmp_path / "ran").exists()

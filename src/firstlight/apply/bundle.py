@@ -67,7 +67,7 @@ def read_bundle(folder: str) -> Bundle:
         os.stat(path)
     except OSError as error:
         raise BadInput(
-            f"{folder}: no bundle ({MANIFEST}: {error.strerror}). Accepted is a folder that "
+            f"{folder}: no bundle ({MANIFEST}: {error.strerror}). Accepted is a folder of wheels, or one that "
             "`firstlight bundle --out FOLDER` wrote to its end."
         ) from None
     try:

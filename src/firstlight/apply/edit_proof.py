@@ -11,6 +11,7 @@ from firstlight.apply.parts import Parts
 from firstlight.apply.shell_readers import Reader, is_shell_file, readers_of, there
 from firstlight.apply.shell_trial import LIMIT_S, Place, Seen, Trial, seen_in
 from firstlight.errors import CouldNotAct
+from firstlight.owned import others_can_write
 from firstlight.plan.by_hand import by_hand
 from firstlight.plan.library_path import VARIABLE
 from firstlight.plan.shell_kinds import Dialect, dialect_of, is_start_file
@@ -38,8 +39,8 @@ def why_not(change: FileChange, beside: tuple[FileChange, ...] = ()) -> str:
         shells = " or ".join(dict.fromkeys(reader.shell for reader in every)) or "shell that is known to read it"
         return f"there is no {shells} on this machine to try it with" if change.before else ""
     runs = bool(change.before) and (edits_path or is_start_file(change.path))
-    if runs and (owner := _foreign_owner(change.path)):
-        return f"{owner} owns it, and what others wrote is not run here"
+    if runs and (whose := _of_others(change.path)):
+        return f"{whose}, and what others wrote is not run here"
     others = tuple(
         (each.path, each.after) for each in beside if each.path != change.path and not is_start_file(each.path)
     )
@@ -48,13 +49,17 @@ def why_not(change: FileChange, beside: tuple[FileChange, ...] = ()) -> str:
         return _tried(change, readers, place) if runs else _parsed(change, readers, place)
 
 
-def _foreign_owner(path: str) -> str:
-    """Who owns a file that is neither ours nor root's, e.g. user 1000; "" where nobody does."""
+def _of_others(path: str) -> str:
+    """Why others may have written a file, e.g. user 1000 owns it; "" where it is ours or root's alone."""
     try:
-        owner = os.stat(path).st_uid
-    except OSError:
+        found = os.stat(path)
+    except FileNotFoundError:
         return ""
-    return "" if owner in (0, os.geteuid()) else f"user {owner}"
+    except OSError as error:
+        return f"whose it is cannot be seen ({error.strerror})"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"user {found.st_uid} owns it"
+    return f"others can write to it (mode {found.st_mode & 0o7777:04o})" if others_can_write(found) else ""
 
 
 def _within(place: Place, name: str) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from firstlight.apply.executor import Acting, wait_for_what_still_runs
 from firstlight.apply.new_folders import remove_new_folders
@@ -40,7 +41,8 @@ def undo(acting: Acting, run: Run, *, agreed: tuple[Argv, ...] = ()) -> None:
     if not run.undoing:
         acting.journal.add(UNDO_BEGUN, run=run.number)
     for number, step in reversed(left):
-        acting.watcher.step_begins(step, number=number, total=len(run.steps))
+        taking = replace(step, title=f"taking back: {step.title}")
+        acting.watcher.step_begins(taking, number=number, total=len(run.steps))
         _undo_step(acting, run, step)
         acting.journal.add(STEP_UNDONE, run=run.number, step=step.id)
     acting.journal.add(RUN_UNDONE, run=run.number)

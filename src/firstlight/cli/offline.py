@@ -12,7 +12,7 @@ from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.place import state_folder
 from firstlight.apply.shelf import shelved
 from firstlight.cli.bundle import target_there
-from firstlight.errors import CouldNotAct
+from firstlight.errors import CouldNotAct, CouldNotLook
 from firstlight.facts.collect import Facts
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.shelf import Shelf
@@ -52,10 +52,10 @@ def bundle_in(folder: str) -> Bundle | None:
 
 def with_installed(shelf: Shelf, interpreter: str) -> Shelf:
     """The shelf beside what an environment holds already, which stays where it will do."""
-    found = installed_distributions(interpreter)
-    if found is None:
-        raise CouldNotAct(f"{interpreter} does not say what is installed. Nothing was changed; run it by hand to see.")
-    return replace(shelf, installed=found)
+    try:
+        return replace(shelf, installed=installed_distributions(interpreter))
+    except CouldNotLook as error:
+        raise CouldNotAct(f"{error}. Nothing was changed; put that right and run the same command again.") from error
 
 
 def wants_of(bundle: Bundle) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def _from_files(question: Question, option: Option, folders: tuple[str, ...], ex
         )
         if edited.text != file.text:
             change = FileChange(file.path, file.text, edited.text, takes_out=folders)
-            note = "Takes effect in shells that are opened from then on."
+            note = "Takes effect in shells that are opened from then on. Shells read the file first to try the edit."
             steps.append(replace(step, files=(change,), done_when=_edited(change, edited), note=note))
         if edited.left:
             lines = tuple(Line(each.number, each.text) for each in edited.left)

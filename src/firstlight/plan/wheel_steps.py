@@ -36,7 +36,7 @@ from firstlight.plan.way_back import copies, index_of, what_is_lost
 
 _SAVED = ".before-firstlight"
 _WITH_TORCH = ("nvidia-", "cuda-", "triton", "pytorch-triton")
-_WITH_IT = "The NVIDIA libraries that torch pins come with it; taking it back leaves those that nothing needs then."
+_WITH_IT = "The NVIDIA libraries that torch pins come with it; `firstlight undo` takes those back too."
 _COMPILED = ("flash-attn",)  # built against the torch that is installed, which pip hides from a build otherwise
 
 

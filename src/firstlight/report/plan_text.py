@@ -38,7 +38,7 @@ def plan_text(question: Question, plan: Plan, ranked: Ranked) -> str:
     out += steps_text(plan.steps)
     optional = sum(step.optional for step in plan.steps)
     extra = f", {optional} of them optional" if optional else ""
-    return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing was changed. digest {plan.digest}\n"
+    return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing is changed yet. digest {plan.digest}\n"
 
 
 def option_text(question: Question, plan: Plan, ranked: Ranked) -> str:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 6e52632e33dd24c88f437dc753ba2adf1edc446da3cbf24456de9b399580a86e
+# plan 2356899d44dd2c13b04e154a0637457ba298e9270a83c5494d4279cb36cf0afe
 # for: the machine of v100-torch-cu130; wanted: what is installed there; goal: infer
 # inside: torch==2.14.1+cu126; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.14.1+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan 6596e60bf1eed9ca235b7cca4ef4909de48e287ea6b964bcef4caf41eaa79f5c
+# plan aff36d5e4d2a5b6c6516cf76b54a3660545572292d9591e1848f2ad6d10ec964
 # for: the machine of gh200-torch-pypi; wanted: what is installed there; goal: infer
 # inside: torch==2.15.0; aarch64, Python 3.12, glibc 2.28 or newer
 # torch 2.15.0 is built with CUDA 13.2: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).

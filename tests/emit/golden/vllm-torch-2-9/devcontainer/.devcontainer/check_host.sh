@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan 055f9929d2689c72bed10bf257d4ce8145dbb2b0908c255657ee021309ae6e9a
+# plan b5a083adf09c80f68c31cafe99a1366512ea541044b4c240fd349c5d282c34cf
 # for: the machine of vllm-torch-2-9; wanted: what is installed there; goal: infer
 # inside: torch==2.8.0+cu128, torchvision==0.23.0+cu128, torchaudio==2.8.0+cu128, vllm==0.11.0, xformers==0.0.32.post1; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.8.0+cu128 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
