@@ -229,6 +229,22 @@ def test_where_no_file_sets_the_path_a_person_is_told_where_to_look() -> None:
     assert "ENV line of the image" in find.note
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('DIRS=(\n  /usr/local/cuda/compat\n)\nexport LD_LIBRARY_PATH=$(IFS=:; echo "${DIRS[*]}")\n', 2),
+        ("while read -r d; do\n  export LD_LIBRARY_PATH=$d\ndone <<EOF\n/usr/local/cuda/compat\nEOF\n", 4),
+        (". /dev/stdin <<'EOF'\nexport LD_LIBRARY_PATH=/usr/local/cuda/compat\nEOF\n", 2),
+    ],
+)
+def test_lines_that_name_the_folder_are_told_where_none_sets_it_plainly(text: str, line: int) -> None:
+    option = option_of(Kind.REMOVE, folder="/usr/local/cuda/compat")
+    extras = Extras(home="/root", files=(FileText("/root/.bashrc", text),))
+    steps = steps_for(question_of("h200-compat-stale"), option, extras)
+    [find] = [step for step in steps if step.id.endswith("find-who-sets-it")]
+    assert f"These lines name it: /root/.bashrc, line {line}: " in find.note
+
+
 def test_a_poisoned_path_without_compat_is_found_by_the_findings_own_command() -> None:
     extras = Extras(files=(FileText("/home/user/.bashrc", "export LD_LIBRARY_PATH=/usr/local/cuda-12.2/lib64\n"),))
     [option] = ranked_of("cuda-lib64-first").options
