@@ -19,7 +19,7 @@ from firstlight.apply.executor import Acting
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.frozen import dataclass
-from tests.apply.acting import Quiet, acting
+from tests.apply.acting import acting
 from tests.system.apt_room import FILES, HOME
 from tests.system.kills.cases import TRIAL, Case, environ
 
@@ -83,15 +83,8 @@ def lay_out(case: Case) -> None:
     subprocess.run(["cp", "-a", str(template), str(TRIAL)], check=True)
 
 
-class SaysYes(Quiet):
-    """A person who says yes: undo asks where a kill hit the very look at what a step had left."""
-
-    def asks(self, question: str) -> bool:
-        return True
-
-
 def _acting() -> Acting:
-    return replace(acting(HOME / "journal"), env=environ(), watcher=SaysYes())
+    return replace(acting(HOME / "journal"), env=environ())
 
 
 def apply_case(case: Case) -> None:
