@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from firstlight.apply.disk import Disk, named
-from firstlight.apply.record_shapes import Shapes
+from firstlight.apply.record_shapes import EVENTS, Shapes
 from firstlight.errors import BadInput, CouldNotAct, NotOurs
 from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
@@ -76,6 +76,7 @@ class Journal:
 
     def add(self, event: str, **about: Any) -> Record:
         """Append one record; when this returns it is on the disk."""
+        assert event in EVENTS, f"{event!r} could not be read back"
         record = Record(len(self.records) + 1, self._now(), event, about, self._last)
         line = _line(record)
         self._disk.append(self._descriptor, line, name=f"journal {event}")

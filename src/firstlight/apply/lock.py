@@ -94,7 +94,7 @@ def _there(path: str) -> os.stat_result | None:
 
 
 def _refusal(found: os.stat_result, path: str) -> str:
-    """What stands in the place of the lock; a file may be held now, and whoever removed it would let a second one in."""
+    """What stands in the place of the lock; a file may be held now, and who removes it lets a second one in."""
     if not stat.S_ISREG(found.st_mode):
         what, do = kind_of(found.st_mode), "Look who put it there, and remove it."
     elif found.st_nlink > 1:
