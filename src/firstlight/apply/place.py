@@ -43,8 +43,12 @@ def state_place(machine: Machine, *, home: str = "") -> Place:
     if home and not home.startswith("/"):
         raise BadInput(f"HOME is {home!a}: accepted is an absolute path. Set HOME to your home folder.")
     given = machine.env("FIRSTLIGHT_STATE_DIR")
+    if given and not given.startswith("/"):  # from another folder the journal would not be found
+        raise BadInput(
+            f"FIRSTLIGHT_STATE_DIR is {given!a}: accepted is an absolute path. Set it to the whole path of a folder."
+        )
     if given:
-        return Place(os.path.normpath(os.path.join(machine.host.cwd, given)))
+        return Place(os.path.normpath(given))
     local = _local_folder(machine, home=home)
     for volume in VOLUMES:
         found = machine.stat(volume)
