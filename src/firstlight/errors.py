@@ -43,7 +43,14 @@ class UnsupportedInput(BadInput, ValueError):
 
 
 class NotOurs(BadInput):
-    """A file or folder that we would act on and that another user made, or can change; names owner and mode."""
+    """A file or folder that we would act on and that another user made, or can change; names owner and mode.
+
+    `do` says what makes it ours again, e.g. "close it to others with `chmod go-w /x`"; "" where nothing does.
+    """
+
+    def __init__(self, message: str, *, do: str = "") -> None:
+        super().__init__(message)
+        self.do = do
 
 
 class CouldNotLook(FirstlightError):

@@ -112,10 +112,13 @@ def ours_alone() -> Iterator[None]:
     try:
         yield
     except NotOurs as error:
+        do = error.do or "look who put it there, and move it away"
         raise NotOurs(
             f"{error}. What is written there is carried out with your rights, so that the journal, its folder and all "
-            "folders above must belong to you or root and be closed to others; nothing was read or changed. Set "
-            "FIRSTLIGHT_STATE_DIR to a folder of your own, or look at what lies there and take it away."
+            "folders above must belong to you or root and be closed to others; nothing was read or changed. "
+            f"{do[0].upper()}{do[1:]}. Set FIRSTLIGHT_STATE_DIR to a folder of your own only to begin anew: what "
+            "was done before cannot be undone then.",
+            do=error.do,
         ) from None
 
 
