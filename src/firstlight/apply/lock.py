@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from firstlight.errors import AnotherIsActing, CouldNotAct, NotOurs
+from firstlight.errors import AnotherIsActing, NotBegun, NotOurs
 from firstlight.opening import kind_of
 from firstlight.owned import name_of
 
@@ -81,9 +81,7 @@ def _open(folders: tuple[str, ...]) -> tuple[int, str]:
             return descriptor, path
         os.close(descriptor)
         raise NotOurs(_refusal(found, path))
-    raise CouldNotAct(
-        f"no lock could be taken ({refused}). Make {folders[-1]} writable, then run the same command again."
-    )
+    raise NotBegun(f"no lock could be taken ({refused}). Make {folders[-1]} writable, then run the same command again.")
 
 
 def _there(path: str) -> os.stat_result | None:
