@@ -9,6 +9,7 @@
     +-- CouldNotLook           a host or needed data is out of reach (exit 4)
     +-- NotStarted             the command behind `run` could not be started (126 or 127, as a shell has it)
     +-- CouldNotAct            a change to the machine was refused or failed; what was done is in the journal (exit 1)
+        +-- NotBegun           the lock or the journal could not be had, so that nothing was begun (exit 1)
         +-- AnotherIsActing    another firstlight holds the machine's lock (exit 4)
 
 A bad machine is a Finding (data), never one of these. Messages say what was given, what is
@@ -43,7 +44,14 @@ class UnsupportedInput(BadInput, ValueError):
 
 
 class NotOurs(BadInput):
-    """A file or folder that we would act on and that another user made, or can change; names owner and mode."""
+    """A file or folder that we would act on and that another user made, or can change; names owner and mode.
+
+    `do` says what makes it ours again, e.g. "close it to others with `chmod go-w /x`"; "" where nothing does.
+    """
+
+    def __init__(self, message: str, *, do: str = "") -> None:
+        super().__init__(message)
+        self.do = do
 
 
 class CouldNotLook(FirstlightError):
@@ -64,6 +72,10 @@ class CouldNotAct(FirstlightError):
     """A change to the machine was refused or failed; the journal holds what was done before it."""
 
     exit_code = 1
+
+
+class NotBegun(CouldNotAct):
+    """The lock or the journal could not be had: there is nothing to go on with or to take back."""
 
 
 class AnotherIsActing(CouldNotAct):

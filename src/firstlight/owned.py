@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -138,9 +139,9 @@ def read_ours(folder: Folder, name: str) -> bytes:
 def require_our_folder(found: os.stat_result, path: str) -> None:
     """Raises NotOurs where another user owns the folder or may put something else into it."""
     if not (_is_trusted(found.st_uid) or _is_unmapped_root(found.st_uid)):
-        raise NotOurs(_refusal(path, found, "a folder of another user"))
+        raise NotOurs(_refusal(path, found, "a folder of another user"), do=_as_its_owner(found))
     if found.st_mode & _OTHERS_WRITE and not _is_shared_well(found) and not _is_of_own_group(found):
-        raise NotOurs(_refusal(path, found, "a folder that others may write to"))
+        raise NotOurs(_refusal(path, found, "a folder that others may write to"), do=_close(path, found))
 
 
 def _any_folder(found: os.stat_result, path: str) -> None:
@@ -152,11 +153,12 @@ def require_our_file(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise NotOurs(_refusal(path, found, f"{kind_of(found.st_mode)}, not a file"))
     if not _is_trusted(found.st_uid):
-        raise NotOurs(_refusal(path, found, "a file of another user"))
+        raise NotOurs(_refusal(path, found, "a file of another user"), do=_as_its_owner(found))
     if others_can_write(found):
-        raise NotOurs(_refusal(path, found, "a file that others may write to"))
+        raise NotOurs(_refusal(path, found, "a file that others may write to"), do=_close(path, found))
     if found.st_nlink != 1:
-        raise NotOurs(_refusal(path, found, f"a file with {found.st_nlink} names (hard links)"))
+        told = _refusal(path, found, f"a file with {found.st_nlink} names (hard links)")
+        raise NotOurs(told, do=f"remove the other name, which `find / -samefile {shlex.quote(path)}` shows")
 
 
 def others_can_write(found: os.stat_result) -> bool:
@@ -203,6 +205,17 @@ def _is_unmapped_root(owner: int) -> bool:
 def _refusal(path: str, found: os.stat_result, what: str) -> str:
     shown = path if path.isprintable() else ascii(path)
     return f"{shown} is {what} (owner {name_of(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o})"
+
+
+def _close(path: str, found: os.stat_result) -> str:
+    name = shlex.quote(path if path.isprintable() else ascii(path))
+    shared = stat.S_ISDIR(found.st_mode) and found.st_uid == 0
+    others = f", or with `chmod +t {name}` where others keep files of their own there" if shared else ""
+    return f"where nobody else put anything there, close it with `chmod go-w {name}`{others}"
+
+
+def _as_its_owner(found: os.stat_result) -> str:
+    return f"where user {name_of(found.st_uid)} is you too, run the same command as that user"
 
 
 def name_of(owner: int) -> str:

@@ -205,6 +205,22 @@ def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person:
     assert "nothing to do" in resumed.stdout
 
 
+@pytest.mark.parametrize(("state", "code", "says"), [
+    ("/proc/1/x", 2, "No such file or directory. Set FIRSTLIGHT_STATE_DIR to a folder of your own"),
+    ("/sys/x", 1, ". Nothing was changed. "),
+])  # fmt: skip
+def test_where_no_journal_can_be_made_nothing_is_begun_and_nobody_is_told_to_go_on(
+    person: Person, state: str, code: int, says: str
+) -> None:
+    before = installed_distributions(person.python)
+    done = person.apply(FIRSTLIGHT_STATE_DIR=state)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "goes on where it stopped" not in done.stderr
+    assert "takes back" not in done.stderr
+    assert installed_distributions(person.python) == before
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_passed_on_as_an_interrupt_and_the_next_apply_goes_on(person: Person, number: int) -> None:
     process = _started(person)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import hashlib
 import json
@@ -10,12 +11,15 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import firstlight.apply
 from firstlight.apply.journal import read_journal
+from firstlight.apply.record_shapes import EVENTS
 from firstlight.apply.runs import runs_of
 from firstlight.apply.session import Asked, act
 from firstlight.errors import FirstlightError
@@ -181,3 +185,26 @@ def test_a_saved_file_that_the_step_does_not_change_is_refused_with_its_line(pla
     with pytest.raises(FirstlightError, match=rf"line {saved['number']}: '01-edit' does not change"):
         undo_in(place)
     assert (place / "outside/file").read_text() == "somebody's\n"
+
+
+def test_a_kind_of_record_that_is_not_known_is_refused_with_its_line(place: Path) -> None:
+    records = _applied(place)
+    begun = next(record for record in records if record["event"] == "step-begun")
+    begun["event"] = "step-foreseen"
+    _write(place, records)
+    with pytest.raises(FirstlightError, match=rf"line {begun['number']}: 'step-foreseen' is no kind of record") as told:
+        undo_in(place)
+    assert told.value.exit_code == 2
+    assert (place / "home/marker").exists(), "nothing was taken back before it was refused"
+
+
+def test_every_kind_of_record_that_is_written_can_be_read_back() -> None:
+    written = {
+        getattr(import_module(f"firstlight.apply.{path.stem}"), call.args[0].id)
+        for path in Path(firstlight.apply.__path__[0]).glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("journal.add")
+        if isinstance(call.args[0], ast.Name) and call.args[0].id.isupper()
+    }
+    assert len(written) > 15
+    assert written <= EVENTS

@@ -43,6 +43,46 @@ def test_a_second_holder_is_told_who_has_the_lock(tmp_path: Path) -> None:
         pass
 
 
+RACE = """
+import os, subprocess, sys
+from firstlight.apply.lock import machine_lock
+path, quicker = sys.argv[1] + "/firstlight.lock", []
+def first(event, given):
+    if event == "open" and given[0] == path and given[2] & os.O_CREAT and not quicker:
+        quicker.append(path)
+        subprocess.run(["touch", path], check=True)
+sys.addaudithook(first)
+with machine_lock((sys.argv[1],)):
+    print("held after", len(quicker))
+"""
+
+
+def test_where_another_process_makes_the_lock_file_first_the_same_file_is_locked(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", RACE, str(tmp_path)], capture_output=True, text=True, timeout=30)
+    assert done.stdout == "held after 1\n", done.stderr
+
+
+def test_the_lock_file_is_open_to_every_user_from_the_start_and_the_umask_is_kept(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with machine_lock((str(tmp_path),)):
+            assert (tmp_path / "firstlight.lock").stat().st_mode & 0o777 == 0o666
+    finally:
+        assert os.umask(before) == 0o077
+
+
+def test_nobody_is_told_to_remove_a_file_that_may_be_held(tmp_path: Path) -> None:
+    with machine_lock((str(tmp_path),)):
+        os.link(tmp_path / "firstlight.lock", tmp_path / "again")
+        with (
+            pytest.raises(NotOurs, match="Remove the other name, not this one") as told,
+            machine_lock((str(tmp_path),)),
+        ):
+            pass
+        command = str(told.value).split("`")[1].split()
+        assert f"{tmp_path}/again" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_where_no_folder_takes_a_lock_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(CouldNotAct, match="no lock could be taken"), machine_lock((str(tmp_path / "no/such"),)):
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.apply.disk import Disk
-from firstlight.apply.place import Place, ready_place, state_place
+from firstlight.apply.place import Place, machine_folder, machine_identity, ready_place, state_folder, state_place
 from firstlight.errors import NotOurs
 from firstlight.machine.live import LiveMachine
 from firstlight.owned import open_ours, our_folder, read_ours
@@ -92,6 +92,28 @@ def test_a_volume_that_others_can_change_is_not_used_and_this_is_said(
     assert "set FIRSTLIGHT_STATE_DIR" in place.note
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is root who gives a volume away")
+@pytest.mark.parametrize(("owner", "mode", "kind", "do"), [
+    (0, 0o777, "fuse", "`chmod 1777 /workspace`"), (1000, 0o777, "ext4", "`chmod go-w /workspace`"),
+    (4001, 0o755, "ext4", "`chown root /workspace`"), (0, 0o755, "vfat", "set FIRSTLIGHT_STATE_DIR to the copy"),
+])  # fmt: skip
+def test_a_journal_on_a_volume_that_was_opened_since_is_named_and_not_passed_over(
+    tmp_path: Path, owner: int, mode: int, kind: str, do: str
+) -> None:
+    machine = _pod(tmp_path, kind)
+    journal = tmp_path / "workspace/.firstlight/machines" / machine_identity(machine)
+    journal.mkdir(parents=True)
+    os.chown(tmp_path / "workspace", owner, owner)
+    (tmp_path / "workspace").chmod(mode)
+    for asked in (machine_folder, ready_place):
+        with pytest.raises(NotOurs, match=f"journal is in /workspace/.firstlight/machines/{journal.name}, and") as told:
+            asked(machine)
+        assert do in str(told.value)
+    assert state_folder(machine) == "/home/user-a/.local/state/firstlight", "a plan can be shown all the same"
+    os.chown(journal, 4001, 4001)
+    assert machine_folder(machine).startswith("/home/user-a/"), "what another user puts there stops nobody"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a sticky folder is good where it is root's")
 def test_a_sticky_volume_of_roots_is_a_good_place(tmp_path: Path) -> None:
     machine = _pod(tmp_path, "fuse")
@@ -100,13 +122,15 @@ def test_a_sticky_volume_of_roots_is_a_good_place(tmp_path: Path) -> None:
 
 
 def test_where_a_run_was_begun_on_the_local_disk_it_goes_on_there(tmp_path: Path) -> None:
-    from firstlight.apply.place import machine_identity
-
     machine = _pod(tmp_path, "ext4")
     assert state_place(machine).path == "/workspace/.firstlight"
     (tmp_path / "home/user-a/.local/state/firstlight/machines" / machine_identity(machine)).mkdir(parents=True)
     assert state_place(machine).path == "/home/user-a/.local/state/firstlight"
-    (tmp_path / "workspace/.firstlight").mkdir()
+    (tmp_path / "workspace/.firstlight/machines/another").mkdir(parents=True)
+    assert state_place(machine).path == "/home/user-a/.local/state/firstlight", (
+        "another pod's journal is not this one's"
+    )
+    (tmp_path / "workspace/.firstlight/machines" / machine_identity(machine)).mkdir(parents=True)
     assert state_place(machine).path == "/workspace/.firstlight"
 
 

@@ -85,6 +85,21 @@ def test_a_file_that_somebody_edited_since_is_named_and_kept(person: Person) -> 
     assert settings.with_name("mine.sh").exists()
 
 
+def test_a_journal_that_was_opened_to_others_is_closed_by_the_command_that_is_named(person: Person) -> None:
+    settings = _tuned(person)
+    [journal] = person.state.glob("machines/*/journal.jsonl")
+    for opened in (journal, journal.parent):
+        opened.chmod(opened.stat().st_mode | 0o022)
+        refused = person.run("undo", "--yes")
+        assert refused.returncode == 2, refused.stderr
+        assert "take it away" not in refused.stderr, "that would cost undo"
+        command = refused.stderr.split("close it with `")[1].split("`")[0]
+        assert command == f"chmod go-w {opened}"
+        subprocess.run(["sh", "-c", command], check=True)
+    assert person.run("undo", "--yes").returncode == 0
+    assert not settings.exists()
+
+
 def test_packages_that_somebody_added_since_stay(person: Person) -> None:
     assert person.apply().returncode == 0
     make_wheel(person.wheels, "theirs", "1.0")

@@ -89,6 +89,7 @@ def test_a_fifo_named_as_a_wheel_is_no_wheel(tmp_path: Path) -> None:
     ({"HOME": "."}, "HOME is '.': accepted is an absolute path"),
     ({"HOME": "a/b"}, "HOME is 'a/b': accepted is an absolute path"),
     ({"HOME": ".", "FIRSTLIGHT_STATE_DIR": "/var/tmp/no-such"}, "HOME is '.': accepted is an absolute path"),
+    ({"FIRSTLIGHT_STATE_DIR": "tmp/state"}, "FIRSTLIGHT_STATE_DIR is 'tmp/state': accepted is an absolute path"),
     ({"FIRSTLIGHT_STATE_DIR": "/dev/null/x"}, "it is a device, not a folder"),
     ({"FIRSTLIGHT_STATE_DIR": "/" + "a" * 300}, "File name too long"),
 ])  # fmt: skip

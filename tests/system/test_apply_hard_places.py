@@ -85,7 +85,9 @@ def test_a_read_only_disk_is_named(small: Path) -> None:
     home_with_files(small)
     before = tree(small / "home")
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
-    with pytest.raises(CouldNotAct, match=r"Read-only file system\. That file system is read-only"):
+    with pytest.raises(
+        CouldNotAct, match=r"Read-only file system\. Nothing was changed\. That file system is read-only"
+    ):
         apply_in(small)
     subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
     assert tree(small / "home") == before

@@ -49,7 +49,8 @@ def require_own_start_files(step: Step) -> None:
         except NotOurs as error:
             raise NotOurs(
                 f"{error}. {change.path} would be read at every start, so its folder and all above must belong to you "
-                "or root and be closed to others; nothing was written. Set FIRSTLIGHT_STATE_DIR to one of your own."
+                "or root and be closed to others; nothing was written. Set FIRSTLIGHT_STATE_DIR to one of your own"
+                f"{f', or {error.do}' if error.do else ''}."
             ) from None
 
 

@@ -14,15 +14,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from firstlight.apply.disk import Disk, named
-from firstlight.apply.record_shapes import Shapes
-from firstlight.errors import BadInput, CouldNotAct, NotOurs
+from firstlight.apply.disk import Disk
+from firstlight.apply.record_shapes import EVENTS, Shapes
+from firstlight.errors import BadInput, CouldNotAct, NotBegun, NotOurs
 from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
 
 FORMAT = 2  # of what is written; 1 held the commands of `undo` as text
 BESIDE = ("originals", "logs")  # folders beside the journal
 _BEGIN_ANEW = "Put the original back, or move the journal away to begin anew (undo is lost then)."
+_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_TO_OPEN = {
+    errno.ENOSPC: "Free some space there",
+    errno.EDQUOT: "Free some of your quota",
+    errno.EROFS: "That file system is read-only; remount it",
+    errno.EACCES: "Become a user that may write there (sudo)",
+    errno.EPERM: "Become a user that may write there (sudo)",
+}
 FORMATS = (1, FORMAT)  # a journal goes on after firstlight was upgraded, so that one file may have both
 
 
@@ -52,7 +60,7 @@ class Journal:
         """Read what is there, cut a torn last line off, and be ready to append."""
         disk = self._disk
         disk.passing(f"{self.path}: mkdir")
-        with named(self.path), ours_alone(), our_folder(os.path.dirname(self.path), make=0o700) as folder:
+        with _being_opened(self.path), ours_alone(), our_folder(os.path.dirname(self.path), make=0o700) as folder:
             for each in folder.made:
                 disk.sync_folder(os.path.dirname(each))
             self._descriptor = open_ours(folder, os.path.basename(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -76,6 +84,7 @@ class Journal:
 
     def add(self, event: str, **about: Any) -> Record:
         """Append one record; when this returns it is on the disk."""
+        assert event in EVENTS, f"{event!r} could not be read back"
         record = Record(len(self.records) + 1, self._now(), event, about, self._last)
         line = _line(record)
         self._disk.append(self._descriptor, line, name=f"journal {event}")
@@ -97,12 +106,31 @@ def read_journal(path: str) -> tuple[Record, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
-            raise BadInput(f"{path}: {error.strerror}. Set FIRSTLIGHT_STATE_DIR to a folder of your own.") from error
+        if error.errno in _NO_FOLDER:
+            raise _no_folder(path, error) from error
         denied = isinstance(error, PermissionError)
         advice = "Run as the user that ran apply before (sudo)." if denied else "Set FIRSTLIGHT_STATE_DIR to a folder."
         raise CouldNotAct(f"{path} could not be read: {error.strerror}. {advice}") from error
     return tuple(parse(whole, path)[0])
+
+
+@contextmanager
+def _being_opened(path: str) -> Iterator[None]:
+    """Says of a journal that cannot be opened what to do; a path that can be no folder is bad input."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (*_NO_FOLDER, errno.ENOENT):  # below /proc no folder can be made
+            raise _no_folder(path, error) from error
+        advice = _TO_OPEN.get(error.errno or 0, "Put that right")
+        raise NotBegun(
+            f"{path} could not be written: {error.strerror}. Nothing was changed. {advice}, then run the same command "
+            "again; where nothing was applied yet, you can set FIRSTLIGHT_STATE_DIR to another folder instead."
+        ) from error
+
+
+def _no_folder(path: str, error: OSError) -> BadInput:
+    return BadInput(f"{path}: {error.strerror}. Set FIRSTLIGHT_STATE_DIR to a folder of your own.")
 
 
 @contextmanager
@@ -111,10 +139,13 @@ def ours_alone() -> Iterator[None]:
     try:
         yield
     except NotOurs as error:
+        do = error.do or "look who put it there, and move it away"
         raise NotOurs(
             f"{error}. What is written there is carried out with your rights, so that the journal, its folder and all "
-            "folders above must belong to you or root and be closed to others; nothing was read or changed. Set "
-            "FIRSTLIGHT_STATE_DIR to a folder of your own, or look at what lies there and take it away."
+            "folders above must belong to you or root and be closed to others; nothing was read or changed. "
+            f"{do[0].upper()}{do[1:]}. Set FIRSTLIGHT_STATE_DIR to a folder of your own only to begin anew: what "
+            "was done before cannot be undone then.",
+            do=error.do,
         ) from None
 
 

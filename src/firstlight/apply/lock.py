@@ -12,9 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from firstlight.errors import AnotherIsActing, CouldNotAct, NotOurs
+from firstlight.errors import AnotherIsActing, NotBegun, NotOurs
 from firstlight.opening import kind_of
 from firstlight.owned import name_of
 
@@ -22,6 +22,8 @@ FOLDERS = ("/run/lock", "/var/lock", "/tmp")  # noqa: S108 a lock has to be wher
 NAME = "firstlight.lock"
 _HELD = re.compile(r"\d+: FLOCK +\S+ +\S+ +(\d+) +([0-9a-f]+:[0-9a-f]+:\d+) ", re.M)
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would be waited for without the last
+
+_TRIES = 100  # to open what is there or make what is not, while others do the same
 
 
 @contextmanager
@@ -70,8 +72,8 @@ def _open(folders: tuple[str, ...]) -> tuple[int, str]:
         try:
             descriptor = _open_one(path)
         except OSError as error:
-            if os.path.lexists(path):  # tried elsewhere, one user would hold one lock and the next another
-                raise NotOurs(_refusal(os.lstat(path), path)) from None
+            if there := _there(path):  # tried elsewhere, one user would hold one lock and the next another
+                raise NotOurs(_refusal(there, path)) from None
             refused = f"{path}: {error.strerror}"
             continue
         found = os.fstat(descriptor)
@@ -79,32 +81,56 @@ def _open(folders: tuple[str, ...]) -> tuple[int, str]:
             return descriptor, path
         os.close(descriptor)
         raise NotOurs(_refusal(found, path))
-    raise CouldNotAct(
-        f"no lock could be taken ({refused}). Make {folders[-1]} writable, then run the same command again."
-    )
+    raise NotBegun(f"no lock could be taken ({refused}). Make {folders[-1]} writable, then run the same command again.")
 
 
-def _is_odd(path: str) -> bool:
-    """Whether something that is no file stands in the place of the lock."""
-    return os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode)
+def _there(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def _refusal(found: os.stat_result, path: str) -> str:
-    what = (
-        kind_of(found.st_mode) if found.st_nlink == 1 or not stat.S_ISREG(found.st_mode) else "a second name of a file"
-    )
+    """What stands in the place of the lock; a file may be held now, and who removes it lets a second one in."""
+    if not stat.S_ISREG(found.st_mode):
+        what, do = kind_of(found.st_mode), "Look who put it there, and remove it."
+    elif found.st_nlink > 1:
+        what = "a second name of a file"
+        do = f"Remove the other name, not this one: `find {os.path.dirname(path)} -samefile {path}` shows it."
+    else:
+        what = kind_of(found.st_mode)
+        do = f"Do not remove it, a firstlight may hold it. As its owner or root, run `chmod 666 {path}`."
     return (
         f"{path} is {what} (owner {name_of(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}); accepted is a file "
-        "that every user can lock. Nothing was changed. Look who put it there, and remove it."
+        f"that every user can lock. Nothing was changed. {do}"
     )
 
 
 def _open_one(path: str) -> int:
-    if _is_odd(path):  # opening a device can do something
-        raise OSError(errno.ELOOP, "not a file", path)
-    try:  # without O_CREAT first: sticky folders refuse O_CREAT on a file of another user
-        return os.open(path, _FLAGS)
-    except FileNotFoundError:
-        descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
-        os.fchmod(descriptor, 0o666)  # every user takes the same lock, whatever the umask of the first
+    for _ in range(_TRIES):
+        there = _there(path)
+        if there and not stat.S_ISREG(there.st_mode):  # opening a device can do something
+            raise OSError(errno.ELOOP, "not a file", path)
+        with suppress(FileNotFoundError):  # without O_CREAT first: sticky folders refuse O_CREAT on another's file
+            return _still_there(os.open(path, _FLAGS))
+        with suppress(FileExistsError):  # another firstlight was quicker: it is its lock that counts
+            return _made(path)
+    raise OSError(errno.EBUSY, "it comes and goes", path)
+
+
+def _still_there(descriptor: int) -> int:
+    """The same; FileNotFoundError where the file was removed meanwhile, because the next one would lock another."""
+    if os.fstat(descriptor).st_nlink:
         return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError
+
+
+def _made(path: str) -> int:
+    """The new file, which every user can lock from its first moment on, whatever the umask of the first."""
+    umask = os.umask(0)
+    try:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+    finally:
+        os.umask(umask)

@@ -22,10 +22,14 @@ _CONTAINER_ID = re.compile(r"/containers/([0-9a-f]{64})/")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where state is kept; `note` says why it is not on the volume, "" where that needs no word."""
+    """Where state is kept; `note` says why it is not on the volume, "" where that needs no word.
+
+    `refusal` says that this machine's journal lies on the volume all the same, where it cannot be used as it is.
+    """
 
     path: str
     note: str = ""
+    refusal: str = ""
 
 
 def state_folder(machine: Machine, *, home: str = "") -> str:
@@ -39,18 +43,27 @@ def state_place(machine: Machine, *, home: str = "") -> Place:
     if home and not home.startswith("/"):
         raise BadInput(f"HOME is {home!a}: accepted is an absolute path. Set HOME to your home folder.")
     given = machine.env("FIRSTLIGHT_STATE_DIR")
+    if given and not given.startswith("/"):  # from another folder the journal would not be found
+        raise BadInput(
+            f"FIRSTLIGHT_STATE_DIR is {given!a}: accepted is an absolute path. Set it to the whole path of a folder."
+        )
     if given:
-        return Place(os.path.normpath(os.path.join(machine.host.cwd, given)))
+        return Place(os.path.normpath(given))
     local = _local_folder(machine, home=home)
     for volume in VOLUMES:
         found = machine.stat(volume)
-        if found is None or not found.writable or not _is_mounted(machine, volume):
+        if found is None or not _is_mounted(machine, volume):
             continue
+        on_volume = Place(f"{volume}/{ON_VOLUME}")
+        journal = machine.stat(machine_part(machine, on_volume))
+        ours = journal is not None and journal.uid in (0, machine.host.uid)  # another user's would never be read
         if fault := _fault(machine, volume, found):
-            return Place(local, _note(local, volume, fault))
-        there = machine.stat(f"{volume}/{ON_VOLUME}") is not None
-        begun = machine.stat(f"{local}/machines/{machine_identity(machine)}") is not None
-        return Place(local if begun and not there else f"{volume}/{ON_VOLUME}")
+            if ours:
+                return Place(local, refusal=_refusal(machine, volume, found, fault))
+            return Place(local, _note(local, volume, fault) if found.writable else "")
+        begun = machine.stat(machine_part(machine, Place(local))) is not None
+        if ours or (found.writable and not begun):
+            return on_volume
     return Place(local)
 
 
@@ -84,9 +97,32 @@ def _note(local: str, volume: str, fault: str) -> str:
     )
 
 
+def _refusal(machine: Machine, volume: str, found: Stat, fault: str) -> str:
+    """Why a journal that lies on the volume is not used, and how to make it usable."""
+    if found.uid not in (0, machine.host.uid):
+        how = f"Give it to root again with `chown root {volume}` "
+    elif found.mode & 0o022:
+        how = f"Close it to others with `chmod {'1777' if found.uid == 0 else 'go-w'} {volume}` "
+    else:
+        how = "Copy the folder to a file system that keeps them, set FIRSTLIGHT_STATE_DIR to the copy of .firstlight, "
+    return (
+        f"this machine's journal is in {machine_part(machine, Place(f'{volume}/{ON_VOLUME}'))}, and {volume} {fault}: "
+        "what lies there would be carried out with your rights. Nothing was read or changed, and without that journal "
+        f"nothing can be finished or undone. {how}and run the same command again. To begin without it, set "
+        "FIRSTLIGHT_STATE_DIR to a folder of your own."
+    )
+
+
+def _usable(place: Place) -> Place:
+    """The same place; NotOurs where the journal lies elsewhere, so that nobody is told that there is none."""
+    if place.refusal:
+        raise NotOurs(place.refusal)
+    return place
+
+
 def ready_place(machine: Machine) -> Place:
     """The same for one who is about to write: a volume that does not keep the mode of a new folder is not used."""
-    place = state_place(machine)
+    place = _usable(state_place(machine))
     volume, name = os.path.split(place.path)
     if volume not in VOLUMES or name != ON_VOLUME or machine.env("FIRSTLIGHT_STATE_DIR"):
         return place
@@ -105,7 +141,7 @@ def ready_place(machine: Machine) -> Place:
 
 def machine_folder(machine: Machine) -> str:
     """This machine's part of the state folder: two pods may share a volume, each has its own journal."""
-    return machine_part(machine, state_place(machine))
+    return machine_part(machine, _usable(state_place(machine)))
 
 
 def machine_part(machine: Machine, place: Place) -> str:

@@ -1,6 +1,7 @@
 """What each kind of record holds: a line that is chained well and says something else is bad input, not a bug.
 
-Fields that a later version adds are let through, and so are kinds of records that are not known here.
+Fields that a later version adds are let through. A kind of record that is not known here is refused: it may say that
+something was done, and undo would pass it over.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ Check = Callable[[Any], bool]
 def _text(value: Any) -> bool:
     """Text that can be printed: a lone half of a surrogate pair cannot."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _said(value: Any) -> bool:
+    """What a program or a file system gave us, whatever letters it has."""
+    return isinstance(value, str)
 
 
 def _texts(value: Any) -> bool:
@@ -107,7 +113,13 @@ _SHAPES: dict[str, dict[str, Check]] = {
         "digest": _digest, "written": _digest, "?link": _text,
     },
     "file-changed": {**_OF_STEP, "path": _path, "?written": _digest},
+    "set-unknown": {**_OF_STEP, "target": _text, "reason": _said},
+    "marks-taken-away": {**_OF_STEP, "paths": _texts},
+    "debris-moved-back": {**_OF_STEP, "path": _said, "real": _said, "paths": _texts},
+    "debris-taken-away": {**_OF_STEP, "paths": _texts, "why": _said},
+    "folder-moved-aside": {**_OF_STEP, "path": _said, "to": _said},
 }  # fmt: skip
+EVENTS = frozenset(_SHAPES)
 
 
 class Shapes:
@@ -118,10 +130,12 @@ class Shapes:
 
     def fault_of(self, event: str, about: Mapping[str, Any], written_in: int) -> str:
         """What is wrong with a record, in words; "" where nothing is."""
+        if event not in _SHAPES:
+            return f"{event!a} is no kind of record that this firstlight knows; a later one may have written it"
         run, step = about.get("run", -1), about.get("step", "")
         if not _count(run) or not isinstance(step, str):
             return f"{event} does not say which run or step it is about"
-        shape = _SHAPES.get(event, {})
+        shape = _SHAPES[event]
         for name, check in shape.items():
             field = name.removeprefix("?")
             if (field in about or field == name) and not check(about.get(field)):
@@ -130,7 +144,7 @@ class Shapes:
             return self._begun(about, written_in)
         if not 1 <= run <= len(self._steps):
             return f"{event} is about run {run}, which was not begun"
-        if shape and "step" in shape and step not in self._steps[run - 1]:
+        if "step" in shape and step not in self._steps[run - 1]:
             return f"{event} is about a step that run {run} does not have"
         return _beyond(about) if event == "file-saved" else ""
 

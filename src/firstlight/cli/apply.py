@@ -26,7 +26,7 @@ from firstlight.cli.acting import (
 )
 from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
 from firstlight.cli.proving import variables_after
-from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError
+from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError, NotBegun
 from firstlight.facts.look import Look
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
@@ -285,7 +285,7 @@ def _carried_out(
     try:
         with acting_on(machine, watcher, logins=how.logins) as acting:
             work(acting)
-    except AnotherIsActing:
+    except (AnotherIsActing, NotBegun):
         raise
     except CouldNotAct as error:
         failed = replace(outcome, failure=(failure_of(error),))

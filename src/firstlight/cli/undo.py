@@ -21,7 +21,7 @@ from firstlight.cli.acting import (
     journal_path,
     past_runs,
 )
-from firstlight.errors import AnotherIsActing, CouldNotAct
+from firstlight.errors import AnotherIsActing, CouldNotAct, NotBegun
 from firstlight.machine.live import LiveMachine
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _take_back(ctx: click.Context, machine: LiveMachine, undone: Undone, given: 
         with acting_on(machine, watcher) as acting:
             for run in newest_to_undo(acting):
                 undo(acting, run, agreed=undone.run[0].stored_commands)
-    except AnotherIsActing:
+    except (AnotherIsActing, NotBegun):
         raise
     except CouldNotAct as error:
         _stopped(ctx, replace(undone, ending=Ending.FAILED, failure=(failure_of(error),)), error.exit_code, given)
