@@ -106,6 +106,7 @@ _SHAPES: dict[str, dict[str, Check]] = {
         **_OF_STEP, "path": _path, "backup": _backup, "mode": _mode, "owner": _owner, "folders": _paths,
         "digest": _digest, "written": _digest, "?link": _text,
     },
+    "folder-moved-aside": {**_OF_STEP, "path": _path, "to": _path},
     "file-changed": {**_OF_STEP, "path": _path, "?written": _digest},
 }  # fmt: skip
 

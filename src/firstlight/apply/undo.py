@@ -8,6 +8,7 @@ from firstlight.apply.executor import Acting, wait_for_what_still_runs
 from firstlight.apply.new_folders import remove_new_folders
 from firstlight.apply.runs import (
     COMMAND_STARTED,
+    MOVED_ASIDE,
     RUN_UNDONE,
     SET_SAVED,
     STEP_BEGUN,
@@ -78,6 +79,8 @@ def _run_back(acting: Acting, run: Run, step: Step) -> None:
     if step.commands and not about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id):
         return
     there = _there_before(acting, run, step)
+    for record in about_step(acting.journal, MOVED_ASIDE, run=run.number, step=step.id):
+        acting.watcher.say(f"{record.about['to']} holds files of yours: it is left as it is")
     for back in step.back:
         kept = [path for path in removes(back) if path in there]
         if kept:
