@@ -10,7 +10,7 @@ from firstlight.apply.disk import missing_folders
 from firstlight.apply.new_folders import empty_folders
 from firstlight.errors import NotOurs
 from firstlight.owned import our_folder
-from firstlight.plan.back import removes
+from firstlight.plan.back import copy_of, removes
 from firstlight.plan.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
@@ -33,8 +33,8 @@ def project_files(step: Step) -> tuple[str, ...]:
 
 
 def there_before(step: Step) -> list[str]:
-    """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
-    named = {path for back in step.back for path in removes(back) if os.path.lexists(path)}
+    """The paths that the step's undo would remove or move and that exist before it ran: they are not ours."""
+    named = {path for back in step.back for path in (*removes(back), *copy_of(back)) if os.path.lexists(path)}
     return sorted(named | set(empty_folders(step)))
 
 

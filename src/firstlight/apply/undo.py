@@ -21,7 +21,7 @@ from firstlight.apply.saved_files import SAVED
 from firstlight.apply.undo_checks import check_step, require_agreed
 from firstlight.apply.undo_sets import command_back, restore_set
 from firstlight.owned import way_to
-from firstlight.plan.back import Argv, Back, BackKind, argv_of, lock_of, removes
+from firstlight.plan.back import Argv, Back, BackKind, argv_of, copy_of, lock_of, removes
 from firstlight.plan.step import Step, StepKind
 
 # The manifest has to be back before the tool that reads it runs, and a file of the loader before ldconfig does.
@@ -82,7 +82,7 @@ def _run_back(acting: Acting, run: Run, step: Step) -> None:
     for record in about_step(acting.journal, MOVED_ASIDE, run=run.number, step=step.id):
         acting.watcher.say(f"{record.about['to']} holds files of yours: it is left as it is")
     for back in step.back:
-        kept = [path for path in removes(back) if path in there]
+        kept = [path for path in (*removes(back), *copy_of(back)) if path in there]
         if kept:
             acting.watcher.say(f"{', '.join(kept)} was there before firstlight: it is left as it is")
         left = Back(back.kind, tuple(word for word in back.words if word not in kept), back.sudo)
