@@ -241,11 +241,13 @@ def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, pur
     def started(process: int) -> None:
         acting.journal.add(at_start, run=run, step=step, argv=list(argv), process=process, start=process_start(process))
 
-    ended = run_logged(
-        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line
-    )
-    if ended.status < 0:  # killed, and what it had started goes on without it
+    def killed() -> None:  # what it had started goes on without it
         _wait_for_rest(acting, acting.journal.records[-1])
+
+    ended = run_logged(
+        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line,
+        killed=killed,
+    )  # fmt: skip
     acting.disk.passing(f"{step}: command ended")
     acting.journal.add(at_end, run=run, step=step, argv=list(argv), status=ended.status)
     return ended
