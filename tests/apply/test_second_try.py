@@ -270,3 +270,15 @@ def test_files_in_a_killed_unpacking_are_moved_aside_and_the_archives_own_are_no
     _apply(tmp_path, source, asked)
     assert (aside / "mine.txt").read_text() == "mine\n"
     assert not (folder / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("mine", ["", "mine.txt"], ids=["empty", "with somebody's file"])
+def test_undo_takes_the_folders_above_a_checkout_where_they_are_empty(tmp_path: Path, mine: str) -> None:
+    source, above = Source(tmp_path), tmp_path / "made/source"
+    doing = _apply(tmp_path, source, _checkout(source, above / "tree"))
+    if mine:
+        (above.parent / mine).write_text("mine\n")
+    for run in newest_to_undo(doing):
+        undo(doing, run)
+    assert not above.exists()
+    assert above.parent.exists() is bool(mine)

@@ -15,7 +15,13 @@ from firstlight.apply.conditions import all_met
 from firstlight.apply.debris import clear, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.edit_proof import refuse_untried
-from firstlight.apply.footprints import lock_is_held, project_files, require_own_start_files, there_before
+from firstlight.apply.footprints import (
+    folders_above,
+    lock_is_held,
+    project_files,
+    require_own_start_files,
+    there_before,
+)
 from firstlight.apply.journal import Journal, Record, ours_alone
 from firstlight.apply.runs import (
     COMMAND_ENDED,
@@ -149,7 +155,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     save_sets(acting.journal, run, step)  # first: a step whose undo cannot be prepared does not begin
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         refuse_untried(step)
-        journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
+        journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step), folders=folders_above(step))
     require_own_start_files(step)
     for place in places_of(acting, run, step):
         take_up(place)

@@ -88,7 +88,7 @@ _SHAPES: dict[str, dict[str, Check]] = {
     "run-done": {},
     "undo-begun": {},
     "run-undone": {},
-    "step-begun": {**_OF_STEP, "?there": _texts},
+    "step-begun": {**_OF_STEP, "?there": _texts, "?folders": _paths},
     "step-done": _ENDED,
     "step-skipped": _ENDED,
     "step-failed": {**_OF_STEP, "argv": _texts, "status": _status, "tail": _texts},

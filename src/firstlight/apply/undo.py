@@ -66,6 +66,20 @@ def _undo_step(acting: Acting, run: Run, step: Step) -> None:
     if step.kind not in FILES_FIRST:
         for record in saved:
             acting.saved.restore(record)
+    _remove_folders_above(acting, run, step)
+
+
+def _remove_folders_above(acting: Acting, run: Run, step: Step) -> None:
+    """The folders that the step's commands made on the way to what they brought, where they are empty now."""
+    brought = [path for back in step.back for path in back.words]
+    for record in about_step(acting.journal, STEP_BEGUN, run=run.number, step=step.id):
+        for folder in reversed(record.about.get("folders", ())):
+            if _ran(acting, run, step) and any(path.startswith(f"{folder}/") for path in brought):
+                acting.disk.remove_folder(folder)
+
+
+def _ran(acting: Acting, run: Run, step: Step) -> bool:
+    return bool(about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id))
 
 
 def _there_before(acting: Acting, run: Run, step: Step) -> frozenset[str]:
@@ -76,7 +90,7 @@ def _there_before(acting: Acting, run: Run, step: Step) -> frozenset[str]:
 
 def _run_back(acting: Acting, run: Run, step: Step) -> None:
     """The step's own way back, less what was there before it; none where it has commands and none of them ran."""
-    if step.commands and not about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id):
+    if step.commands and not _ran(acting, run, step):
         return
     there = _there_before(acting, run, step)
     for record in about_step(acting.journal, MOVED_ASIDE, run=run.number, step=step.id):
