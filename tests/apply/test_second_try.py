@@ -186,13 +186,14 @@ def _failed_fetch(tmp_path: Path) -> tuple[Source, Path, Step]:
 def test_files_put_into_a_half_made_checkout_are_moved_aside_and_undo_leaves_them(tmp_path: Path) -> None:
     source, folder, asked = _failed_fetch(tmp_path)
     (folder / "mine.txt").write_text("mine\n")
+    Path(os.fsdecode(os.fsencode(folder) + b"/no-\xff-text")).touch()
     aside = tmp_path / "made/tree.before-firstlight-1"
     doing = _apply(tmp_path, source, asked)
     assert (aside / "mine.txt").read_text() == "mine\n"
     assert (folder / "zz").exists()
     assert not (folder / "mine.txt").exists()
     assert isinstance(doing.watcher, Quiet)
-    assert any(f"moved to {aside}" in line and "mine.txt" in line for line in doing.watcher.heard)
+    assert any(f"moved to {aside}" in line and r"mine.txt, 'no-\udcff-text'" in line for line in doing.watcher.heard)
     for run in newest_to_undo(doing):
         undo(doing, run)
     assert not folder.exists()

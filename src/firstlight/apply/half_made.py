@@ -21,7 +21,7 @@ _PYTHON = r"python3?(?:\.\d+t?)?"
 _SEEDS = r"(?:pip|setuptools|wheel|pkg_resources|_distutils_hack)"
 # What `python -m venv` puts into its folder, relative to it.
 _OF_VENV = re.compile(
-    rf"pyvenv\.cfg|\.gitignore|lib64|bin/(?:{_PYTHON}|pip[\d.]*|easy_install[\d.-]*|wheel|activate(?:\.\w+)?|Activate\.ps1)"
+    rf"pyvenv\.cfg|\.gitignore|lib64|bin/(?:{_PYTHON}|\U0001d70bthon|pip[\d.]*|easy_install[\d.-]*|wheel|activate(?:\.\w+)?|Activate\.ps1)"
     rf"|share/python-wheels/.*|lib(?:64)?/{_PYTHON}/site-packages/(?:{_SEEDS}(?:-[^/]*)?/.*|distutils-precedence\.pth"
     rf"|easy_install\.py|__pycache__/easy_install\..*)"
 )

@@ -91,4 +91,5 @@ def _move_aside(disk: Disk, journal: Journal, run: int, step: Step, path: str) -
 
 def _some(names: tuple[str, ...]) -> str:
     more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    shown = (name if name.isprintable() else ascii(name) for name in names[:_NAMED])
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
