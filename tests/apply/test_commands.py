@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from firstlight.apply.commands import Ended, run_logged
+from firstlight.apply.executor import StepFailed
+from firstlight.apply.log_masking import PIECE, mask_log
+from firstlight.apply.session import Asked, act
 from firstlight.apply.surroundings import logins_for, variables_for
 from firstlight.plan.offline import PIP_FLAGS
+from firstlight.plan.step import StepKind
+from tests.apply.acting import acting, step
 
 PASSWORD = "Tr0ub4dor-and-3"
 
@@ -38,6 +43,33 @@ def test_a_secret_that_a_command_prints_is_in_no_log_and_no_line(tmp_path: Path)
     assert ended.tail == ("Looking in https://<redacted>@host/simple", "export HF_TOKEN=<redacted>", "end")
     assert PASSWORD not in (tmp_path / "log").read_text() + "".join(heard)
     assert (tmp_path / "log").read_text().endswith("\nend\n")
+
+
+def test_a_log_of_several_pieces_keeps_every_line_and_no_secret_of_any(tmp_path: Path) -> None:
+    """With a secret at each end, and a key across the border of two pieces."""
+    address, log = f"https://bob:{PASSWORD}@host/simple", tmp_path / "log"
+    before, filler = f"cut here: {'y' * 30}", "Downloading a wheel of 12 MB\n" * 35_000
+    secret = "-----BEGIN PRIVATE KEY-----\n" + f"{PASSWORD}\n" * 3000 + "-----END PRIVATE KEY-----\n"
+    text = f"first {address}\n{filler}{secret}{filler}last {address}"
+    assert text.index("-----BEGIN") < PIECE < text.index("-----END")
+    log.write_text(before + text)
+    mask_log(str(log), len(before))
+    hidden, key = "https://<redacted>@host/simple", "-----BEGIN PRIVATE KEY-----<redacted>-----END PRIVATE KEY-----\n"
+    assert log.read_text() == f"{before}first {hidden}\n{filler}{key}{filler}last {hidden}"
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["log"]
+
+
+def test_what_the_children_of_a_killed_command_write_is_masked_too(tmp_path: Path) -> None:
+    address = f"https://bob:{PASSWORD}@host/simple"
+    script = f"echo early {address}; (sleep 1; echo late {address}) & sleep 0.2; kill -9 $$"
+    killed = step("01-killed", kind=StepKind.GIT, commands=(("sh", "-c", script),))
+    with pytest.raises(StepFailed) as failed:
+        act(acting(tmp_path), Asked((killed,), "d", "o", "t"))
+    text = Path(failed.value.log).read_text()
+    assert PASSWORD not in text
+    assert text.endswith("early https://<redacted>@host/simple\nlate https://<redacted>@host/simple\n")
+    assert failed.value.tail[-1] == "late https://<redacted>@host/simple"
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from firstlight.apply.runs import steps_from_json, steps_to_json
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import BadInput, CouldNotAct
+from firstlight.plan.back import moved_back
 from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
 from tests.apply.acting import Quiet, acting, step
 
@@ -89,6 +90,23 @@ def test_a_folder_that_was_there_before_is_not_removed_by_undo(tmp_path: Path) -
     assert not new.exists()
     assert isinstance(doing.watcher, Quiet)
     assert f"{mine} was there before firstlight: it is left as it is" in doing.watcher.heard
+
+
+def test_a_copy_of_somebodys_own_beside_the_lock_file_is_left_by_undo(tmp_path: Path) -> None:
+    lock, copy = tmp_path / "uv.lock", tmp_path / "uv.lock.before-firstlight"
+    lock.write_text("version = 1\n")
+    copy.write_text("mine\n")
+    settle = ("sh", "-c", f"echo version = 2 > {lock}", "sh", "--project", str(tmp_path))
+    made = step(
+        "01-project", kind=StepKind.PROJECT, commands=(("cp", "--no-clobber", str(lock), str(copy)), settle),
+        done_when=(Condition(CheckKind.FILE_HAS_LINE, str(lock), "version = 2"),),
+    )  # fmt: skip
+    doing = acting(tmp_path)
+    act(doing, Asked((replace(made, back=(moved_back(str(copy), str(lock)),)),), "d", "o", "t"))
+    undo(doing, newest_to_undo(doing)[0])
+    assert (lock.read_text(), copy.read_text()) == ("version = 1\n", "mine\n")
+    assert isinstance(doing.watcher, Quiet)
+    assert f"{copy} was there before firstlight: it is left as it is" in doing.watcher.heard
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:

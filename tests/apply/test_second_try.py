@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -169,3 +170,116 @@ def test_a_copy_that_was_cut_short_does_not_take_the_place_of_the_lock_file(tmp_
         undo(doing, run)
     assert lock.read_text() == "version = 1\n"
     assert sorted(each.name for each in app.iterdir()) == ["uv.lock"]
+
+
+def _failed_fetch(tmp_path: Path) -> tuple[Source, Path, Step]:
+    """As without network: git init made the folder, and nothing came."""
+    source, folder = Source(tmp_path), tmp_path / "made/tree"
+    away, asked = tmp_path / "away", _checkout(source, folder)
+    source.folder.rename(away)
+    with pytest.raises(StepFailed):
+        _apply(tmp_path, source, asked)
+    away.rename(source.folder)
+    return source, folder, asked
+
+
+def test_files_put_into_a_half_made_checkout_are_moved_aside_and_undo_leaves_them(tmp_path: Path) -> None:
+    source, folder, asked = _failed_fetch(tmp_path)
+    (folder / "mine.txt").write_text("mine\n")
+    Path(os.fsdecode(os.fsencode(folder) + b"/no-\xff-text")).touch()
+    aside = tmp_path / "made/tree.before-firstlight-1"
+    doing = _apply(tmp_path, source, asked)
+    assert (aside / "mine.txt").read_text() == "mine\n"
+    assert (folder / "zz").exists()
+    assert not (folder / "mine.txt").exists()
+    assert isinstance(doing.watcher, Quiet)
+    assert any(f"moved to {aside}" in line and r"mine.txt, 'no-\udcff-text'" in line for line in doing.watcher.heard)
+    for run in newest_to_undo(doing):
+        undo(doing, run)
+    assert not folder.exists()
+    assert (aside / "mine.txt").read_text() == "mine\n"
+
+
+def test_a_checkout_that_was_made_whole_by_hand_is_kept_with_all_that_is_in_it(tmp_path: Path) -> None:
+    source, folder, asked = _failed_fetch(tmp_path)
+    for argv in asked.commands:
+        subprocess.run(argv, check=True, env=source.env)
+    (folder / "mine.txt").write_text("mine\n")
+    (folder / "aa").write_text("changed\n")
+    before = tree(folder)
+    _apply(tmp_path, source, asked)
+    assert tree(folder) == before
+
+
+def test_an_edit_in_a_killed_checkout_is_moved_aside(tmp_path: Path) -> None:
+    source, folder = Source(tmp_path), tmp_path / "made/tree"
+    source.sign.touch()
+    with pytest.raises(StepFailed):
+        _apply(tmp_path, source, _checkout(source, folder))
+    (folder / "aa").write_text("edited\n")
+    _apply(tmp_path, source, _checkout(source, folder))
+    assert (tmp_path / "made/tree.before-firstlight-1/aa").read_text() == "edited\n"
+    assert (folder / "aa").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("mine", ["notes.txt", "lib/{python}/site-packages/mytool.py", "bin/mytool"])
+def test_files_in_a_killed_environment_are_moved_aside(tmp_path: Path, mine: str) -> None:
+    folder, sign = tmp_path / "venv", tmp_path / "kill"
+    make = f'{sys.executable} -m venv --without-pip "$1"; if [ -e {sign} ]; then rm {sign}; kill -9 $$; fi'
+    done = Condition(CheckKind.FILE_EXISTS, str(folder / "bin/python"))
+    asked = step(
+        "01-venv", kind=StepKind.VENV, commands=(("sh", "-c", make, "sh", str(folder)),),
+        undo=(("rm", "-rf", str(folder)),), done_when=(done,),
+    )  # fmt: skip
+    source, aside = Source(tmp_path), tmp_path / "venv.before-firstlight-1"
+    for added in (False, True):
+        sign.touch()
+        with pytest.raises(StepFailed):
+            _apply(tmp_path, source, asked)
+        assert not aside.exists(), "nothing but venv's own was there"
+        name = mine.format(python=f"python3.{sys.version_info[1]}")
+        if added:
+            (folder / name).write_text("mine\n")
+    _apply(tmp_path, source, asked)
+    assert (aside / name).read_text() == "mine\n"
+    assert not (folder / name).exists()
+
+
+def test_files_in_a_killed_unpacking_are_moved_aside_and_the_archives_own_are_not(tmp_path: Path) -> None:
+    (tmp_path / "from/lib").mkdir(parents=True)
+    (tmp_path / "from/lib/libone.so").write_text("one\n")
+    archive, folder, sign = tmp_path / "a.tar", tmp_path / "unpacked", tmp_path / "kill"
+    argv = ["tar", "--create", "--file", str(archive), "--directory", str(tmp_path / "from"), "lib"]
+    subprocess.run(argv, check=True)
+    asked = step(
+        "01-archive", kind=StepKind.ARCHIVE, undo=(("rm", "-rf", str(folder)),),
+        commands=(
+            ("mkdir", "-p", str(folder)),
+            ("tar", "--extract", "--file", str(archive), "--directory", str(folder), "--transform", "s|.*/||"),
+            ("sh", "-c", f"if [ -e {sign} ]; then rm {sign}; kill -9 $$; fi"),
+        ),
+        done_when=(Condition(CheckKind.FILE_EXISTS, str(folder / "libone.so")),),
+    )  # fmt: skip
+    source, aside = Source(tmp_path), tmp_path / "unpacked.before-firstlight-1"
+    for added in (False, True):
+        sign.touch()
+        with pytest.raises(StepFailed):
+            _apply(tmp_path, source, asked)
+        assert not aside.exists()
+        if added:
+            (folder / "mine.txt").write_text("mine\n")
+    _apply(tmp_path, source, asked)
+    assert (aside / "mine.txt").read_text() == "mine\n"
+    assert not (folder / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("mine", ["", "mine.txt"], ids=["empty", "with somebody's file"])
+def test_undo_takes_the_folders_above_a_checkout_where_they_are_empty(tmp_path: Path, mine: str) -> None:
+    source, above = Source(tmp_path), tmp_path / "made/source"
+    doing = _apply(tmp_path, source, _checkout(source, above / "tree"))
+    if mine:
+        (above.parent / mine).write_text("mine\n")
+    for run in newest_to_undo(doing):
+        undo(doing, run)
+    assert not above.exists()
+    assert above.parent.exists() is bool(mine)

@@ -266,7 +266,7 @@ def test_an_ldconfig_file_is_removed_with_a_backup_and_the_cache_made_anew() -> 
     [change] = steps_for(question, option, more)[0].files
     assert (change.after, change.removes) == ("# ours\n/opt/lib\n", False)
     unread = steps_for(question, option, Extras())[0]
-    assert unread.commands[0] == ("mv", conf, f"{conf}.before-firstlight")
+    assert unread.commands[0] == ("mv", "--no-clobber", conf, f"{conf}.before-firstlight")
     assert unread.undo[0] == ("mv", "--force", f"{conf}.before-firstlight", conf)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from firstlight.apply.disk import named
+from firstlight.apply.log_masking import mask_log
 from firstlight.apply.surroundings import folder_for, variables_for
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
@@ -20,7 +21,6 @@ from firstlight.secrets import masked
 
 TAIL = 30
 LOOK_EVERY_S = 0.05
-_LOG_LIMIT = 256 << 20
 # The command waits in its own process until it was written down that it runs: killed before that, it never ran.
 GATE = 'read -r go || exit 125; exec "$@" < /dev/null'
 
@@ -42,8 +42,11 @@ def run_logged(
     env: Mapping[str, str],
     started: Callable[[int], None],
     watch: Callable[[str], None],
+    killed: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Run a command to its end; `started` learns its process before it runs, `watch` every line it prints.
+
+    `killed` waits for what a killed command had started: it writes to the log too, which is cleaned after it.
 
     It writes to the log itself, not to us: apt whose reader was killed would die of it half-way through a package. An
     interrupt is passed on to the command, which then gets the time it needs to end.
@@ -66,12 +69,14 @@ def run_logged(
         _let_go(process, started)
         while not _has_ended(process):
             said.read()
+        if process.returncode < 0:
+            killed()
     except BaseException:
         _interrupt(process)
-        _mask_log(log, begins_at)
+        mask_log(log, begins_at)
         raise
     said.read()
-    _mask_log(log, begins_at)
+    mask_log(log, begins_at)
     return Ended(process.returncode, time.monotonic() - begun, said.tail(), log)
 
 
@@ -80,17 +85,6 @@ def _private(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
-
-
-def _mask_log(log: str, begins_at: int) -> None:
-    """Take secrets out of what the command wrote into its log itself; a log that cannot be written stays private."""
-    with suppress(OSError), open(log, "r+b") as file:
-        file.seek(begins_at)
-        text = file.read(_LOG_LIMIT).decode("utf-8", "surrogateescape")
-        if (clean := masked(text)) != text:
-            file.seek(begins_at)
-            file.write(clean.encode("utf-8", "surrogateescape"))
-            file.truncate()
 
 
 def _let_go(process: subprocess.Popen[bytes], started: Callable[[int], None]) -> None:

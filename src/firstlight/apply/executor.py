@@ -15,7 +15,13 @@ from firstlight.apply.conditions import all_met
 from firstlight.apply.debris import clear, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.edit_proof import refuse_untried
-from firstlight.apply.footprints import lock_is_held, project_files, require_own_start_files, there_before
+from firstlight.apply.footprints import (
+    folders_above,
+    lock_is_held,
+    project_files,
+    require_own_start_files,
+    there_before,
+)
 from firstlight.apply.journal import Journal, Record, ours_alone
 from firstlight.apply.runs import (
     COMMAND_ENDED,
@@ -35,7 +41,7 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
-from firstlight.apply.second_try import clear_half_made, was_cut_off
+from firstlight.apply.second_try import clear_half_made, stands, was_cut_off
 from firstlight.apply.sessions import wait_for_session
 from firstlight.apply.set_records import repairs, save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
@@ -115,7 +121,7 @@ def carry_out(acting: Acting, run: Run) -> None:
     for number, step in enumerate(run.steps, 1):
         acting.disk.passing(f"step {number}: look")
         met = all_met(step.done_when)
-        if met.holds and not was_cut_off(acting.journal, run.number, step):
+        if met.holds and not _must_run_again(acting.journal, run.number, step):
             if step.id not in run.finished:
                 if step.id in run.begun:
                     _recover(acting, run.number, step)  # killed at its very end, apt would refuse what comes next
@@ -129,6 +135,11 @@ def carry_out(acting: Acting, run: Run) -> None:
     acting.journal.add(RUN_DONE, run=run.number)
 
 
+def _must_run_again(journal: Journal, run: int, step: Step) -> bool:
+    """Whether a condition that holds proves nothing: the attempt was cut off, and nobody made it whole since."""
+    return was_cut_off(journal, run, step) and not stands(journal, run, step)
+
+
 def _do(acting: Acting, run: int, step: Step) -> None:
     journal, begun = acting.journal, time.monotonic()
     if step.kind is StepKind.MANUAL:
@@ -138,13 +149,13 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     if lacks_rights(step):
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
     if was_cut_off(journal, run, step):
-        for path in clear_half_made(acting.disk, journal, run, step):
-            acting.watcher.say(f"{path} was left half-made by the interrupted attempt: it is made anew")
+        for said in clear_half_made(acting.disk, journal, run, step):
+            acting.watcher.say(said)
     _recover(acting, run, step)  # before the set is saved: what others had begun to install stays when ours goes
     save_sets(acting.journal, run, step)  # first: a step whose undo cannot be prepared does not begin
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         refuse_untried(step)
-        journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step))
+        journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step), folders=folders_above(step))
     require_own_start_files(step)
     for place in places_of(acting, run, step):
         take_up(place)
@@ -236,11 +247,13 @@ def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, pur
     def started(process: int) -> None:
         acting.journal.add(at_start, run=run, step=step, argv=list(argv), process=process, start=process_start(process))
 
-    ended = run_logged(
-        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line
-    )
-    if ended.status < 0:  # killed, and what it had started goes on without it
+    def killed() -> None:  # what it had started goes on without it
         _wait_for_rest(acting, acting.journal.records[-1])
+
+    ended = run_logged(
+        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line,
+        killed=killed,
+    )  # fmt: skip
     acting.disk.passing(f"{step}: command ended")
     acting.journal.add(at_end, run=run, step=step, argv=list(argv), status=ended.status)
     return ended

@@ -10,11 +10,13 @@ from firstlight.apply.disk import missing_folders
 from firstlight.apply.new_folders import empty_folders
 from firstlight.errors import NotOurs
 from firstlight.owned import our_folder
-from firstlight.plan.back import removes
+from firstlight.plan.back import BackKind, copy_of, removes
 from firstlight.plan.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
 _LOCKED = re.compile(r"Could not get lock|lock was locked by another process|Unable to (?:acquire|lock) the .*lock")
+
+_MAKES_FOLDERS = (BackKind.REMOVE_FILE, BackKind.REMOVE_FOLDER, BackKind.REMOVE_CONDA)
 
 
 def project_files(step: Step) -> tuple[str, ...]:
@@ -33,9 +35,15 @@ def project_files(step: Step) -> tuple[str, ...]:
 
 
 def there_before(step: Step) -> list[str]:
-    """The paths that the step's undo would remove and that exist before it ran: they are not ours to remove."""
-    named = {path for back in step.back for path in removes(back) if os.path.lexists(path)}
+    """The paths that the step's undo would remove or move and that exist before it ran: they are not ours."""
+    named = {path for back in step.back for path in (*removes(back), *copy_of(back)) if os.path.lexists(path)}
     return sorted(named | set(empty_folders(step)))
+
+
+def folders_above(step: Step) -> list[str]:
+    """The folders above what the step's undo removes that are not there yet, outermost first: git init makes them."""
+    made = [path for back in step.back if back.kind in _MAKES_FOLDERS and not back.sudo for path in back.words]
+    return list(dict.fromkeys(folder for path in made for folder in missing_folders(os.path.dirname(path))))
 
 
 def require_own_start_files(step: Step) -> None:

@@ -22,6 +22,7 @@ STEP_BEGUN, STEP_DONE, STEP_SKIPPED, STEP_FAILED, STEP_UNDONE = (
 COMMAND_STARTED, COMMAND_ENDED = "command-started", "command-ended"
 RECOVERY_STARTED, RECOVERY_ENDED = "recovery-started", "recovery-ended"
 SET_SAVED, SET_SETTLED = "set-saved", "set-settled"
+MOVED_ASIDE = "folder-moved-aside"
 
 
 @dataclass(frozen=True, slots=True)

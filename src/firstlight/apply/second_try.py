@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import count
 
+from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk, named
+from firstlight.apply.half_made import foreign_in, is_whole_checkout
 from firstlight.apply.journal import Journal
-from firstlight.apply.runs import COMMAND_ENDED, COMMAND_STARTED, STEP_BEGUN, STEP_DONE, about_step
+from firstlight.apply.runs import COMMAND_ENDED, COMMAND_STARTED, MOVED_ASIDE, STEP_BEGUN, STEP_DONE, about_step
 from firstlight.plan.back import removes
 from firstlight.plan.step import Step, StepKind
 
@@ -16,6 +19,8 @@ from firstlight.plan.step import Step, StepKind
 MADE_ANEW = (StepKind.GIT, StepKind.VENV, StepKind.ARCHIVE)
 # Killed between two commands, e.g. before the lists of a new repository were fetched, the condition may hold already.
 RUN_AGAIN = (*MADE_ANEW, StepKind.APT, StepKind.PROJECT)
+_BY_SIGNAL = 128  # a shell or sudo adds the signal's number to it
+_NAMED = 3
 
 
 def was_cut_off(journal: Journal, run: int, step: Step) -> bool:
@@ -30,18 +35,61 @@ def was_cut_off(journal: Journal, run: int, step: Step) -> bool:
     return len(started) > len(ended) or not well.issuperset(step.commands)
 
 
+def stands(journal: Journal, run: int, step: Step) -> bool:
+    """Whether what a cut-off attempt left has become whole since, by somebody's hand; its condition holds."""
+    if step.kind is StepKind.GIT:
+        return is_whole_checkout(step)
+    return step.kind is StepKind.VENV and not _was_killed(journal, run, step)
+
+
 def clear_half_made(disk: Disk, journal: Journal, run: int, step: Step) -> tuple[str, ...]:
-    """Take away what the step's undo would, less what was there before it; gives the paths that went."""
-    if step.kind not in MADE_ANEW:
+    """Take away what the step's undo would, less what was there before it; gives a sentence for each path.
+
+    A folder that holds what the step did not make is moved aside whole.
+    """
+    if step.kind not in MADE_ANEW or _was_completed(journal, run, step):
         return ()
     begun = about_step(journal, STEP_BEGUN, run=run, step=step.id)
     there = {path for record in begun for path in record.about.get("there", ())}
     ours = [path for back in step.back for path in removes(back) if path not in there and os.path.lexists(path)]
+    # All are looked at before the first goes: what is in a folder is known by the archive beside it.
+    foreign = {path: foreign_in(step, path) for path in ours if os.path.isdir(path) and not os.path.islink(path)}
+    said = []
     for path in ours:
+        if foreign.get(path):
+            said.append(_move_aside(disk, journal, run, step, path) + f" It holds {_some(foreign[path])}.")
+            continue
         disk.passing(f"{path}: clear")
         with named(path):
-            if os.path.isdir(path) and not os.path.islink(path):
+            if path in foreign:
                 shutil.rmtree(path)
             else:
                 os.unlink(path)
-    return tuple(ours)
+        said.append(f"{path} was left half-made by the interrupted attempt: it is made anew")
+    return tuple(said)
+
+
+def _was_killed(journal: Journal, run: int, step: Step) -> bool:
+    """Whether the last command of the step did not end by itself: what it was writing may look whole."""
+    started = about_step(journal, COMMAND_STARTED, run=run, step=step.id)
+    ended = about_step(journal, COMMAND_ENDED, run=run, step=step.id)
+    return len(started) > len(ended) or not 0 <= ended[-1].about["status"] < _BY_SIGNAL
+
+
+def _was_completed(journal: Journal, run: int, step: Step) -> bool:
+    """Whether an archive that was cut off by a failure is unpacked all the same; its commands run over it then."""
+    return step.kind is StepKind.ARCHIVE and not _was_killed(journal, run, step) and all_met(step.done_when).holds
+
+
+def _move_aside(disk: Disk, journal: Journal, run: int, step: Step, path: str) -> str:
+    numbered = (f"{path}.before-firstlight-{number}" for number in count(1))
+    aside = next(each for each in numbered if not os.path.lexists(each))
+    journal.add(MOVED_ASIDE, run=run, step=step.id, path=path, to=aside)
+    disk.move(path, aside)
+    return f"{path} was left half-made by the interrupted attempt, with files of yours: it was moved to {aside}."
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = len(names) - _NAMED
+    shown = (name if name.isprintable() else ascii(name) for name in names[:_NAMED])
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -9,6 +9,7 @@ from firstlight.apply.executor import Acting, wait_for_what_still_runs
 from firstlight.apply.new_folders import remove_new_folders
 from firstlight.apply.runs import (
     COMMAND_STARTED,
+    MOVED_ASIDE,
     RUN_UNDONE,
     SET_SAVED,
     STEP_BEGUN,
@@ -21,7 +22,7 @@ from firstlight.apply.saved_files import SAVED
 from firstlight.apply.undo_checks import check_step, require_agreed
 from firstlight.apply.undo_sets import command_back, restore_set
 from firstlight.owned import way_to
-from firstlight.plan.back import Argv, Back, BackKind, argv_of, lock_of, removes
+from firstlight.plan.back import Argv, Back, BackKind, argv_of, copy_of, lock_of, removes
 from firstlight.plan.step import Step, StepKind
 
 # The manifest has to be back before the tool that reads it runs, and a file of the loader before ldconfig does.
@@ -67,6 +68,20 @@ def _undo_step(acting: Acting, run: Run, step: Step) -> None:
     if step.kind not in FILES_FIRST:
         for record in saved:
             acting.saved.restore(record)
+    _remove_folders_above(acting, run, step)
+
+
+def _remove_folders_above(acting: Acting, run: Run, step: Step) -> None:
+    """The folders that the step's commands made on the way to what they brought, where they are empty now."""
+    brought = [path for back in step.back for path in back.words]
+    for record in about_step(acting.journal, STEP_BEGUN, run=run.number, step=step.id):
+        for folder in reversed(record.about.get("folders", ())):
+            if _ran(acting, run, step) and any(path.startswith(f"{folder}/") for path in brought):
+                acting.disk.remove_folder(folder)
+
+
+def _ran(acting: Acting, run: Run, step: Step) -> bool:
+    return bool(about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id))
 
 
 def _there_before(acting: Acting, run: Run, step: Step) -> frozenset[str]:
@@ -77,11 +92,13 @@ def _there_before(acting: Acting, run: Run, step: Step) -> frozenset[str]:
 
 def _run_back(acting: Acting, run: Run, step: Step) -> None:
     """The step's own way back, less what was there before it; none where it has commands and none of them ran."""
-    if step.commands and not about_step(acting.journal, COMMAND_STARTED, run=run.number, step=step.id):
+    if step.commands and not _ran(acting, run, step):
         return
     there = _there_before(acting, run, step)
+    for record in about_step(acting.journal, MOVED_ASIDE, run=run.number, step=step.id):
+        acting.watcher.say(f"{record.about['to']} holds files of yours: it is left as it is")
     for back in step.back:
-        kept = [path for path in removes(back) if path in there]
+        kept = [path for path in (*removes(back), *copy_of(back)) if path in there]
         if kept:
             acting.watcher.say(f"{', '.join(kept)} was there before firstlight: it is left as it is")
         left = Back(back.kind, tuple(word for word in back.words if word not in kept), back.sudo)

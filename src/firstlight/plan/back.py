@@ -95,6 +95,11 @@ def removes(back: Back) -> tuple[str, ...]:
     return back.words if back.kind in (BackKind.REMOVE_FILE, BackKind.REMOVE_FOLDER) else ()
 
 
+def copy_of(back: Back) -> tuple[str, ...]:
+    """The copy that takes its old place again, and is gone from where it lay; () for all else."""
+    return back.words[:1] if back.kind is BackKind.MOVE_BACK else ()
+
+
 def lock_of(back: Back) -> str:
     """The lock file by which a project is synced: without it there is nothing to sync by; "" for all else."""
     if back.kind is BackKind.SYNC_UV:

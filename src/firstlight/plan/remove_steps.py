@@ -216,7 +216,7 @@ def _without_conf_line(question: Question, option: Option, conf: str, *, text: s
         id="take-out-ldconfig-line",
         kind=StepKind.FILE,
         title=f"take {folders[0]} out of {conf}, so that the loader's cache forgets it",
-        commands=(refresh,) if change else (as_root(facts, "mv", conf, saved), refresh),
+        commands=(refresh,) if change else (as_root(facts, "mv", "--no-clobber", conf, saved), refresh),
         files=(change,) if change else (),
         needs_root=True,
         done_when=gone,
