@@ -42,7 +42,7 @@ class Brought:
 def brought_packages(taking: Taking) -> Brought:
     """Debian packages that the step's command names, or that apt and dpkg said they were at work on."""
     said = _log(taking)
-    names = {word for argv in taking.step.commands for word in argv}
+    names = {word for argv in taking.step.commands if "install" in argv for word in argv[argv.index("install") + 1 :]}
     names |= set(_BY_DPKG.findall(said))
     names |= {word.rstrip("*") for listed in _BY_APT.findall(said) for word in listed.split()}
     return Brought(frozenset(names))
