@@ -26,7 +26,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
-        self.answer = False
+        self.answer, self.somebody = False, False
 
     def step_begins(self, step: Step, *, number: int, total: int) -> None:
         self.heard.append(f"begins {step.id} {number}/{total}")
@@ -46,6 +46,9 @@ class Quiet:
     def asks(self, question: str) -> bool:
         self.heard.append(question)
         return self.answer
+
+    def somebody_answers(self) -> bool:
+        return self.somebody
 
 
 def step(

@@ -147,14 +147,17 @@ def test_a_run_that_was_killed_half_way_can_be_taken_back_without_finishing_it(p
     assert installed_distributions(person.python) == before
 
 
-def test_an_environment_that_is_gone_does_not_keep_older_runs_from_being_taken_back(person: Person) -> None:
+def test_an_environment_that_is_away_keeps_its_run_open_until_it_is_back(person: Person) -> None:
     settings = _tuned(person)
     mine = make_environment(person.folder / "own")
     given = ("--offline", str(person.wheels), "--python", str(mine / "bin/python"), "--yes", "--no-verify")
     assert person.run("apply", "--want", "torch==2.9.0+cpu", *given).returncode == 0
     os.rename(mine, person.folder / "elsewhere")
     done = person.run("undo", "--yes")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "is gone: there is no environment to bring packages back to" in done.stderr
+    assert settings.exists()
+    os.rename(person.folder / "elsewhere", mine)
+    assert person.run("undo", "--yes").returncode == 0
     assert person.run("undo", "--yes").returncode == 0
     assert not settings.exists()

@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from firstlight.apply.executor import Acting, StepFailed
+from firstlight.apply.package_sets import manual_packages
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import CouldNotAct
 from firstlight.plan.step import CheckKind, Condition, Step, StepKind
-from tests.apply.acting import Quiet, acting, step, tree
+from tests.apply.acting import Quiet, acting, killed_at, step, tree
 from tests.apply.debs import Repository
 from tests.apply.stand_ins import can_have_its_own_mounts
 from tests.system.apt_room import FILES, HOME, add_package, in_a_room, sign, states
@@ -294,5 +295,45 @@ def test_settings_that_a_removed_package_had_left_are_there_after_undo() -> None
         room.apply(_install("other"))
         room.undo()
         assert _seen() == before
+
+    in_a_room(work)
+
+
+def test_what_somebody_installed_after_firstlight_was_killed_stays_and_keeps_its_mark() -> None:
+    def work() -> None:
+        room = Room()
+        before = _seen()
+
+        def die(at: str) -> None:
+            if at.endswith("command ended") and " main " in states():
+                os.kill(os.getpid(), 9)
+
+        def killed(passing: object) -> None:
+            act(replace(acting(HOME, die), env=room.repository.env), Asked((_install(),), "d", "o", "t"))
+
+        assert killed_at(10**6, killed)
+        room.apt("install", "other")
+        with pytest.raises(CouldNotAct, match=": other may be somebody's own"):
+            room.undo()
+        assert (" main " in states(), " part " in states(), " other 1.0" in states()) == (False, False, True)
+        assert "other" in manual_packages()
+        room.apt("purge", "other")
+        room.undo()
+        assert _seen() == before
+
+    in_a_room(work)
+
+
+def test_a_package_that_somebody_upgraded_since_is_named_and_stops_the_undo() -> None:
+    def work() -> None:
+        room = Room()
+        room.apply(_install())
+        add_package(room.repository, "part", "2.0")
+        room.apt("update")
+        room.apt("install", "part")
+        kept = states()
+        with pytest.raises(CouldNotAct, match=r"part==2\.0 is installed, and the step left part==1\.0"):
+            room.undo()
+        assert states() == kept
 
     in_a_room(work)

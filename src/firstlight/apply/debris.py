@@ -7,17 +7,20 @@ Such a name is no package, so the next look goes on with a removal that was kill
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import time
 from calendar import timegm
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from firstlight.apply.disk import named
-from firstlight.apply.environments import EMPTY, Debris, Environment, look_at
+from firstlight.apply.environments import Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
 from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
+from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.step import Step
@@ -25,6 +28,7 @@ from firstlight.plan.step import Step
 if TYPE_CHECKING:
     from firstlight.apply.executor import Acting
 
+_OF_UV = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 MOVED_BACK, TAKEN_AWAY = "debris-moved-back", "debris-taken-away"
 
 
@@ -42,9 +46,14 @@ class Place:
         return str(self.saved.about["target"])
 
     def look(self) -> Environment:
-        """What is there now; nothing that could be tidied where it gives no answer, which others say."""
+        """What is there now; no answer is never an empty one."""
         seen = look_at(self.interpreter)
-        return EMPTY if isinstance(seen, Unknown) else seen.value
+        if isinstance(seen, Unknown):
+            raise CouldNotAct(
+                f"{self.step.title}: what a killed pip or uv left there could not be seen: {seen.reason}. No package "
+                "was taken away. Put that right and run the same command again."
+            )
+        return seen.value
 
     def came_since(self, paths: tuple[str, ...], kind: str) -> tuple[str, ...]:
         """Those that were not there before the step."""
@@ -65,7 +74,9 @@ def places_of(acting: Acting, run: int, step: Step) -> tuple[Place, ...]:
 def left_behind(interpreter: str) -> str:
     """What killed pips left in an environment, in a sentence; "" for nothing. Nothing is changed."""
     seen = look_at(interpreter)
-    names = () if isinstance(seen, Unknown) else tuple(each.path for each in seen.value.debris)
+    if isinstance(seen, Unknown):
+        return f"whether a killed pip left something behind is not known: {seen.reason}"
+    names = tuple(each.path for each in seen.value.debris)
     return f"left behind by a pip that was killed, and no package: {' '.join(names)}" if names else ""
 
 
@@ -113,7 +124,11 @@ def _only_copies(place: Place, now: Environment) -> tuple[Debris, ...]:
 def clear(place: Place) -> None:
     """After the commands: take debris of whole packages away; of the rest a person decides."""
     _finish(place)
-    now = place.look()
+    try:
+        now = place.look()
+    except CouldNotAct as error:  # the commands are through: what they left is looked at again and judged after this
+        place.acting.watcher.say(str(error))
+        return
     mine = _of_whole(now)
     _take_away(place, mine, why="what a killed pip left; the package is whole")
     _take_away(place, _of_uv(place, now), why="what a killed uv left")
@@ -122,8 +137,16 @@ def clear(place: Place) -> None:
         _ask(place, left, now)
 
 
-def clear_after_undo(place: Place) -> None:
-    """After undo: take away what the step's pip left of packages that are whole again or were not there before."""
+def everything(path: str) -> bool:
+    """What is sure to be the step's where nobody else had time to write."""
+    return True
+
+
+def clear_after_undo(place: Place, is_sure: Callable[[str], bool]) -> tuple[str, ...]:
+    """After undo: take away what the step's pip left; files that may be somebody's own are asked for.
+
+    Returned is what nobody decided on, which stays.
+    """
     _finish(place)
     now = place.look()
     before = {each.partition("==")[0] for each in place.saved.about["before"]}
@@ -133,7 +156,23 @@ def clear_after_undo(place: Place) -> None:
         each.path for each in now.debris if each.path in new and each.owners and not set(each.owners) & (there | before)
     )
     _take_away(place, (*_of_whole(now), *gone), why="what a killed pip left")
-    _take_away(place, _halves_of_packages(place, now), why="no package lists it, and it came with this step")
+    halves = _halves_of_packages(place, now)
+    ours = tuple(each for each in halves if is_sure(each))
+    _take_away(place, ours, why="no package lists it, and it came with this step")
+    return _ask_about_files(place, tuple(each for each in halves if each not in ours))
+
+
+def _ask_about_files(place: Place, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """What came since the step began and no package that it brings would write; returned is what nobody decided on."""
+    if not paths:
+        return ()
+    watcher = place.acting.watcher
+    watcher.say(f"not there before {place.step.title!r}, and of no package that it brings: {' '.join(paths)}")
+    if watcher.asks("Remove it for good?"):
+        _take_away(place, paths, why="a person said so")
+        return ()
+    watcher.say("it is left as it is")
+    return () if watcher.somebody_answers() else paths
 
 
 def _of_whole(now: Environment) -> tuple[str, ...]:
@@ -143,11 +182,11 @@ def _of_whole(now: Environment) -> tuple[str, ...]:
 def _of_uv(place: Place, now: Environment) -> tuple[str, ...]:
     """uv links a file that is there already by way of a folder .tmpXXXXXX beside it."""
     new = place.came_since(now.unowned, "unowned")
-    return tuple(each for each in new if os.path.basename(each).startswith(".tmp") and os.path.isdir(each))
+    return tuple(each for each in new if _OF_UV.fullmatch(os.path.basename(each)) and os.path.isdir(each))
 
 
 def _halves_of_packages(place: Place, now: Environment) -> tuple[str, ...]:
-    """Files that the step's pip or uv wrote for a package that it never finished; what came later is somebody's own."""
+    """Files that came after the step's pip or uv began, until it ended where that is known."""
     new = place.came_since(now.unowned, "unowned")
     for after in settled(place.acting.journal, place.run, place.saved):
         return tuple(each for each in new if each in after.about.get("unowned", ()))

@@ -76,6 +76,9 @@ class Watcher(Protocol):
     def asks(self, question: str) -> bool:
         """A person's yes; False where nobody is there to give it, --yes included."""
 
+    def somebody_answers(self) -> bool:
+        """Whether a no is a person's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Acting:

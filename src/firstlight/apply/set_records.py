@@ -92,11 +92,15 @@ def settled(journal: Journal, run: int, record: Record) -> tuple[Record, ...]:
         if each.about["target"] == target
     ]
     last = max(found, key=lambda each: each.number, default=None)
+    killed = last is not None and any(each.number > last.number for each in starts(journal, run, step))
+    return () if last is None or killed else (last,)
+
+
+def starts(journal: Journal, run: int, step: str) -> tuple[Record, ...]:
+    """Where the step's commands were started, before any undo."""
     undo = min((each.number for each in journal.records if each.event == UNDO_BEGUN and each.about["run"] == run),
                default=len(journal.records) + 1)  # fmt: skip
-    started = [each.number for each in about_step(journal, COMMAND_STARTED, run=run, step=step) if each.number < undo]
-    killed = last is not None and any(number > last.number for number in started)
-    return () if last is None or killed else (last,)
+    return tuple(each for each in about_step(journal, COMMAND_STARTED, run=run, step=step) if each.number < undo)
 
 
 def environments_of(step: Step) -> tuple[str, ...]:
@@ -115,7 +119,10 @@ def repairs(step: Step) -> tuple[tuple[str, ...], ...]:
             continue
         seen = look_at(condition.target)
         if isinstance(seen, Unknown):
-            continue  # save_sets has said so
+            raise CouldNotAct(
+                f"{step.title}: whether all that is installed there is whole could not be seen: {seen.reason}. No "
+                "command was run. Put that right and run the same command again."
+            )
         wanted = dict(each.partition("==")[::2] for each in condition.expected.split())
         torn = [each for name in seen.value.torn for each in seen.value.named(name) if name in wanted]
         for each in torn:

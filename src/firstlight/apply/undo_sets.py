@@ -7,7 +7,8 @@ import shlex
 
 from firstlight.apply.apt_recovery import settle_for_undo
 from firstlight.apply.apt_state import CONFIG_FILES
-from firstlight.apply.debris import Place, clear_after_undo, places_of, take_up
+from firstlight.apply.brought import Brought, brought_distributions, brought_packages, with_folders
+from firstlight.apply.debris import Place, clear_after_undo, everything, places_of, take_up
 from firstlight.apply.environments import Environment, is_there, look_at
 from firstlight.apply.executor import Acting, recovering, run_command
 from firstlight.apply.journal import Record
@@ -24,46 +25,15 @@ from firstlight.apply.package_sets import (
 )
 from firstlight.apply.requested import COMING_BACK, unasked, unmark
 from firstlight.apply.runs import Run
-from firstlight.apply.set_records import PACKAGES, SET_UNKNOWN, settled
+from firstlight.apply.set_records import PACKAGES
+from firstlight.apply.taking import Taking
 from firstlight.apply.undo_list import sources_from_list, was_from_list
+from firstlight.apply.whose import left_alone, refuse_other_versions, refuse_undecided
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
-from firstlight.frozen import dataclass
 from firstlight.plan.step import CheckKind, Step
 
 MOST_ROUNDS = 2  # taking one package away may tear another that shares files with it
-
-
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """A set that is being taken back."""
-
-    acting: Acting
-    run: Run
-    step: Step
-    saved: Record
-
-    @property
-    def target(self) -> str:
-        return str(self.saved.about["target"])
-
-    @property
-    def before(self) -> list[str]:
-        return list(self.saved.about["before"])
-
-    @property
-    def after(self) -> tuple[Record, ...]:
-        """What the set was when the step's commands had ended; () where they were killed, or it was not seen."""
-        return tuple(each for each in self._last if each.event != SET_UNKNOWN)
-
-    @property
-    def unseen(self) -> str:
-        """Why it is not known what the step's commands left; "" where it is, or where they were killed."""
-        return next((str(each.about["reason"]) for each in self._last if each.event == SET_UNKNOWN), "")
-
-    @property
-    def _last(self) -> tuple[Record, ...]:
-        return settled(self.acting.journal, self.run.number, self.saved)
 
 
 def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
@@ -72,7 +42,7 @@ def restore_set(acting: Acting, run: Run, step: Step, record: Record) -> None:
     if record.about["of"] == PACKAGES:
         _restore_packages(taking)
     elif not _is_there(taking):
-        acting.watcher.say(f"{taking.target} is gone: there is no environment to bring packages back to")
+        _refuse_what_is_gone(taking)
     elif not taking.before and "looked" not in record.about:
         _refuse_an_empty_set(taking)
     else:
@@ -89,14 +59,28 @@ def _is_there(taking: Taking) -> bool:
         ) from error
 
 
+def _refuse_what_is_gone(taking: Taking) -> None:
+    """An environment that is not there may be on a volume that is not mounted: only a person knows that it is gone."""
+    taking.acting.watcher.say(f"{taking.target} is gone: there is no environment to bring packages back to")
+    if not taking.before or taking.acting.watcher.asks("Is it gone for good?"):
+        return
+    raise CouldNotAct(
+        f"undo of {taking.step.title!r} stopped: {taking.target} is not there. Mount its volume, or put it back where "
+        "it was, and run undo again. Where it is gone for good, run undo on a terminal without --yes and say so."
+    )
+
+
 def _restore_packages(taking: Taking) -> None:
     settle_for_undo(recovering(taking.acting, run=taking.run.number, step=taking.step))
-    gap = _ours(taking, difference(taking.before, _packages_now(taking)), set())
-    _ask_about_what_came(taking, gap)
-    for argv in commands_for_packages(gap, root=_root(taking.step)):
+    now = _packages_now(taking)
+    refuse_other_versions(taking, tuple(now))
+    start = _ours(taking, difference(taking.before, now), set())
+    left = left_alone(taking, start, brought_packages(taking), now=tuple(now))
+    for argv in commands_for_packages(left.out_of(start), root=_root(taking.step)):
         command_back(taking.acting, taking.run, taking.step, argv)
-    _restore_marks(taking)
-    _prove(taking, _ours(taking, difference(taking.before, _packages_now(taking)), set()))
+    _restore_marks(taking, left.names)
+    _prove(taking, left.out_of(_ours(taking, difference(taking.before, _packages_now(taking)), set())))
+    refuse_undecided(taking, left, ())
 
 
 def _packages_now(taking: Taking) -> list[str]:
@@ -109,9 +93,11 @@ def _restore_environment(taking: Taking) -> None:
     for place in _places(taking):
         take_up(place)
     start = now = _seen(taking)
-    _ask_about_what_came(taking, _gap(taking, start, now))
+    refuse_other_versions(taking, start.pins)
+    brought = brought_distributions(taking, start)
+    left = left_alone(taking, _gap(taking, start, now), brought, now=start.pins)
     for _ in range(MOST_ROUNDS):
-        gap = _gap(taking, start, now)
+        gap = left.out_of(_gap(taking, start, now))
         if not (gap.added or gap.back):
             break
         _refuse_what_no_index_has(taking, gap)
@@ -124,11 +110,17 @@ def _restore_environment(taking: Taking) -> None:
         for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
             command_back(taking.acting, taking.run, taking.step, argv)
         now = _seen(taking)
-    for place in _places(taking):
-        clear_after_undo(place)
+    files = _clear(taking, with_folders(brought, now))
     now = _seen(taking)
-    _prove(taking, _gap(taking, start, now))
+    _prove(taking, left.out_of(_gap(taking, start, now)))
     unmark(taking.acting, taking.saved, unasked(taking.acting.journal, taking.saved, taking.after, now))
+    refuse_undecided(taking, left, files)
+
+
+def _clear(taking: Taking, brought: Brought) -> tuple[str, ...]:
+    """Take away what killed commands left; returned is what nobody decided on."""
+    sure = brought.explains if taking.others_may_be_in_it else everything
+    return tuple(path for place in _places(taking) for path in clear_after_undo(place, sure))
 
 
 def _write_down(taking: Taking, gap: Difference) -> None:
@@ -174,25 +166,6 @@ def _ours(taking: Taking, gap: Difference, by_undo: set[str]) -> Difference:
     return Difference(
         tuple(name for name in gap.added if name in touched),
         tuple(each for each in gap.back if name_of(each) in touched),
-    )
-
-
-def _ask_about_what_came(taking: Taking, gap: Difference) -> None:
-    """What came since the step began, where nobody saw what the step itself left: a person says whether it goes."""
-    if not taking.unseen or not gap.added:
-        return
-    names, watcher = ", ".join(gap.added), taking.acting.watcher
-    watcher.say(
-        f"not there before {taking.step.title!r}: {names}. Whether that step brought it or somebody else did is not "
-        f"known, because after the step {taking.unseen}"
-    )
-    if watcher.asks(f"Remove {names}?"):
-        return
-    if taking.target:
-        watcher.say(shlex.join((taking.target, "-m", "pip", "uninstall", *gap.added)))
-    raise CouldNotAct(
-        f"undo of {taking.step.title!r} stopped: {names} may be somebody's own, and nobody said that it shall go. "
-        "Remove what the step brought and run undo again, or run undo on a terminal and answer."
     )
 
 
@@ -249,7 +222,7 @@ def _root(step: Step) -> tuple[str, ...]:
     return ("sudo",) if os.geteuid() != 0 and any(argv[:1] == ("sudo",) for argv in step.commands) else ()
 
 
-def _restore_marks(taking: Taking) -> None:
+def _restore_marks(taking: Taking, left: frozenset[str]) -> None:
     """apt also remembers which packages were asked for by hand; installing an old version marks it so."""
     then, now = set(taking.saved.about["manual"]), set(manual_packages())
     extra, lost = now - then, then - now
@@ -258,6 +231,7 @@ def _restore_marks(taking: Taking) -> None:
         ours = {name_of(each).partition(":")[0] for each in (*changed.added, *changed.back)}
         ours |= then ^ set(after.about["manual"])
         extra, lost = extra & ours, lost & ours
+    extra -= {name.partition(":")[0] for name in left}
     if extra:
         command_back(taking.acting, taking.run, taking.step, (*_root(taking.step), "apt-mark", "auto", *sorted(extra)))
     if lost:

@@ -105,6 +105,9 @@ class Watching:
         self._stop()
         return click.confirm(question, default=False, err=True)
 
+    def somebody_answers(self) -> bool:
+        return self._answers is Answers.PERSON
+
     def close(self) -> None:
         """Give the terminal back."""
         self._stop()
