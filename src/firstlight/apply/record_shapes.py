@@ -118,7 +118,6 @@ _SHAPES: dict[str, dict[str, Check]] = {
     "marks-taken-away": {**_OF_STEP, "paths": _texts},
     "debris-moved-back": {**_OF_STEP, "path": _said, "real": _said, "paths": _texts},
     "debris-taken-away": {**_OF_STEP, "paths": _texts, "why": _said},
-    "folder-moved-aside": {**_OF_STEP, "path": _said, "to": _said},
 }  # fmt: skip
 EVENTS = frozenset(_SHAPES)
 
