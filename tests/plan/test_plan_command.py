@@ -38,7 +38,7 @@ def test_the_best_option_is_printed_as_commands_and_nothing_is_changed(capsys: p
     code, out, err = _plan(capsys, "--facts", _at("h100-driver-570"))
     assert code == 0
     assert "   $ apt-get install --yes cuda-compat-13-0\n" in out
-    assert "nothing was changed" in out
+    assert "nothing is changed yet" in out
     assert err == ""
 
 
