@@ -27,12 +27,13 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from firstlight.errors import CouldNotLook
 from firstlight.tables import Tables, load
+from firstlight.tables.row import Pin
+from firstlight.tables.soname_rows import LibraryReleases
 
 _TRIES = 5
 _LONGEST_WAIT_S = 60.0
@@ -235,7 +236,10 @@ def read_metadata(file: IndexFile) -> str:
 
 
 def requirements(metadata: str, machine: str, *, extra: str = "") -> dict[str, str]:
-    """Requirement by project on Linux and this machine, e.g. {'torch': '==2.9.0'}; with those of one extra."""
+    """Requirement by project on Linux and this machine, e.g. {'torch': '==2.9.0'}; with those of one extra.
+
+    Extras stand before the bounds: {'flashinfer-python': '[cu13]==0.7.2'}.
+    """
     # Old torch wheels end METADATA lines in CRLF, which packaging's parser refuses.
     message = Parser().parsestr(metadata.replace("\r\n", "\n"), headersonly=True)
     environment = {
@@ -251,7 +255,8 @@ def requirements(metadata: str, machine: str, *, extra: str = "") -> dict[str, s
     for line in message.get_all("Requires-Dist") or ():
         requirement = Requirement(line.strip())
         if requirement.marker is None or requirement.marker.evaluate(environment):
-            found[canonicalize_name(requirement.name)] = str(requirement.specifier)
+            extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+            found[canonicalize_name(requirement.name)] = f"{extras}{requirement.specifier}"
     return found
 
 
@@ -262,25 +267,37 @@ def known_versions(tables: Tables, project: str) -> set[Version]:
     if project == "cuda-toolkit":
         return {Version(row.release) for row in tables.toolkit_wheels}
     listed = {Version(row.version) for row in tables.companions if row.project == project}
+    listed |= {Version(each) for row in _libraries(tables) if row.project == project for each in row.versions}
     return listed | {Version(row.version) for row in tables.newest_releases if row.project == project}
+
+
+def _libraries(tables: Tables) -> tuple[LibraryReleases, ...]:
+    return tuple(row for row in tables.rows("library_releases") if isinstance(row, LibraryReleases))
 
 
 def watched_projects(tables: Tables) -> tuple[str, ...]:
     """Every project whose releases the tables follow."""
     companions = dict.fromkeys(row.project for row in tables.companions)
-    return ("torch", "cuda-toolkit", *companions, *(row.project for row in tables.newest_releases))
+    newest = (row.project for row in tables.newest_releases)
+    libraries = (row.project for row in _libraries(tables))
+    return tuple(dict.fromkeys(("torch", "cuda-toolkit", *companions, *newest, *libraries)))
 
 
 def known_pins(tables: Tables, project: str, *, version: Version, machine: str) -> dict[str, str]:
     """What the tables say a release requires; {} where they say nothing of this machine."""
     if project == "torch":
         release = tables.torch_release(str(version), machine)
-        return {} if release is None else {pin.project: pin.spec for pin in release.pins}
+        return {} if release is None else {pin.project: _bounds(pin) for pin in release.pins}
     if project == "cuda-toolkit":
         parts = (row.parts for row in tables.toolkit_wheels if Version(row.release) == version and machine == "x86_64")
-        return {pin.project: pin.spec for part in parts for pin in part}
+        return {pin.project: _bounds(pin) for part in parts for pin in part}
     rows = (row for row in tables.companions if row.project == project and Version(row.version) == version)
-    return {pin.project: pin.spec for row in rows if machine == "x86_64" for pin in row.requires}
+    return {pin.project: _bounds(pin) for row in rows if machine == "x86_64" for pin in row.requires}
+
+
+def _bounds(pin: Pin) -> str:
+    """Extras and bounds of a pin, as `requirements` writes them."""
+    return str(pin).removeprefix(pin.project)
 
 
 def compare_project(tables: Tables, project: str, *, files: tuple[IndexFile, ...]) -> Iterator[Difference]:
@@ -308,8 +325,14 @@ def _changed_pins(project: str, what: str, *, pins: dict[str, str], found: dict[
     for name, spec in pins.items():
         if name not in found:
             yield Difference(project, f"{what}: no longer requires {name}{spec}")
-        elif SpecifierSet(found[name]) != SpecifierSet(spec):
+        elif _differ(f"{name}{found[name]}", f"{name}{spec}"):
             yield Difference(project, f"{what}: requires {name}{found[name]}, the tables say {name}{spec}")
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two requirements ask for other versions or other extras."""
+    first, second = Requirement(one), Requirement(other)
+    return first.specifier != second.specifier or first.extras != second.extras
 
 
 def _wheel_for(files: tuple[IndexFile, ...], version: Version, *, machine: str) -> IndexFile | None:

@@ -1,7 +1,7 @@
 /* A libnvidia-ml.so.1 for tests. FAKE_NVML chooses what it does:
  * good (two GPUs, the first an H200, the second with MIG), lost (the second GPU is gone), vanishing (it goes while it is
  * asked), jetson (every number is "not supported"), mismatch / notloaded / unknown (nvmlInit fails), hang (nvmlInit never returns), crash, noisy
- * (prints on stdout as NVIDIA's stub does), many (an absurd number of GPUs), slow (each GPU takes half a second). */
+ * (prints on stdout as NVIDIA's stub does), guest (the second GPU is a virtual one without a licence, confidential computing is on), many (an absurd number of GPUs), slow (each GPU takes half a second). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,8 +105,8 @@ CLOCK(nvmlDeviceGetMaxClockInfo, 1980, 3201)
 NUMBER(nvmlDeviceGetPersistenceMode, 1)
 NUMBER(nvmlDeviceGetComputeMode, 0)
 int nvmlDeviceGetVirtualizationMode(device *gpu, unsigned *out) {
-    (void)gpu;
-    *out = 1;
+    *out = mode_is("guest") && gpu->index == 1 ? 2 : 1;
+    if (mode_is("guest")) return OK;
     return mode_is("jetson") ? NOT_SUPPORTED : NO_PERMISSION;
 }
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 5)
@@ -144,5 +144,39 @@ int nvmlDeviceGetGpuFabricInfoV(device *gpu, fabric *out) {
     if (mode_is("jetson")) return NOT_SUPPORTED;
     out->state = 3;
     out->status = 0;
+    out->clique = 7;
+    out->health = mode_is("guest") ? 0x9 : 0xa; /* two bits a field, 1 for yes: degraded bandwidth */
     return OK;
 }
+
+/* One page after many single-bit errors, three after double-bit errors. */
+int nvmlDeviceGetRetiredPages(device *gpu, unsigned cause, unsigned *count, unsigned long long *pages) {
+    unsigned there = cause == 0 ? 1 : 3;
+    (void)gpu;
+    if (!mode_is("guest")) return NOT_SUPPORTED;
+    if (pages == NULL || *count < there) { *count = there; return 7; }
+    for (unsigned i = 0; i < there; i++) pages[i] = 0x1000 * (i + 1);
+    *count = there;
+    return OK;
+}
+
+typedef struct { unsigned year; unsigned short month, day, hour, min, sec; unsigned char status; } expiry;
+typedef struct { unsigned code, state; char info[128], product[128]; unsigned enabled; expiry ends; } licence;
+typedef struct { int supported; unsigned count; licence each[3]; } licences;
+int nvmlDeviceGetGridLicensableFeatures_v4(device *gpu, licences *out) {
+    (void)gpu;
+    memset(out, 0, sizeof *out);
+    out->supported = 1;
+    out->count = 1;
+    out->each[0].state = 3;
+    strcpy(out->each[0].product, "NVIDIA Virtual Compute Server");
+    return OK;
+}
+
+typedef struct { unsigned environment, feature, tools; } confidential;
+int nvmlSystemGetConfComputeState(confidential *out) {
+    if (!mode_is("guest")) return NOT_SUPPORTED;
+    out->environment = 2; out->feature = 1; out->tools = 0;
+    return OK;
+}
+int nvmlSystemGetConfComputeGpusReadyState(unsigned *out) { *out = 0; return mode_is("guest") ? OK : NOT_SUPPORTED; }

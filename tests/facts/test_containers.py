@@ -160,7 +160,8 @@ def test_visible_devices_are_shown_without_identifiers(tmp_path: Path, value: st
         ("/.singularity.d/env/01-base.sh", ContainerKind.APPTAINER),
         ("/.enroot/bin/enroot", ContainerKind.ENROOT),
         ("/var/run/secrets/kubernetes.io/serviceaccount/namespace", ContainerKind.KUBERNETES),
-        ("/dev/lxd/sock", ContainerKind.LXC),
+        ("/dev/lxd/sock", ContainerKind.LXD),
+        ("/dev/incus/sock", ContainerKind.INCUS),
         ("/etc/hostname", ContainerKind.NONE),
     ],
 )

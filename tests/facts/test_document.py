@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 
 from firstlight.cli.main import run
-from firstlight.errors import BadInput
+from firstlight.errors import BadFactsFile, BadInput
+from firstlight.facts.codec import hints
+from firstlight.facts.collect import Facts
 from firstlight.facts.document import read_machine_or_facts, to_text
+from firstlight.facts.known import Unknown, value_or
+from firstlight.facts.later_fields import LATER
 from firstlight.facts.schema import facts_schema
 
 EXAMPLE = "example:h100-driver-570"
+EARLIER = Path(__file__).parent / "documents" / "facts-of-2026-11-16.json"  # the same machine, before fleets and builds
 SCHEMA = Path(__file__).parents[2] / "src" / "firstlight" / "schemas" / "facts-1.json"
 
 
@@ -66,6 +72,11 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], str | bytes], str]] = {
     "wrong schema": (_changed("schema", value="somebody.else/1"), "schema"),
     "no schema": (lambda _: '{"driver": {}}', "schema is missing"),
     "future schema": (_changed("schema", value="firstlight.facts/9"), "firstlight.facts/9"),
+    "a plan of 0.1": (
+        _changed("schema", value="firstlight.plan/1"),
+        "What `firstlight plan --json` printed is not read",
+    ),
+    "a diagnosis": (_changed("schema", value="firstlight.diagnosis/2"), "`firstlight doctor --json` printed is not"),
     "binary": (lambda _: bytes(range(256)) * 10, "not text"),
     "100,000 deep": (lambda _: "[" * 100_000 + "]" * 100_000, "nested too deeply"),
     "deep inside": (lambda _: '{"schema":' * 100_000, "nested too deeply"),
@@ -112,3 +123,32 @@ def test_a_path_that_is_no_document_says_what_is_accepted(path: str, named: str)
     with pytest.raises(BadInput) as caught:
         read_machine_or_facts(path)
     assert named in str(caught.value)
+
+
+def test_a_document_of_an_earlier_day_is_read_and_what_it_lacks_is_not_known() -> None:
+    facts = read_machine_or_facts(str(EARLIER))
+    assert isinstance(facts.driver.module_builds, Unknown)
+    assert "older firstlight" in facts.driver.module_builds.reason
+    assert isinstance(facts.fleet.vgpu.software, Unknown)
+    assert str(value_or(facts.driver.kernel_version, None)) == "570.133.20"
+
+
+def test_a_field_that_was_always_there_may_not_be_missing(tmp_path: Path) -> None:
+    document = json.loads(EARLIER.read_text())
+    del document["driver"]["nodes"]
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(BadFactsFile, match=r"driver\.nodes: missing"):
+        read_machine_or_facts(str(file))
+
+
+def test_every_later_field_is_one_that_facts_have() -> None:
+    known = {(kind.__name__, name) for kind in _types(Facts) for name in hints(kind)}
+    assert LATER - known == set()
+
+
+def _types(kind: Any) -> set[type]:
+    """Every dataclass that a type reaches."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return {kind}.union(*(_types(each) for each in hints(kind).values()))
+    return set[type]().union(*(_types(each) for each in get_args(kind)))

@@ -9,7 +9,8 @@ import pytest
 from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.driver import probe_driver
 from firstlight.facts.gpus import probe_gpus
-from firstlight.facts.health import FabricState, HealthFacts, XidEvent, probe_health
+from firstlight.facts.health import FabricState, HealthFacts, probe_health
+from firstlight.facts.kernel_log import XidEvent
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.nvml import NvmlAnswer, Readings, ask_nvml
 from firstlight.machine import Machine

@@ -361,7 +361,7 @@ def test_inside_a_zipapp_the_child_script_is_found(tmp_path: Path, library: Path
         text=True,
         check=True,
     )
-    assert done.stdout == "Known(value=2, seen_in='cuDeviceGetCount')\n"
+    assert done.stdout == "Known(value=2, seen_in='cuDeviceGetCount', origin=<Origin.SEEN: 'seen'>)\n"
 
 
 @pytest.mark.gpu

@@ -401,3 +401,24 @@ def test_asking_does_not_import_pynvml_here(library_folder: Path) -> None:
     environ = {"LD_LIBRARY_PATH": str(library_folder), "FAKE_NVML": "good", "PATH": NO_PROGRAMS}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2 False"
+
+
+def test_a_guest_tells_its_licence_its_pages_and_confidential_computing(library_folder: Path) -> None:
+    answer = ask_nvml(_machine(library_folder, "guest"))
+    first, second = answer.devices
+    assert first.inside("licences") == ()  # not asked of a GPU that is no virtual one
+    [licence] = second.inside("licences")
+    assert licence.text("product") == Known("NVIDIA Virtual Compute Server", "NVML")
+    assert licence.number("state") == Known(3, "NVML")
+    assert isinstance(licence.text("expires"), Unknown)
+    assert second.number("retired_pages_single") == Known(1, "NVML")
+    assert second.number("retired_pages_double") == Known(3, "NVML")
+    assert second.number("fabric_health") == Known(9, "NVML")
+    assert answer.system.flag("confidential_feature") == Known(value=True, seen_in="NVML")
+    assert answer.system.flag("confidential_ready") == Known(value=False, seen_in="NVML")
+
+
+def test_what_a_gpu_does_not_support_stays_unknown(library_folder: Path) -> None:
+    answer = ask_nvml(_machine(library_folder, "good"))
+    assert isinstance(answer.system.flag("confidential_ready"), Unknown)
+    assert isinstance(answer.devices[0].number("retired_pages_double"), Unknown)

@@ -7,7 +7,7 @@ import pytest
 from firstlight.errors import BadInput
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.facts.driver import ModuleKind
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Origin, Unknown
 from firstlight.facts.override import override
 from firstlight.versions import ComputeCapability, DriverVersion
 
@@ -17,7 +17,7 @@ FACTS = read_machine_or_facts("example:h100-driver-570")
 def test_a_short_name_and_the_whole_path_set_the_same_fact() -> None:
     short, whole = (override(FACTS, (setting,)) for setting in ("driver=550.54.15", "driver.kernel_version=550.54.15"))
     assert short == whole
-    assert short.driver.kernel_version == Known(DriverVersion.parse("550.54.15"), "--set")
+    assert short.driver.kernel_version == Known(DriverVersion.parse("550.54.15"), "--set", Origin.PRETENDED)
     assert short.gpus == FACTS.gpus
 
 
@@ -35,14 +35,14 @@ def test_every_kind_of_value_can_be_set() -> None:
             "driver.uvm_loaded=unknown",
         ),
     )
-    assert facts.gpus.devices[0].capability == Known(ComputeCapability(8, 0), "--set")
-    assert facts.driver.module_kind == Known(ModuleKind.PROPRIETARY, "--set")
-    assert facts.driver.nouveau_loaded == Known(value=True, seen_in="--set")
-    assert facts.gpus.devices[0].power_limit_w == Known(350.5, "--set")
-    assert facts.libcuda.init_code == Known(803, "--set")
+    assert facts.gpus.devices[0].capability == Known(ComputeCapability(8, 0), "--set", Origin.PRETENDED)
+    assert facts.driver.module_kind == Known(ModuleKind.PROPRIETARY, "--set", Origin.PRETENDED)
+    assert facts.driver.nouveau_loaded == Known(value=True, seen_in="--set", origin=Origin.PRETENDED)
+    assert facts.gpus.devices[0].power_limit_w == Known(350.5, "--set", Origin.PRETENDED)
+    assert facts.libcuda.init_code == Known(803, "--set", Origin.PRETENDED)
     assert facts.libcuda.ld_library_path == ("/a", "/b")
     assert isinstance(facts.torch, Known)
-    assert facts.torch.value.compiled_for == Known(("sm_80", "sm_90"), "--set")
+    assert facts.torch.value.compiled_for == Known(("sm_80", "sm_90"), "--set", Origin.PRETENDED)
     assert facts.driver.uvm_loaded == Unknown("--set")
 
 

@@ -118,3 +118,18 @@ def test_binary_evidence_keeps_its_length() -> None:
     assert b"mcurie" not in masked
     assert b"pcurie" not in masked
     assert b"calcium" not in masked
+
+
+def test_a_slice_that_is_here_is_numbered_and_another_is_not() -> None:
+    here, gone = "MIG-1c1f7a52-0b1d-5a52-9d0e-6f0d3b0e1a01", "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
+    names = Pseudonyms.of(HOST, [], [here])
+    assert names.apply(f"{gone},{here}") == "mig-other,mig-0"
+    again = Pseudonyms.of(HOST, [], ["mig-0"])
+    assert again.apply("mig-other,mig-0") == "mig-other,mig-0"
+
+
+@pytest.mark.parametrize(
+    "name", ["db-d719b2cb-3d3a-4596-a3bc-dad00e67656f", "MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23"]
+)
+def test_the_fixed_ids_of_efi_variables_stay(name: str) -> None:
+    assert NAMES.apply(f"/sys/firmware/efi/efivars/{name}") == f"/sys/firmware/efi/efivars/{name}"

@@ -176,7 +176,7 @@ def test_a_new_release_is_told_with_what_it_requires() -> None:
     done = refresh(index, "torch")
     assert done.returncode == 1
     assert done.stdout.endswith(
-        "\n1 difference\n  torch: new release 2.16.0; requires triton~=4.0.0, cuda-toolkit==13.4.3\n"
+        "\n1 difference\n  torch: new release 2.16.0; requires triton~=4.0.0, cuda-toolkit[cublas]==13.4.3\n"
     )
 
 

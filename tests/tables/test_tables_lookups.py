@@ -564,7 +564,7 @@ def test_an_error_is_found_by_its_words_and_by_its_name_in_a_longer_text() -> No
 
 def test_the_tables_know_their_age_and_warn_after_180_days() -> None:
     newest = TABLES.newest_date()
-    assert newest == max(row.date for row in TABLES.cuda_majors)
+    assert newest >= max(row.date for row in TABLES.cuda_majors)
     assert TABLES.oldest_date() <= newest
     assert TABLES.age_days(newest) == 0
     assert TABLES.age_days(newest - datetime.timedelta(days=3)) == 0

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.elf.fatbin import Code, read_fatbins
 from firstlight.machine.live import LiveMachine
 from firstlight.verify.check import Case, Outcome
-from firstlight.verify.fatbin import Code, read_fatbins
 from firstlight.versions import ComputeCapability
 from tests.verify.standing_in import case_of, check_named, facts_of, prove
 

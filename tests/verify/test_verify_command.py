@@ -47,6 +47,10 @@ def test_this_machine_is_proved_as_far_as_it_goes(capsys: pytest.CaptureFixture[
     assert root.get("tests") == str(len(CHECKS))
     assert root.get("failures") == "0"
     assert f"wrote {out}" in said.err
+    assert main.run(["handover", "--json", "--out", str(tmp_path / "handover.html")]) == 0
+    handed = json.loads(capsys.readouterr().out)
+    assert handed["proved"][0]["started_at"] == document["started_at"]
+    assert "what is proved" not in [each["part"] for each in handed["missing"]]
 
 
 def test_the_list_names_every_check_with_its_limit(capsys: pytest.CaptureFixture[str]) -> None:

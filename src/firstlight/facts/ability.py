@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import re
 
+from firstlight.facts.container_kind import root_is_mapped
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 
-PACKAGE_MANAGERS = ("apt-get", "dnf", "yum", "zypper", "pacman", "apk")
+PACKAGE_MANAGERS = ("apt-get", "dnf", "yum", "tdnf", "zypper", "pacman", "apk")
 _ADMIN_GROUPS = ("sudo", "wheel", "admin")
 # docker: may start containers; video and render: may open the GPU of a Jetson
 _GROUPS = (*_ADMIN_GROUPS, "docker", "video", "render")
@@ -19,7 +20,7 @@ _APT_LOCKS = (
     "/var/lib/apt/lists/lock",
     "/var/cache/apt/archives/lock",
 )
-_LOCK = re.compile(r"(?m)^\d+: +\S+ +\S+ +WRITE +(-?\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
+_LOCK = r"(?m)^\d+: +\S+ +\S+ +WRITE +(-?\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) "
 _PREFIXES = ("/usr/local", "/opt", "/workspace")
 _CAP_SYS_MODULE = 1 << 16
 
@@ -73,7 +74,7 @@ def probe_ability(machine: Machine, *, site_packages: tuple[str, ...] = ()) -> A
     return AbilityFacts(
         uid=machine.host.uid,
         is_root=machine.host.uid == 0,
-        root_is_mapped=_mapped(machine),
+        root_is_mapped=root_is_mapped(machine),
         sudo=_sudo(machine, groups),
         no_new_privileges=_no_new_privileges(status),
         may_load_modules=_may_load_modules(status),
@@ -101,16 +102,6 @@ def _groups(machine: Machine, status: str) -> tuple[str, ...]:
     return tuple(name for name in _GROUPS if numbers.get(name, -1) in own)
 
 
-def _mapped(machine: Machine) -> Fact[bool]:
-    path = "/proc/self/uid_map"
-    text = machine.read(path, limit=4096)
-    if text is None:
-        return Unknown(f"{path}: {machine.why_not(path)}")
-    lines = [line.split() for line in text.splitlines()]
-    outside = [line[1] for line in lines if len(line) == 3 and line[0] == "0"]
-    return Known(outside != ["0"], seen_in=path) if lines else Unknown(f"{path} is empty")
-
-
 def _no_new_privileges(status: str) -> Fact[bool]:
     match = re.search(r"(?m)^NoNewPrivs:\s*([01])$", status)
     return _not_in_status("NoNewPrivs") if match is None else Known(match.group(1) == "1", seen_in="/proc/self/status")
@@ -132,7 +123,7 @@ def _apt_locks(machine: Machine) -> Fact[tuple[HeldLock, ...]]:
     text = machine.read("/proc/locks")
     if text is None:
         return Unknown(f"/proc/locks: {machine.why_not('/proc/locks')}")
-    holders = {int(inode): int(pid) for pid, inode in _LOCK.findall(text)}
+    holders = {int(inode): int(pid) for pid, inode in re.findall(_LOCK, text)}
     held = []
     for path in _APT_LOCKS:
         found = machine.stat(path)

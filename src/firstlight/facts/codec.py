@@ -8,7 +8,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from firstlight.errors import BadFactsFile, BadVersion
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import PRETENDED_BY, Known, Origin, Unknown
+from firstlight.facts.later_fields import LATER
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
 
 T = TypeVar("T")
@@ -98,9 +99,9 @@ def _decode_fact(kind: Any, value: Any, where: str) -> Any:
     if isinstance(value, dict) and set(value) == {"unknown"}:
         return Unknown(_text(value["unknown"], f"{where}.unknown"))
     if isinstance(value, dict) and set(value) == {"value", "seen_in"}:
-        return Known(
-            _decode(fact_type(kind), value["value"], f"{where}.value"), _text(value["seen_in"], f"{where}.seen_in")
-        )
+        seen_in = _text(value["seen_in"], f"{where}.seen_in")
+        origin = Origin.PRETENDED if seen_in == PRETENDED_BY else Origin.SEEN
+        return Known(_decode(fact_type(kind), value["value"], f"{where}.value"), seen_in, origin)
     raise BadFactsFile(f'{where}: expected {{"value", "seen_in"}} or {{"unknown"}}, found {_short(value)}')
 
 
@@ -117,12 +118,24 @@ def _decode_object(kind: type, value: Any, where: str) -> Any:
         raise BadFactsFile(f"{where}: expected an object, found {_short(value)}")
     expected = hints(kind)
     for name in expected:
-        if name not in value:
+        if name not in value and (kind.__name__, name) not in LATER:
             raise BadFactsFile(f"{where}.{name}: missing; write the file again with `firstlight facts --json`")
     for name in value:
         if name not in expected:
             raise BadFactsFile(f"{where}: {_short(name)} is not a field here; was the file edited by hand?")
-    return kind(**{name: _decode(each, value[name], f"{where}.{name}") for name, each in expected.items()})
+    return kind(**{
+        name: _decode(each, value[name], f"{where}.{name}") if name in value else _not_looked_for(each)
+        for name, each in expected.items()
+    })  # fmt: skip
+
+
+def _not_looked_for(kind: Any) -> Any:
+    """What stands for a field that the firstlight of the document did not know."""
+    if is_fact(kind):
+        return Unknown("not in this document, which an older firstlight wrote")
+    if get_origin(kind) is tuple:
+        return ()
+    return kind(**{name: _not_looked_for(each) for name, each in hints(kind).items()})
 
 
 def _text(value: Any, where: str) -> str:

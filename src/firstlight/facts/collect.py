@@ -15,12 +15,15 @@ from firstlight.facts.containers import ContainerFacts, probe_containers
 from firstlight.facts.cuda_libraries import CudaLibraryFacts, probe_cuda_libraries
 from firstlight.facts.cutlass import CutlassFacts, probe_cutlass
 from firstlight.facts.driver import DriverFacts, probe_driver
+from firstlight.facts.extensions import ExtensionFacts, probe_extensions
+from firstlight.facts.fleet import FleetFacts, probe_fleet
 from firstlight.facts.gpus import GpuFacts, probe_gpus
 from firstlight.facts.health import HealthFacts, probe_health
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.libcuda import LibcudaFacts, probe_libcuda
 from firstlight.facts.network import NetworkFacts, probe_network
 from firstlight.facts.nvml import ask_nvml
+from firstlight.facts.owners import FileOwner, probe_owners
 from firstlight.facts.place import PlaceFacts, probe_place
 from firstlight.facts.python_environments import PythonEnvironment, PythonFacts, probe_environments
 from firstlight.facts.resources import ResourceFacts, probe_resources
@@ -45,13 +48,16 @@ class Facts:
     driver: DriverFacts
     gpus: GpuFacts
     health: HealthFacts
+    fleet: FleetFacts
     libcuda: LibcudaFacts
+    library_owners: Fact[tuple[FileOwner, ...]]  # of driver libraries that are not of the loaded module
     compat: tuple[CompatLibrary, ...]
     runtime: RuntimeLibraries
     python: PythonFacts
     torch: Fact[TorchInstall]
     torch_libraries: Fact[TorchLibraries]
     companions: tuple[Companion, ...]
+    extensions: ExtensionFacts
     nvidia_wheels: tuple[NvidiaWheel, ...]
     toolkits: ToolkitFacts
     compilers: CompilerFacts
@@ -87,6 +93,7 @@ def collect(machine: Machine, *, python: str = "") -> Facts:
     wheels = () if environment is None else probe_nvidia_wheels(machine, environment)
     prefixes = () if environment is None else (environment.prefix,)
     compat = _Job(lambda: _look_at_compat(machine, prefixes, kernel=devices.result().driver.kernel_version))
+    extensions = probe_extensions(machine, environment, torch)  # while the driver is asked
     return Facts(
         collected_at=machine.host.now,
         place=probe_place(machine),
@@ -97,6 +104,7 @@ def collect(machine: Machine, *, python: str = "") -> Facts:
         torch_libraries=probe_torch_libraries(machine, torch),
         build_variables=probe_build_variables(machine),
         companions=companions,
+        extensions=extensions,
         nvidia_wheels=wheels,
         cutlass=probe_cutlass(machine, site_packages=site_packages),
         cuda_libraries=probe_cuda_libraries(machine, site_packages=site_packages),
@@ -109,7 +117,9 @@ def collect(machine: Machine, *, python: str = "") -> Facts:
         driver=devices.result().driver,
         gpus=devices.result().gpus,
         health=devices.result().health,
+        fleet=devices.result().fleet,
         libcuda=libcuda.result(),
+        library_owners=probe_owners(machine, devices.result().driver, libcuda.result()),
     )
 
 
@@ -124,13 +134,15 @@ class _Devices:
     driver: DriverFacts
     gpus: GpuFacts
     health: HealthFacts
+    fleet: FleetFacts
 
 
 def _look_at_devices(machine: Machine) -> _Devices:
     nvml = ask_nvml(machine)
     driver = probe_driver(machine, nvml)
     gpus = probe_gpus(machine, nvml)
-    return _Devices(driver, gpus, probe_health(machine, nvml, gpus=gpus, driver=driver))
+    health = probe_health(machine, nvml, gpus=gpus, driver=driver)
+    return _Devices(driver, gpus, health, probe_fleet(machine, nvml, gpus=gpus, driver=driver, health=health))
 
 
 class _Job(Generic[T]):

@@ -51,6 +51,8 @@ _LIBRARY_LINE = rb"(?:nvidia/\w+|nvpl|cutensor|cusparselt)/lib(?:64)?/lib[^/,\n]
 # Packages whose own version.py has the local part that the record of a PyPI wheel lacks.
 _VERSION_FILES = {"torchvision": "torchvision", "torchaudio": "torchaudio", "torchcodec": "torchcodec"}
 _WATCHED = ("torch", "triton", "pytorch-triton", "nvidia-", "cuda-", "xformers", "flash", "vllm", "numpy", "sgl-kernel")
+_FRAMEWORKS = ("jax-cuda", "tensorflow", "onnxruntime-gpu", "cupy")
+_CUDA_EXTRAS = ("with-cuda", "and-cuda", "cuda", "cudnn", "ctk")
 _LOCAL_VERSION = r"__version__\s*=\s*['\"][^'\"+]*\+([^'\"]+)['\"]"
 _CUDA_TAG = r"(?<![a-z])cu(\d{2,3})(?!\d)"
 _CUDA_IN_NAME = r"-(?:cuda|cu)(1[0-9])x?\b"
@@ -77,6 +79,7 @@ class Companion:
     cuda_major: Fact[int]  # of built_for_cuda, else of the CUDA runtime that its compiled code is linked to
     cuda_choices: tuple[CudaVersion, ...]  # bitsandbytes carries one library for each
     requires: tuple[Requirement, ...]  # on torch, triton, NVIDIA packages and other companions
+    gpu_requires: tuple[Requirement, ...]  # on NVIDIA packages by the extra that brings CUDA, whether it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,16 @@ def _look(machine: Machine, each: Distribution, *, environment: PythonEnvironmen
         cuda_major=_cuda_major(machine, each, cuda=cuda, local=local),
         cuda_choices=_cuda_choices(machine, each),
         requires=tuple(one for one in required if one.name.startswith(_WATCHED)),
+        gpu_requires=_gpu_requires(lines, each.name, arch=machine.host.arch, python=python),
     )
+
+
+def _gpu_requires(lines: tuple[str, ...], name: str, *, arch: str, python: str) -> tuple[Requirement, ...]:
+    """What jax-cuda12-plugin[with-cuda], tensorflow[and-cuda] and the like ask for: no installer writes down extras."""
+    if not name.startswith(_FRAMEWORKS):
+        return ()
+    found = requirements(lines, asked_by=name, arch=arch, python=python, extras=_CUDA_EXTRAS)
+    return tuple(one for one in found if one.name.startswith(_NVIDIA))
 
 
 def _local_tag(machine: Machine, each: Distribution) -> Fact[str]:

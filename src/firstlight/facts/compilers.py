@@ -18,9 +18,9 @@ TOOLS = (
 )  # fmt: skip
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 # What CC and friends may name and be started with -dumpversion; anything else is reported, not run.
-_COMPILER_NAME = re.compile(r"(?:[\w.+-]+-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?")
-_NUMBERED = re.compile(r"(gcc|g\+\+)-(\d{1,2})")
-_VERSION = re.compile(r"\d+(?:\.\d+){0,3}")
+_COMPILER_NAME = r"(?:[\w.+-]+-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?"
+_NUMBERED = r"(gcc|g\+\+)-(\d{1,2})"
+_VERSION = r"\d+(?:\.\d+){0,3}"
 _NOT_ASKED = Unknown("not asked: only its presence is looked at")
 
 
@@ -89,7 +89,7 @@ def probe_compilers(machine: Machine) -> CompilerFacts:
 def with_version(machine: Machine, tool: Tool) -> Tool:
     """The tool with its version asked for, e.g. cmake 3.25.1: for callers who need more than presence."""
     done = machine.run((tool.path, "--version"))
-    match = _VERSION.search(done.stdout) if done.ok else None
+    match = re.search(_VERSION, done.stdout) if done.ok else None
     if match is None:
         return Tool(tool.name, tool.path, Unknown(f"{tool.path} --version names none" if done.ok else done.complaint))
     return Tool(tool.name, tool.path, Known(match.group(0), seen_in=f"{tool.path} --version"))
@@ -107,7 +107,7 @@ def _compiler_version(machine: Machine, path: str, asked: dict[str, Fact[str]]) 
         done = machine.run((path, *words))
         if not done.ok:
             asked[key] = Unknown(done.complaint)
-        elif _VERSION.fullmatch(done.first_line):
+        elif re.fullmatch(_VERSION, done.first_line):
             asked[key] = Known(done.first_line, seen_in=f"{path} {words[0]}")
         else:
             asked[key] = Unknown(f"{path} {words[0]} printed no version")
@@ -127,7 +127,7 @@ def _chosen(machine: Machine, variable: str, *, asked: dict[str, Fact[str]], com
         gone = Unknown(f"{path or words[0]}: no such file")
         return ChosenCompiler(variable, command, gone, gone)
     version: Fact[str] = Unknown(f"not run: {posixpath.basename(path)} is not the name of a compiler")
-    if _COMPILER_NAME.fullmatch(posixpath.basename(path)):
+    if re.fullmatch(_COMPILER_NAME, posixpath.basename(path)):
         version = _compiler_version(machine, path, asked)
     return ChosenCompiler(variable, command, Known(path, seen_in=variable), version)
 
@@ -136,7 +136,7 @@ def _numbered_gcc(machine: Machine) -> tuple[NumberedGcc, ...]:
     found: dict[int, dict[str, str]] = {}
     for folder in dict.fromkeys(plain_path(entry) for entry in (machine.env("PATH") or "").split(":")):
         for name in machine.list(folder, "g[c+][c+]-[0-9]*") if folder else ():
-            if match := _NUMBERED.fullmatch(name):
+            if match := re.fullmatch(_NUMBERED, name):
                 found.setdefault(int(match.group(2)), {}).setdefault(match.group(1), f"{folder}/{name}")
     return tuple(
         NumberedGcc(number, gcc=_path_of(pair, "gcc", number), gxx=_path_of(pair, "g++", number))

@@ -8,10 +8,14 @@ from __future__ import annotations
 import enum
 import re
 
+from firstlight.facts.container_kind import ContainerKind, is_rootless, probe_container_kind, root_is_mapped
+from firstlight.facts.device_numbers import DeviceNumber, probe_device_numbers
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 from firstlight.versions import CudaVersion
+
+__all__ = ["ContainerKind"]  # besides what is here
 
 _PID_1 = "/proc/1/environ"
 # What an SSH shell misses most often, because sshd does not pass the container's variables on.
@@ -20,23 +24,11 @@ _COMPARED = (
     "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_DISABLE_REQUIRE", "CUDA_VISIBLE_DEVICES", "PYTHONPATH",
 )  # fmt: skip
 _KEPT_VALUES = ("NVIDIA_REQUIRE_CUDA", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_DISABLE_REQUIRE")
+_ENGINES = ("docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "incus", "lxc", "systemd-nspawn")
 _RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
-_FLOOR = re.compile(r"cuda>=(\d{1,2}\.\d{1,2})(?![\d.])")
-_BRANCH = re.compile(r"driver>=(\d{3,4}),driver<(\d{3,4})(?!\d)")
+_FLOOR = r"cuda>=(\d{1,2}\.\d{1,2})(?![\d.])"
+_BRANCH = r"driver>=(\d{3,4}),driver<(\d{3,4})(?!\d)"
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")  # what the NVIDIA runtime takes for true
-
-
-class ContainerKind(enum.Enum):
-    """What keeps us apart from the host."""
-
-    NONE = "none"
-    DOCKER = "docker"
-    PODMAN = "podman"
-    KUBERNETES = "kubernetes"
-    ENROOT = "enroot"
-    APPTAINER = "apptainer"
-    LXC = "lxc"
-    OTHER = "other"
 
 
 class Provider(enum.Enum):
@@ -48,6 +40,7 @@ class Provider(enum.Enum):
     AWS = "aws"
     GCP = "gcp"
     AZURE = "azure"
+    ORACLE = "oracle"
     COLAB = "colab"
     KAGGLE = "kaggle"
     MODAL = "modal"
@@ -109,6 +102,8 @@ class RuntimeFacts:
     runtime_mode: Fact[str]  # auto, legacy, cdi, csv
     cuda_compat_mode: Fact[str]  # ldconfig, hook, mount, disabled
     cdi_specs: tuple[str, ...]
+    engines: tuple[str, ...]  # on PATH: docker, podman, ...
+    cdi_driver: Fact[str]  # the driver whose files the description of the GPUs names: 570.133.20
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +118,17 @@ class ContainerFacts:
     visible_devices: Fact[str]  # all, none, void, 0,1 or 'by name'
     driver_capabilities: Fact[str]
     runtime: RuntimeFacts
+    rootless: Fact[bool]  # root in here is a plain user outside
+    label: Fact[str]  # the SELinux type that this process runs under, e.g. container_t
+    label_enforced: Fact[bool]
+    device_numbers: tuple[DeviceNumber, ...]
 
 
 def probe_containers(machine: Machine) -> ContainerFacts:
     """Container kind, providers, the image's driver gate and the host's container runtime."""
     pid_1 = _pid_1_variables(machine)
-    cgroup = machine.read("/proc/1/cgroup", limit=16 << 10) or ""
     return ContainerFacts(
-        kind=_kind(machine, pid_1, cgroup),
+        kind=probe_container_kind(machine, pid_1_says="" if isinstance(pid_1, Unknown) else pid_1.get("container", "")),
         providers=_providers(machine, pid_1),
         only_in_pid_1=_only_in_pid_1(machine, pid_1),
         cuda_requirement=_requirement(machine, pid_1),
@@ -138,13 +136,17 @@ def probe_containers(machine: Machine) -> ContainerFacts:
         visible_devices=_visible_devices(_value(machine, pid_1, "NVIDIA_VISIBLE_DEVICES")),
         driver_capabilities=_value(machine, pid_1, "NVIDIA_DRIVER_CAPABILITIES"),
         runtime=_runtime(machine),
+        rootless=is_rootless(machine, root_is_mapped(machine)),
+        label=_label(machine),
+        label_enforced=_enforced(machine),
+        device_numbers=probe_device_numbers(machine),
     )
 
 
 def parse_requirement(text: str) -> CudaRequirement:
     """The gate of an image: its CUDA floor and the older driver branches it lets through."""
-    floors = [CudaVersion.parse(number) for number in _FLOOR.findall(text)]
-    branches = {int(low) for low, high in _BRANCH.findall(text) if int(high) == int(low) + 1}
+    floors = [CudaVersion.parse(number) for number in re.findall(_FLOOR, text)]
+    branches = {int(low) for low, high in re.findall(_BRANCH, text) if int(high) == int(low) + 1}
     floor: Fact[CudaVersion] = Unknown("names no cuda>= number")
     if floors:
         floor = Known(min(floors), seen_in="NVIDIA_REQUIRE_CUDA")
@@ -174,40 +176,6 @@ def _value(machine: Machine, pid_1: dict[str, str] | Unknown, name: str) -> Fact
     return Unknown(f"{name} is not set")
 
 
-def _kind(machine: Machine, pid_1: dict[str, str] | Unknown, cgroup: str) -> Fact[ContainerKind]:
-    mounts = machine.read("/proc/self/mounts", limit=256 << 10) or ""
-    said = (machine.env("container") or "", "" if isinstance(pid_1, Unknown) else pid_1.get("container", ""))
-    root_is_overlay = bool(re.search(r"(?m)^\S+ / (?:overlay|fuse\.fuse-overlayfs|aufs) ", mounts))
-
-    def there(path: str) -> bool:
-        return machine.stat(path) is not None
-
-    # The most particular first: a Kubernetes pod often has Docker's marker too. Enroot mounts its lock file.
-    clues: tuple[tuple[ContainerKind, str, bool], ...] = (
-        (ContainerKind.ENROOT, "/.lock", bool(re.search(r"(?m)^\S+ /\.lock ", mounts))),
-        (ContainerKind.ENROOT, "/.enroot", there("/.enroot")),
-        (ContainerKind.APPTAINER, "APPTAINER_CONTAINER", machine.env("APPTAINER_CONTAINER") is not None),
-        (ContainerKind.APPTAINER, "SINGULARITY_CONTAINER", machine.env("SINGULARITY_CONTAINER") is not None),
-        (ContainerKind.APPTAINER, "/.singularity.d", there("/.singularity.d")),
-        (ContainerKind.KUBERNETES, "KUBERNETES_SERVICE_HOST", machine.env("KUBERNETES_SERVICE_HOST") is not None),
-        (ContainerKind.KUBERNETES, "/proc/1/cgroup", "kubepods" in cgroup),
-        (ContainerKind.KUBERNETES, "service account", there("/var/run/secrets/kubernetes.io/serviceaccount")),
-        (ContainerKind.PODMAN, "/run/.containerenv", there("/run/.containerenv")),
-        (ContainerKind.PODMAN, "container=podman", "podman" in said),
-        (ContainerKind.DOCKER, "/.dockerenv", there("/.dockerenv")),
-        (ContainerKind.DOCKER, "/proc/1/cgroup", "/docker" in cgroup),
-        (ContainerKind.LXC, "container=lxc", "lxc" in said),
-        (ContainerKind.LXC, "/proc/1/cgroup", "/lxc" in cgroup),
-        (ContainerKind.LXC, "/dev/lxd", there("/dev/lxd")),
-        (ContainerKind.OTHER, "variable container", any(said)),
-        (ContainerKind.OTHER, "/ is an overlay mount", root_is_overlay),
-    )
-    for kind, seen_in, holds in clues:
-        if holds:
-            return Known(kind, seen_in)
-    return Known(ContainerKind.NONE, seen_in="no marker of a container")
-
-
 def _providers(machine: Machine, pid_1: dict[str, str] | Unknown) -> tuple[ProviderSeen, ...]:
     found: dict[Provider, str] = {}
     for provider, names in _MARKERS:
@@ -221,6 +189,7 @@ def _providers(machine: Machine, pid_1: dict[str, str] | Unknown) -> tuple[Provi
         (Provider.GCP, "/sys/class/dmi/id/product_name", "Google Compute Engine"),
         # The same on every Azure machine: 'MSFT AZURE VM' in decimal.
         (Provider.AZURE, "/sys/class/dmi/id/chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
+        (Provider.ORACLE, "/sys/class/dmi/id/chassis_asset_tag", "OracleCloud.com"),
     ):
         if (machine.read(path, limit=128) or "").strip() == pattern:
             found.setdefault(provider, path)
@@ -261,6 +230,12 @@ def _runtime(machine: Machine) -> RuntimeFacts:
     socket = machine.stat("/var/run/docker.sock")
     settings = _found(machine, _RUNTIME_CONFIG, rb'(?m)^[ \t]*(?:cuda-compat-)?mode[ \t]*=[ \t]*"[a-z]{1,20}"')
     runtimes = _found(machine, "/etc/docker/daemon.json", rb'"nvidia"\s*:\s*\{|"default-runtime"\s*:\s*"[\w.-]{1,60}"')
+    specs = tuple(
+        f"{folder}/{name}"
+        for folder in ("/etc/cdi", "/var/run/cdi")
+        for pattern in ("*.yaml", "*.json")
+        for name in machine.list(folder, pattern)
+    )
     return RuntimeFacts(
         docker_socket=Unknown("no /var/run/docker.sock")
         if socket is None or socket.kind != "socket"
@@ -272,13 +247,37 @@ def _runtime(machine: Machine) -> RuntimeFacts:
         container_toolkit=_container_toolkit(machine),
         runtime_mode=_setting(settings, "mode"),
         cuda_compat_mode=_setting(settings, "cuda-compat-mode"),
-        cdi_specs=tuple(
-            f"{folder}/{name}"
-            for folder in ("/etc/cdi", "/var/run/cdi")
-            for pattern in ("*.yaml", "*.json")
-            for name in machine.list(folder, pattern)
-        ),
+        cdi_specs=specs,
+        engines=tuple(name for name in _ENGINES if which(machine, name) is not None),
+        cdi_driver=_cdi_driver(machine, specs),
     )
+
+
+def _cdi_driver(machine: Machine, specs: tuple[str, ...]) -> Fact[str]:
+    """The version in the name of the libcuda that a description hands in; it is written once, and drivers change."""
+    for path in specs:
+        found = machine.search(path, rb"libcuda\.so\.\d{3,4}\.\d{1,4}(?:\.\d{1,4})?(?![\d.])", limit=1)
+        if found:
+            return Known(found[0].decode("ascii").removeprefix("libcuda.so."), seen_in=path)
+    return Unknown("no file in /etc/cdi or /var/run/cdi names a libcuda")
+
+
+def _label(machine: Machine) -> Fact[str]:
+    """The type out of user:role:type:level; a process without SELinux has no such word."""
+    path = "/proc/self/attr/current"
+    text = machine.read(path, limit=512)
+    if text is None:
+        return Unknown(f"{path}: {machine.why_not(path)}")
+    parts = text.strip("\0\n ").split(":")
+    return Known(parts[2], seen_in=path) if len(parts) >= 4 else Unknown(f"{path} holds no SELinux label")
+
+
+def _enforced(machine: Machine) -> Fact[bool]:
+    path = "/sys/fs/selinux/enforce"
+    text = machine.read(path, limit=16)
+    if text is None or text.strip() not in ("0", "1"):
+        return Unknown(f"{path}: {machine.why_not(path) if text is None else 'holds neither 0 nor 1'}")
+    return Known(text.strip() == "1", seen_in=path)
 
 
 def _found(machine: Machine, path: str, pattern: bytes) -> Fact[tuple[str, ...]]:

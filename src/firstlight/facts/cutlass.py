@@ -13,8 +13,8 @@ from firstlight.machine import Machine
 
 _VARIABLES = ("CUTLASS_HOME", "CUTLASS_PATH", "CUTLASS_DIR")
 _FOLDERS = ("/opt/cutlass", "/usr/local/cutlass", "/workspace/cutlass")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_REF = re.compile(r"ref: (refs/[\w./+@-]{1,200})")
+_COMMIT = r"[0-9a-f]{40}"
+_REF = r"ref: (refs/[\w./+@-]{1,200})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,16 @@ def commit_of(machine: Machine, tree: str) -> Fact[str]:
     if not folder:
         return Unknown(f"{tree} is not a git work tree")
     head = (machine.read(f"{folder}/HEAD", limit=512) or "").strip()
-    if _COMMIT.fullmatch(head):
+    if re.fullmatch(_COMMIT, head):
         return Known(head, seen_in=f"{folder}/HEAD")
-    match = _REF.fullmatch(head)
+    match = re.fullmatch(_REF, head)
     if match is None or ".." in match.group(1):
         return Unknown(f"{folder}/HEAD names neither a commit nor a branch")
     ref = match.group(1)
     common = _common_folder(machine, folder)
     for place in dict.fromkeys((folder, common)):
         commit = (machine.read(f"{place}/{ref}", limit=512) or "").strip()
-        if _COMMIT.fullmatch(commit):
+        if re.fullmatch(_COMMIT, commit):
             return Known(commit, seen_in=f"{place}/{ref}")
     packed = machine.search(f"{common}/packed-refs", rf"(?m)^[0-9a-f]{{40}}(?= {re.escape(ref)}$)".encode())
     if packed:

@@ -12,7 +12,8 @@ from firstlight.machine import Machine
 # What is kept of a listing. A name is compared in its normal form (PEP 503): lower case, runs of -_. as one hyphen.
 _NAMES = {
     "apex", "auto-gptq", "bitsandbytes", "causal-conv1d", "deepspeed", "flash-attn", "flash-attn-3", "mamba-ssm",
-    "numpy", "onnxruntime-gpu", "pytorch-triton", "sageattention", "setuptools", "sgl-kernel", "tensorflow", "torch",
+    "numpy", "onnxruntime", "onnxruntime-gpu", "pytorch-triton", "sageattention", "setuptools", "sgl-kernel",
+    "tensorflow", "tensorflow-cpu", "torch",
     "torch-cluster", "torch-scatter", "torch-sparse", "torch-spline-conv", "torch-tensorrt", "torchao", "torchaudio",
     "torchcodec", "torchtext", "torchvision", "triton", "vllm", "vllm-flash-attn", "xformers",
 }  # fmt: skip
@@ -102,17 +103,17 @@ def list_distributions(machine: Machine, folder: str) -> tuple[Distribution, ...
     """The distributions of interest in a site-packages folder, by one listing; no metadata file is opened."""
     found = []
     for record in machine.list(folder, "*-info", keep=_is_of_interest):
-        name, version = _name_and_version(record)
+        name, version = name_and_version(record)
         found.append(Distribution(name, version, folder, record))
     return tuple(sorted(found, key=lambda each: (each.name, each.version)))
 
 
 def _is_of_interest(record: str) -> bool:
-    name, version = _name_and_version(record)
+    name, version = name_and_version(record)
     return bool(version) and of_interest(name)
 
 
-def _name_and_version(record: str) -> tuple[str, str]:
+def name_and_version(record: str) -> tuple[str, str]:
     """('torch', '2.9.0') for torch-2.9.0.dist-info; two empty texts for what is no record."""
     if record.endswith(".dist-info"):
         name, _, version = record.removesuffix(".dist-info").rpartition("-")

@@ -25,6 +25,12 @@ SCHEMA = "firstlight.facts/1"
 FILE_LIMIT = 64 << 20
 RECORDING_NAME = "machine.json"
 EXAMPLE = "example:"
+# What holds answers and no machine -> the command that gives them.
+_ANSWERS = {
+    "firstlight.plan": "firstlight plan --json",
+    "firstlight.options": "firstlight plan --options --json",
+    "firstlight.diagnosis": "firstlight doctor --json",
+}
 _ACCEPTED = "a facts document, a recorded machine, or example:NAME"
 
 
@@ -36,7 +42,8 @@ def renamed(facts: Facts, host: Host) -> Facts:
 def pseudonyms_of(facts: Facts, host: Host) -> Pseudonyms:
     """Who is called what on this machine: GPUs in the order of their index."""
     uuids = [gpu.uuid.value if isinstance(gpu.uuid, Known) else "" for gpu in facts.gpus.devices]
-    return Pseudonyms.of(host, uuids)
+    parts = [part.uuid for gpu in facts.gpus.devices for part in gpu.mig_devices]
+    return Pseudonyms.of(host, uuids, [part.value if isinstance(part, Known) else "" for part in parts])
 
 
 def to_text(facts: Facts) -> str:
@@ -57,6 +64,14 @@ def read_machine_or_facts(path: str) -> Facts:
     return from_document_text(document, file)
 
 
+def _told_again(schema: Any) -> str:
+    """What to do with a document that says what was found out, of this version or of 0.1; "" for all others."""
+    name = schema.partition("/")[0] if isinstance(schema, str) else ""
+    if name not in _ANSWERS:
+        return ""
+    return f". What `{_ANSWERS[name]}` printed is not read back: take the facts of that machine, and make it again"
+
+
 def from_document_text(document: Any, where: str) -> Facts:
     """Facts from a parsed facts document; a wrong or future schema is named."""
     if not isinstance(document, dict):
@@ -68,7 +83,7 @@ def from_document_text(document: Any, where: str) -> Facts:
         shown = ascii(schema)[:60] if isinstance(schema, str) else "missing"
         raise BadFactsFile(
             f"{where}: schema is {shown}; accepted: {SCHEMA} (from `firstlight facts --json`) or "
-            f"{MACHINE_SCHEMA} (from `firstlight facts --record DIR`)"
+            f"{MACHINE_SCHEMA} (from `firstlight facts --record DIR`){_told_again(schema)}"
         )
     if not isinstance(document.get("made_by"), str):
         raise BadFactsFile(f"{where}: made_by: expected text")

@@ -7,6 +7,7 @@ import re
 
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.module_builds import ModuleBuilds, probe_module_builds
 from firstlight.facts.nvml import NvmlAnswer
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine
@@ -25,7 +26,12 @@ _PACKAGE = (
     r"((?:nvidia-driver-|nvidia-kernel-|nvidia-open|nvidia-dkms-|libnvidia-compute-|libnvidia-ml)[^:]*)(?::\w+)?\.list"
 )
 _FIXED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/nvmap", "/dev/dxg")
-_MODULE_FOLDERS = ("updates/dkms", "updates", "extra", "kernel/drivers/video", "kernel/drivers/video/nvidia")
+_MODULE_FOLDERS = (
+    "updates/dkms", "updates", "extra", "extra/nvidia", "weak-updates", "weak-updates/nvidia", "extramodules",
+    "kernel/drivers/video", "kernel/drivers/video/nvidia",
+)  # fmt: skip
+# nvidia.ko; Debian calls it nvidia-current.ko, or nvidia-tesla-535-current.ko of a branch of its own.
+_MODULE_FILE = r"nvidia(?:-tesla(?:-\d{3})?)?(?:-current)?\.ko(?:\.(?:xz|zst|gz))?"
 
 
 class ModuleKind(enum.Enum):
@@ -54,6 +60,7 @@ class DriverFacts:
     kernel_version: Fact[DriverVersion]
     module_kind: Fact[ModuleKind]
     module_file: Fact[str]  # nvidia.ko of the running kernel, loaded or not
+    kernels_with_module: Fact[tuple[str, ...]]  # others that lie ready; looked for where the running one has none
     nouveau_loaded: Fact[bool]
     uvm_loaded: Fact[bool]
     uvm_disable_hmm: Fact[bool]
@@ -62,6 +69,8 @@ class DriverFacts:
     nvml_message: Fact[str]
     nvml_library: Fact[str]
     nvml_library_version: Fact[DriverVersion]  # from the file name; differs from kernel_version when NVML says 18
+    module_on_disk: Fact[DriverVersion]  # what a restart would load; looked up where library and module differ
+    module_builds: Fact[ModuleBuilds]  # looked for where the running kernel has no module, or one of another version
     nvml_version: Fact[str]
     nvml_cuda: Fact[CudaVersion]  # of the libcuda that NVML finds, which may be a compat library
     packages: Fact[tuple[str, ...]]  # names dpkg knows, removed ones whose configuration stayed included
@@ -72,10 +81,13 @@ def probe_driver(machine: Machine, nvml: NvmlAnswer) -> DriverFacts:
     # The rest of the line names who built the module and on which host.
     nvrm = machine.read(_PROC_VERSION, limit=4096, until="Release Build")
     module_file = _module_file(machine)
+    kernel, library = _kernel_version(machine, nvrm, nvml), _library_version(nvml)
+    on_disk = _module_on_disk(machine, kernel, library)
     return DriverFacts(
-        kernel_version=_kernel_version(machine, nvrm, nvml),
+        kernel_version=kernel,
         module_kind=_module_kind(machine, nvrm),
         module_file=module_file,
+        kernels_with_module=_other_kernels(machine, module_file),
         nouveau_loaded=_module_loaded(machine, "nouveau"),
         uvm_loaded=_module_loaded(machine, "nvidia_uvm"),
         uvm_disable_hmm=_uvm_disable_hmm(machine),
@@ -83,7 +95,9 @@ def probe_driver(machine: Machine, nvml: NvmlAnswer) -> DriverFacts:
         nvml_code=nvml.init_code,
         nvml_message=nvml.init_message,
         nvml_library=nvml.library,
-        nvml_library_version=_library_version(nvml),
+        nvml_library_version=library,
+        module_on_disk=on_disk,
+        module_builds=_module_builds(machine, module_file, on_disk),
         nvml_version=nvml.system.text("nvml_version"),
         nvml_cuda=_nvml_cuda(nvml),
         packages=_packages(machine, (nvml.library, module_file)),
@@ -129,12 +143,31 @@ def _module_kind(machine: Machine, nvrm: str | None) -> Fact[ModuleKind]:
 
 def _module_file(machine: Machine) -> Fact[str]:
     """nvidia.ko for the running kernel, e.g. /lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko.zst."""
-    top = f"/lib/modules/{machine.host.kernel_release}"
+    return _module_of(machine, f"/lib/modules/{machine.host.kernel_release}")
+
+
+def _other_kernels(machine: Machine, module_file: Fact[str]) -> Fact[tuple[str, ...]]:
+    """Kernels that an nvidia.ko lies ready for, e.g. ("6.8.0-59-generic",), newest last."""
+    if isinstance(module_file, Known):
+        return Unknown("not looked for, since the running kernel has the module")
+    if machine.stat("/lib/modules") is None:
+        return Unknown("no /lib/modules")
+    others = (name for name in machine.list("/lib/modules") if name != machine.host.kernel_release)
+    found = [name for name in others if isinstance(_module_of(machine, f"/lib/modules/{name}"), Known)]
+    return Known(tuple(sorted(found, key=_numbers)), seen_in="/lib/modules")
+
+
+def _numbers(kernel: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", kernel))
+
+
+def _module_of(machine: Machine, top: str) -> Fact[str]:
     # Ubuntu's signed modules lie in a folder of their own: kernel/nvidia-580-server-open.
     ubuntu = tuple(f"kernel/{name}" for name in machine.list(f"{top}/kernel", "nvidia-*"))
     for folder in (*_MODULE_FOLDERS, *ubuntu):
-        for name in machine.list(f"{top}/{folder}", "nvidia.ko*"):
-            return Known(f"{top}/{folder}/{name}", top)
+        for name in machine.list(f"{top}/{folder}", "nvidia*.ko*"):
+            if re.fullmatch(_MODULE_FILE, name):
+                return Known(f"{top}/{folder}/{name}", top)
     if machine.stat(top) is None:
         return Unknown(f"{top}: no such folder")  # the usual thing in a container
     return Unknown(f"no nvidia.ko in the usual folders of {top}")
@@ -180,6 +213,25 @@ def _library_version(nvml: NvmlAnswer) -> Fact[DriverVersion]:
     match = re.search(_LIBRARY_VERSION, path)
     version = None if match is None else _parse(match.group(1))
     return Unknown(f"{path} carries no version in its name") if version is None else Known(version, path)
+
+
+def _module_on_disk(machine: Machine, kernel: Fact[DriverVersion], library: Fact[DriverVersion]) -> Fact[DriverVersion]:
+    """By modinfo: the file itself may be compressed."""
+    if isinstance(kernel, Unknown) or isinstance(library, Unknown) or kernel.value == library.value:
+        return Unknown("not looked up: the driver's library and its module are of one version, or it is not known")
+    done = machine.run(("modinfo", "nvidia"), keep=r"^version:")
+    match = re.search(r"(?m)^version:\s*(\d[\d.]*)", done.stdout)
+    version = None if match is None else _parse(match.group(1))
+    if version is None:
+        return Unknown(done.complaint if not done.ok else "modinfo nvidia names no version")
+    return Known(version, "modinfo nvidia")
+
+
+def _module_builds(machine: Machine, file: Fact[str], on_disk: Fact[DriverVersion]) -> Fact[ModuleBuilds]:
+    lacks = isinstance(file, Unknown) and machine.stat(f"/lib/modules/{machine.host.kernel_release}") is not None
+    if lacks or isinstance(on_disk, Known):
+        return probe_module_builds(machine)
+    return Unknown("not looked for: the running kernel has a module that fits, or its modules are not here")
 
 
 def _nvml_cuda(nvml: NvmlAnswer) -> Fact[CudaVersion]:

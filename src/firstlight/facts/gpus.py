@@ -58,11 +58,12 @@ class PciKind(enum.Enum):
     """What an NVIDIA device on the bus is, by its PCI class."""
 
     GPU = "gpu"
+    VIRTUAL = "virtual function"  # of a GPU that is cut for virtual machines by SR-IOV
     NVSWITCH = "nvswitch"
     OTHER = "other"  # the audio and USB functions of a graphics card
 
 
-_PCI_KINDS = {"0x0300": PciKind.GPU, "0x0302": PciKind.GPU, "0x0680": PciKind.NVSWITCH}
+_DISPLAY, _BRIDGE = "0x03", "0x0680"  # PCI class 03 is every kind of display controller, 3D ones included
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +300,19 @@ def _pci_device(machine: Machine, address: str) -> PciDevice:
     return PciDevice(
         address=address,
         device_id=Known(device, f"{folder}/device") if device else Unknown(f"{folder}/device cannot be read"),
-        kind=_PCI_KINDS.get(code, PciKind.OTHER),
+        kind=_pci_kind(machine, folder, code),
         driver=Unknown("no driver is bound to it")
         if unbound
         else Known(machine.real_path(link).rpartition("/")[2], link),
     )
+
+
+def _pci_kind(machine: Machine, folder: str, code: str) -> PciKind:
+    if code == _BRIDGE:
+        return PciKind.NVSWITCH
+    if not code.startswith(_DISPLAY):
+        return PciKind.OTHER
+    return PciKind.GPU if machine.stat(f"{folder}/physfn") is None else PciKind.VIRTUAL
 
 
 def _tegra_chip(machine: Machine) -> Fact[str]:

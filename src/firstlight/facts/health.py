@@ -8,33 +8,13 @@ import re
 from firstlight.errors import BadVersion
 from firstlight.facts.driver import DriverFacts
 from firstlight.facts.gpus import GpuFacts
+from firstlight.facts.kernel_log import XidEvent, messages_in, probe_kernel_log, xids_in
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.nvml import NvmlAnswer, Readings
 from firstlight.frozen import dataclass
-from firstlight.machine import Completed, Machine, Outcome
+from firstlight.machine import Machine
 from firstlight.versions import DriverVersion
 
-MOST_XIDS = 50
-MOST_MESSAGES = 20
-_LINE_LIMIT = 200
-_LOG_FILES = ("/var/log/kern.log", "/var/log/syslog", "/var/log/messages")
-_LOG_FILE_LIMIT = 64 << 20
-# A log starts with its oldest lines, so more than the newest 50 are asked for.
-_LOG_MATCHES = 2000
-_LOG_PATTERN = rb"(?:NVRM: |nvidia-nvswitch\d+: S)Xid \([^\n]{1,300}"
-_DMESG = (("dmesg", "--kernel", "--time-format", "iso"), ("dmesg",))
-# The line that greets a freshly loaded module names the user and host that built it: not kept.
-_DMESG_KEEP = r"NVRM: (?!loading )|SXid"
-_NOT_PERMITTED = "not permitted"
-# Expressions are compiled when first used: most machines have no line to try them on.
-_XID = r"\b(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d{1,6})(?:,\s*(.*))?"
-_WHOSE = r"pid='?[^,']*'?,\s*(?:name=[^,]*,\s*)?"  # the process is nobody else's business
-_ISO_TIME = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[.,\d]*(?:[+-]\d\d:?\d\d|Z)?\s"
-_NVRM = r"NVRM: (.*)"
-_TROUBLE = (
-    r"(?i)fail|mismatch|requires use|fallen off|error|denied|unable|cannot|not supported|probe routine|already bound"
-    r"|no nvidia"
-)
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PERSISTENCED = "/run/nvidia-persistenced/socket"
 _FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"
@@ -63,17 +43,6 @@ class FabricState(enum.Enum):
     NOT_STARTED = "not started"
     IN_PROGRESS = "in progress"
     COMPLETED = "completed"
-
-
-@dataclass(frozen=True, slots=True)
-class XidEvent:
-    """One fault the driver logged: 79 at 0000:18:00, "GPU has fallen off the bus"; those of NVSwitches are SXid."""
-
-    family: str  # "Xid" or "SXid"
-    code: int
-    pci: str
-    text: str
-    when: Fact[str]  # 2026-11-15T02:38:25, in the machine's own time
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +80,13 @@ class HealthFacts:
 def probe_health(machine: Machine, nvml: NvmlAnswer, *, gpus: GpuFacts, driver: DriverFacts) -> HealthFacts:
     """What the kernel log, NVML's counters and the daemons' traces say of the machine's health."""
     if gpus.devices or gpus.pci or isinstance(driver.kernel_version, Known):
-        log = _kernel_log(machine)
+        log = probe_kernel_log(machine)
     else:
         log = Unknown("no NVIDIA device")
     program = _fabric_manager(machine)
     return HealthFacts(
-        xids=_xids(log),
-        driver_messages=_messages(log),
+        xids=xids_in(log),
+        driver_messages=messages_in(log),
         gpus=tuple(_gpu_health(said, gpu.id) for said, gpu in zip(_readings(nvml, gpus), gpus.devices, strict=True)),
         persistence_daemon=Known(machine.stat(_PERSISTENCED) is not None, _PERSISTENCED),
         fabric_manager=program,
@@ -125,69 +94,6 @@ def probe_health(machine: Machine, nvml: NvmlAnswer, *, gpus: GpuFacts, driver: 
         fabric_manager_running=_fabric_manager_running(machine),
         secure_boot=_secure_boot(machine),
     )
-
-
-def _kernel_log(machine: Machine) -> Fact[tuple[str, ...]]:
-    """The driver's lines in the kernel log: from dmesg, or from a log file where dmesg is not for everybody."""
-    done = _dmesg(machine)
-    if done.ok:
-        return Known(tuple(done.stdout.splitlines()), "dmesg")
-    if done.outcome is Outcome.TOO_MUCH_OUTPUT:  # the buffer of a large server; its oldest part was read
-        return Known(tuple(done.stdout.splitlines()), "dmesg (its first part)")
-    reasons = [done.complaint]
-    for path in _LOG_FILES:
-        seen = machine.stat(path)
-        if seen is None:
-            continue
-        if seen.size > _LOG_FILE_LIMIT:
-            reasons.append(f"{path}: too large to search")
-        elif seen.size == 0:
-            return Known((), path)
-        elif (found := machine.search(path, _LOG_PATTERN, limit=_LOG_MATCHES)) is not None:
-            return Known(tuple(line.decode("utf-8", "replace") for line in found), path)
-        else:
-            reasons.append(f"{path}: {machine.why_not(path)}")
-    return Unknown("; ".join(reasons))
-
-
-def _dmesg(machine: Machine) -> Completed:
-    """dmesg with times; a dmesg that does not know the options (BusyBox) is asked without."""
-    done = machine.run(_DMESG[0], keep=_DMESG_KEEP)
-    if done.outcome is Outcome.EXITED and not done.ok and _NOT_PERMITTED not in done.stderr.lower():
-        return machine.run(_DMESG[1], keep=_DMESG_KEEP)
-    return done
-
-
-def _xids(log: Fact[tuple[str, ...]]) -> Fact[tuple[XidEvent, ...]]:
-    if isinstance(log, Unknown):
-        return log
-    events = [_xid_event(line, match) for line in log.value if (match := re.search(_XID, line)) is not None]
-    return Known(tuple(events[-MOST_XIDS:]), log.seen_in)
-
-
-def _xid_event(line: str, match: re.Match[str]) -> XidEvent:
-    stamp = re.match(_ISO_TIME, line)
-    return XidEvent(
-        family=f"{match.group(1)}Xid",
-        code=int(match.group(3)),
-        pci=match.group(2).lower(),
-        text=re.sub(_WHOSE, "", match.group(4) or "").strip()[:_LINE_LIMIT],
-        when=Unknown("the line carries no date") if stamp is None else Known(stamp.group(1), "dmesg"),
-    )
-
-
-def _messages(log: Fact[tuple[str, ...]]) -> Fact[tuple[str, ...]]:
-    """Complaints that are no Xid, each once, without the time: ("GPU 0000:18:00.0: RmInitAdapter failed! (0x26)",)."""
-    if isinstance(log, Unknown):
-        return log
-    found: dict[str, None] = {}
-    for line in log.value:
-        match = re.search(_NVRM, line)
-        if match is not None and re.search(_TROUBLE, match.group(1)) and not re.search(_XID, line):
-            text = re.sub(_WHOSE, "", match.group(1)).strip()[:_LINE_LIMIT]
-            found.pop(text, None)  # a message that came again counts as new
-            found[text] = None
-    return Known(tuple(found)[-MOST_MESSAGES:], log.seen_in)
 
 
 def _readings(nvml: NvmlAnswer, gpus: GpuFacts) -> tuple[Readings, ...]:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Generic, TypeVar, Union
 
 from firstlight.frozen import dataclass
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
+PRETENDED_BY = "--set"  # a facts document has no other mark of a what-if
+
+
+class Origin(enum.Enum):
+    """Where a value comes from: this machine, or a supposition about it."""
+
+    SEEN = "seen"
+    WANTED = "wanted"  # --want: judged as if it were installed
+    PRETENDED = "pretended"  # --set: a what-if
+    ASSUMED = "assumed"  # nobody measured or said it; printed wherever something rests on it
+    PLANNED = "planned"  # the machine on paper, after a way was carried out
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +28,7 @@ class Known(Generic[T_co]):
 
     value: T_co
     seen_in: str
+    origin: Origin = Origin.SEEN
 
 
 @dataclass(frozen=True, slots=True)

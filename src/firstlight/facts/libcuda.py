@@ -31,6 +31,7 @@ _DRIVER_FOLDERS = (
     "/usr/lib64/nvidia",
     "/usr/local/nvidia/lib64",
     "/run/opengl-driver/lib",
+    "/.singularity.d/libs",  # where Apptainer puts the host's libraries under --nv
 )
 
 
@@ -63,7 +64,7 @@ class LibcudaFacts:
 
     would_load: Fact[LibcudaCandidate]
     candidates: tuple[LibcudaCandidate, ...]  # in the loader's order
-    out_of_reach: tuple[str, ...]  # files in well-known driver folders that the loader does not look into
+    out_of_reach: tuple[str, ...]  # in well-known driver folders: not looked into by the loader, or of another name
     loaded_path: Fact[str]
     driver_cuda: Fact[CudaVersion]  # cuDriverGetVersion: of the library, not of the kernel driver
     init_code: Fact[int]
@@ -81,7 +82,7 @@ def probe_libcuda(machine: Machine) -> LibcudaFacts:
     setup = loader_setup(machine)
     folders = _configured_folders(machine)
     candidates = _candidates(machine, setup, folders=folders)
-    would_load = _choice(candidates)
+    would_load = loaders_choice(candidates)
     answers = _Answers({}, complaint=would_load.reason) if isinstance(would_load, Unknown) else _ask(machine)
     return LibcudaFacts(
         would_load=would_load,
@@ -135,7 +136,8 @@ def _described(machine: Machine, found: Candidate, *, folders: Mapping[str, str]
     )
 
 
-def _choice(candidates: tuple[LibcudaCandidate, ...]) -> Fact[LibcudaCandidate]:
+def loaders_choice(candidates: tuple[LibcudaCandidate, ...]) -> Fact[LibcudaCandidate]:
+    """The file that the loader takes of those it meets, or why it takes none."""
     first = candidates[0] if candidates else None
     if first is None:
         return Unknown(NOT_FOUND)
@@ -162,7 +164,15 @@ def _configured_folders(machine: Machine) -> dict[str, str]:
 def _out_of_reach(machine: Machine, setup: LoaderSetup, candidates: tuple[LibcudaCandidate, ...]) -> tuple[str, ...]:
     reached = {item.real_path for item in candidates}
     paths = (f"{folder.format(arch=setup.arch)}/{LIBCUDA}" for folder in _DRIVER_FOLDERS)
-    return tuple(path for path in paths if machine.stat(path) is not None and machine.real_path(path) not in reached)
+    named = tuple(path for path in paths if machine.stat(path) is not None and machine.real_path(path) not in reached)
+    return named if named or candidates else _without_the_name(machine, setup)
+
+
+def _without_the_name(machine: Machine, setup: LoaderSetup) -> tuple[str, ...]:
+    """Drivers' files that lack the name libcuda.so.1 beside them, which ldconfig makes, e.g. .../libcuda.so.1.1."""
+    folders = [folder.format(arch=setup.arch) for folder in _DRIVER_FOLDERS]
+    found = (f"{folder}/{name}" for folder in folders for name in machine.list(folder, f"{LIBCUDA[:-1]}[0-9]*"))
+    return tuple(dict.fromkeys(path for path in found if (file := machine.stat(path)) and file.kind == "file"))
 
 
 def _ask(machine: Machine) -> _Answers:

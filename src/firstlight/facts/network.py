@@ -29,7 +29,7 @@ _UV_KEYS = (
     rb"|allow-insecure-host|torch-backend)(?=[ \t]*=))"
 )
 _SOURCES = ("index-url", "extra-index-url", "default-index", "index", "find-links")
-_TORCH_BACKEND = re.compile(r"[a-z0-9.]{1,12}")
+_TORCH_BACKEND = r"[a-z0-9.]{1,12}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _torch_backend(machine: Machine) -> Fact[str]:
     value = machine.env("UV_TORCH_BACKEND")
     if not value:
         return Unknown("UV_TORCH_BACKEND is not set")
-    if not _TORCH_BACKEND.fullmatch(value):
+    if not re.fullmatch(_TORCH_BACKEND, value):
         return Unknown("UV_TORCH_BACKEND is set to something that is not a backend's name")
     return Known(value, seen_in="UV_TORCH_BACKEND")
 

@@ -229,11 +229,16 @@ def _ask_nvidia_smi(machine: Machine, answer: NvmlAnswer, *, limit_s: float) -> 
     return replace(answer, count=Unknown(reason), system=Readings({}, "NVML", absent=reason))
 
 
+def smi_words(fields: tuple[str, ...] = _QUERY) -> tuple[str, ...]:
+    """The words that ask nvidia-smi for these fields of every GPU, without its banner."""
+    return ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+
+
 def _query(machine: Machine, fields: tuple[str, ...], *, limit_s: float) -> Completed:
-    options = (f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    done = machine.run(("nvidia-smi", *options), timeout_s=limit_s)
+    words = smi_words(fields)
+    done = machine.run(words, timeout_s=limit_s)
     if done.outcome is Outcome.NOT_FOUND and machine.stat(_WSL_SMI) is not None:
-        return machine.run((_WSL_SMI, *options), timeout_s=limit_s)
+        return machine.run((_WSL_SMI, *words[1:]), timeout_s=limit_s)
     return done
 
 

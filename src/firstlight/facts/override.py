@@ -8,10 +8,9 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from firstlight.errors import BadInput, BadVersion
 from firstlight.facts.codec import VERSION_TYPES, fact_type, hints, is_fact
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import PRETENDED_BY, Known, Origin, Unknown
 
 T = TypeVar("T")
-SEEN_IN = "--set"
 
 # What people call it -> where it is.
 SHORT_NAMES = {
@@ -59,7 +58,7 @@ def _without_what_depends(before: T, after: T, *, path: str) -> T:
     name_of = {place: short for short, place in SHORT_NAMES.items()}
     for place in _NO_LONGER_SEEN.get(path, ()):
         found = _at(after, place)
-        if isinstance(found, Known) and found.seen_in != SEEN_IN:
+        if isinstance(found, Known) and found.origin is not Origin.PRETENDED:
             group, _, name = place.partition(".")
             forgotten: Any = {name: Unknown(f"--set {name_of[path]}: not observed")}
             changed: Any = {group: replace(getattr(after, group), **forgotten)}
@@ -91,8 +90,8 @@ def _put(kind: Any, value: Any, setting: _Setting) -> Any:
     if is_fact(kind):
         if not setting.path:
             if setting.text == "unknown":
-                return Unknown(SEEN_IN)
-            return Known(_parse(fact_type(kind), setting), SEEN_IN)
+                return Unknown(PRETENDED_BY)
+            return Known(_parse(fact_type(kind), setting), PRETENDED_BY, Origin.PRETENDED)
         if isinstance(value, Unknown):
             raise setting.bad(f"nothing to change inside it, since it is unknown here ({value.reason})")
         return Known(_put(fact_type(kind), value.value, setting), value.seen_in)

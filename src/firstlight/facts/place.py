@@ -5,13 +5,15 @@ from __future__ import annotations
 import enum
 import re
 
+from firstlight.facts.boot_system import BootFacts, probe_boot_system
+from firstlight.facts.image_systems import ImageSystem, probe_image_system
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.os_release import probe_os_names
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine
 
-_L4T = re.compile(r"#\s*R(\d{1,3})\s*\(release\),\s*REVISION:\s*(\d{1,3}(?:\.\d{1,3}){0,2})\b")
-_SOC = re.compile(r"nvidia,(tegra\d{2,4})")
-_OS_LINE = re.compile(r'(?m)^(ID|VERSION_ID|PRETTY_NAME)=["\']?([^"\'\n]{1,120})["\']?[ \t]*$')
+_L4T = r"#\s*R(\d{1,3})\s*\(release\),\s*REVISION:\s*(\d{1,3}(?:\.\d{1,3}){0,2})\b"
+_SOC = r"nvidia,(tegra\d{2,4})"
 _DMI = "/sys/class/dmi/id"
 # Every maker names its GB10 box differently in DMI; the GPU's PCI id is the same in all. 10de:2e12 is reported from
 # DGX Sparks; NVIDIA's kernel reserves 2e00-2e3f for this chip (github.com/NVIDIA/NV-Kernels/pull/396).
@@ -47,20 +49,26 @@ class PlaceFacts:
     system_vendor: Fact[str]
     system_product: Fact[str]
     hypervisor: Fact[str]
+    os_like: Fact[tuple[str, ...]]  # the systems it is made from: (ubuntu, debian)
+    os_variant: Fact[str]  # silverblue, coreos, server
+    os_codename: Fact[str]
+    os_base: Fact[str]  # the release it is made from, by its name: noble, bookworm, el9
+    image_based: Fact[ImageSystem]
+    boot: BootFacts
 
 
 def probe_place(machine: Machine) -> PlaceFacts:
     """The platform and what names it; a release file that cannot be read gives Unknown, never the newest release."""
-    os_facts = _os_release(machine)
+    names = probe_os_names(machine)
     soc, board = _device_tree(machine)
     l4t = _l4t(machine)
     return PlaceFacts(
         platform=_platform(machine, soc=soc, l4t=l4t),
         arch=machine.host.arch,
         kernel_release=machine.host.kernel_release,
-        os_id=os_facts["ID"],
-        os_version=os_facts["VERSION_ID"],
-        os_name=os_facts["PRETTY_NAME"],
+        os_id=names.id,
+        os_version=names.version,
+        os_name=names.name,
         board_model=board,
         soc=soc,
         l4t=l4t,
@@ -69,6 +77,12 @@ def probe_place(machine: Machine) -> PlaceFacts:
         system_vendor=_one_line(machine, f"{_DMI}/sys_vendor"),
         system_product=_one_line(machine, f"{_DMI}/product_name"),
         hypervisor=_hypervisor(machine),
+        os_like=names.like,
+        os_variant=names.variant,
+        os_codename=names.codename,
+        os_base=names.base,
+        image_based=probe_image_system(machine, names),
+        boot=probe_boot_system(machine),
     )
 
 
@@ -107,19 +121,6 @@ def _gb10(machine: Machine) -> Known[Platform] | None:
     return None
 
 
-def _os_release(machine: Machine) -> dict[str, Fact[str]]:
-    for path in ("/etc/os-release", "/usr/lib/os-release"):
-        text = machine.read(path, limit=16 << 10)
-        if text is not None:
-            found = dict(_OS_LINE.findall(text))
-            return {
-                name: Known(found[name].strip(), seen_in=path) if name in found else Unknown(f"{path} has no {name}")
-                for name in ("ID", "VERSION_ID", "PRETTY_NAME")
-            }
-    missing = Unknown(f"/etc/os-release: {machine.why_not('/etc/os-release')}")
-    return {"ID": missing, "VERSION_ID": missing, "PRETTY_NAME": missing}
-
-
 def _device_tree(machine: Machine) -> tuple[Fact[str], Fact[str]]:
     """(system on chip, board), e.g. ('tegra264', 'NVIDIA Jetson AGX Thor Developer Kit'); masked inside Docker."""
     folder = "/proc/device-tree"
@@ -128,7 +129,7 @@ def _device_tree(machine: Machine) -> tuple[Fact[str], Fact[str]]:
     if text is None:
         return Unknown(f"{folder}/compatible: {machine.why_not(f'{folder}/compatible')}"), board
     for name in text.split("\0"):
-        if match := _SOC.fullmatch(name):
+        if match := re.fullmatch(_SOC, name):
             return Known(match.group(1), seen_in=f"{folder}/compatible"), board
     return Unknown(f"{folder}/compatible names no nvidia,tegra"), board
 
@@ -139,7 +140,7 @@ def _l4t(machine: Machine) -> Fact[str]:
     text = machine.read(path, limit=4096)
     if text is None:
         return Unknown(f"{path}: {machine.why_not(path)}")
-    match = _L4T.match(text)
+    match = re.match(_L4T, text)
     if match is None:
         return Unknown(f"{path} does not start with '# R<number> (release), REVISION: <number>'")
     revision = match.group(2) if "." in match.group(2) else f"{match.group(2)}.0"

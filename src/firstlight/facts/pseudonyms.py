@@ -27,8 +27,12 @@ _NOT_PERSONAL = {
 }  # fmt: skip
 
 _UUID = r"[0-9a-fA-F]{8}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{12}"
-# Fixed identifiers of the EFI specification, the same on every machine.
-_EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# Fixed identifiers of EFI variables, the same on every machine: of the specification, of its key lists, of shim.
+_OF_EFI = (
+    "8be4df61-93ca-11d2-aa0d-00e098032b8c",
+    "d719b2cb-3d3a-4596-a3bc-dad00e67656f",
+    "605dab50-e046-4300-abb6-3dd810dd8b23",
+)
 # Addresses of documentation and indexes that everybody uses; any other host in a URL is masked.
 _PUBLIC_HOSTS = (
     "pypi.org", "files.pythonhosted.org", "download.pytorch.org", "pypi.nvidia.com", "developer.download.nvidia.com",
@@ -72,17 +76,18 @@ class Pseudonyms:
 
     literals: tuple[tuple[str, str], ...]
     gpus: tuple[str, ...]
+    slices: tuple[str, ...] = ()  # MIG devices
 
     @classmethod
-    def of(cls, host: Host, gpu_uuids: Iterable[str]) -> Pseudonyms:
-        """Pseudonyms for the people and devices of one machine; GPUs are numbered in the order given."""
+    def of(cls, host: Host, gpu_uuids: Iterable[str], slices: Iterable[str] = ()) -> Pseudonyms:
+        """Pseudonyms for the people and devices of one machine; GPUs and slices are numbered in the order given."""
         literals: list[tuple[str, str]] = []
         names = [host.hostname, host.hostname.split(".")[0]]
         literals += [(name, "host-a") for name in names if len(name) >= 3 and name.lower() not in _NOT_PERSONAL]
         people = {host.user, host.home.rstrip("/").rpartition("/")[2]}
         literals += [(name, "user-a") for name in people if len(name) >= 2 and name.lower() not in _NOT_PERSONAL]
         unique = dict(sorted(literals, key=lambda pair: -len(pair[0])))
-        return cls(tuple(unique.items()), tuple(gpu_uuids))
+        return cls(tuple(unique.items()), tuple(gpu_uuids), tuple(slices))
 
     def apply(self, text: str) -> str:
         """The text with every name, address, device id and secret replaced, and control characters made visible."""
@@ -124,9 +129,12 @@ class Pseudonyms:
         for index, uuid in enumerate(self.gpus):
             if uuid and uuid in text:
                 text = text.replace(uuid, f"gpu-{index}")
+        for index, uuid in enumerate(self.slices):
+            if uuid and uuid in text:
+                text = text.replace(uuid, f"mig-{index}")
         text = _GPU_UUID.sub(lambda match: f"{match.group(1).lower()}-other", text)
         text = GPU_ID.sub(self._part_of_uuid, text)
-        return _ANY_UUID.sub(lambda match: match.group(0) if match.group(0).lower() == _EFI_GLOBAL else "<uuid>", text)
+        return _ANY_UUID.sub(lambda match: match.group(0) if match.group(0).lower() in _OF_EFI else "<uuid>", text)
 
     def _part_of_uuid(self, match: re.Match[str]) -> str:
         """The GPU that an abbreviated id means; the same for a document made live and one made from a recording."""

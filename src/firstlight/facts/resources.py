@@ -15,13 +15,13 @@ from firstlight.machine import Machine
 N = TypeVar("N", int, float)
 _SHM = "/dev/shm"  # noqa: S108 looked at, not written to
 _PLACES = ("/", "/tmp", "/workspace", "/runpod-volume", _SHM)  # noqa: S108
-_VOLUMES = re.compile(r"/(?:workspace|runpod-volume|data|mnt/[^/]+|lambda/nfs/[^/]+)")
+_VOLUMES = r"/(?:workspace|runpod-volume|data|mnt/[^/]+|lambda/nfs/[^/]+)"
 # File systems whose contents go with the container or the reboot, or that are no place to store anything.
 # 9p and drvfs are Windows drives in WSL.
 _FLEETING = (
     "overlay", "tmpfs", "ramfs", "devtmpfs", "squashfs", "fuse.fuse-overlayfs", "aufs", "proc", "sysfs", "9p", "drvfs",
 )  # fmt: skip
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ESCAPED = r"\\([0-7]{3})"
 _NO_LIMIT = 1 << 60  # cgroup v1 says 'none' as 9223372036854771712
 
 
@@ -102,7 +102,7 @@ def _mounts(machine: Machine) -> tuple[tuple[Mount, str], ...]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
+    return re.sub(_ESCAPED, lambda match: chr(int(match.group(1), 8)), text)
 
 
 def _disks(
@@ -128,7 +128,7 @@ def _mount_of(path: str, mounts: tuple[tuple[Mount, str], ...]) -> Fact[Mount]:
 def _persistent_volume(mounts: tuple[tuple[Mount, str], ...]) -> Fact[str]:
     last = {mount.point: mount for mount, _ in mounts}
     for point, mount in last.items():
-        if _VOLUMES.fullmatch(point) and mount.kind not in _FLEETING and not mount.read_only:
+        if re.fullmatch(_VOLUMES, point) and mount.kind not in _FLEETING and not mount.read_only:
             return Known(point, seen_in=f"/proc/self/mounts ({mount.kind})")
     return Unknown("no mount of its own at /workspace, /runpod-volume, /data or /mnt/*")
 

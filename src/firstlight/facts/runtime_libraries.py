@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+
 from firstlight.elf.loader import LoaderSetup, loader_setup, search
-from firstlight.elf.reader import defined_versions
+from firstlight.elf.reader import defined_versions, read_elf
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
+
+_PROGRAMS = ("/bin/sh", "/usr/bin/env", "/bin/ls")  # of the system itself, whatever else was installed beside it
+
+
+class Libc(enum.Enum):
+    """The C library that the system's own programs run with."""
+
+    GLIBC = "glibc"
+    MUSL = "musl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +27,36 @@ class RuntimeLibraries:
     glibc: Fact[str]  # "2.36"
     libstdcxx: Fact[str]  # "3.4.30"
     libstdcxx_path: Fact[str]  # as the loader finds it, e.g. /lib/x86_64-linux-gnu/libstdc++.so.6
+    libc: Fact[Libc]
 
 
 def probe_runtime_libraries(machine: Machine) -> RuntimeLibraries:
     """glibc and libstdc++ of a plain program on this machine; nothing is run."""
     setup = loader_setup(machine)
     libstdcxx_path = _path(machine, setup, name="libstdc++.so.6")
+    glibc = _glibc(machine, setup)
     return RuntimeLibraries(
-        glibc=_glibc(machine, setup),
+        glibc=glibc,
         libstdcxx=_highest(machine, libstdcxx_path, prefix="GLIBCXX_"),
         libstdcxx_path=libstdcxx_path,
+        libc=_libc(machine, glibc),
     )
+
+
+def _libc(machine: Machine, glibc: Fact[str]) -> Fact[Libc]:
+    """musl or glibc; both may be installed, and then the interpreter of the system's own programs decides."""
+    musl = next((f"/lib/{name}" for name in machine.list("/lib", "ld-musl-*.so.1")), "")
+    if isinstance(glibc, Known) and not musl:
+        return Known(Libc.GLIBC, seen_in=glibc.seen_in)
+    if not musl:
+        return Unknown(glibc.reason if isinstance(glibc, Unknown) else "no /lib/ld-musl-*.so.1")
+    if isinstance(glibc, Unknown):  # libc.so.6 of Alpine's gcompat is musl too: it defines no GLIBC version
+        return Known(Libc.MUSL, seen_in=musl)
+    for path in _PROGRAMS:
+        elf = read_elf(machine, path)
+        if elf is not None and elf.interpreter:
+            return Known(Libc.MUSL if "/ld-musl-" in elf.interpreter else Libc.GLIBC, seen_in=path)
+    return Known(Libc.GLIBC, seen_in=glibc.seen_in)
 
 
 def _glibc(machine: Machine, setup: LoaderSetup) -> Fact[str]:

@@ -16,7 +16,7 @@ _SCALARS = {str: {"type": "string"}, int: {"type": "integer"}, float: {"type": "
 def facts_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of what `firstlight facts --json` prints."""
     definitions: dict[str, Any] = {}
-    top = _object(Facts, definitions)
+    top = object_of(Facts, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What a GPU machine is, as seen by firstlight",
@@ -31,17 +31,19 @@ def facts_schema() -> dict[str, Any]:
     }
 
 
-def _object(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    properties = {name: _schema(each, definitions) for name, each in hints(kind).items()}
+def object_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a dataclass, with those it holds put into the definitions."""
+    properties = {name: schema_of(each, definitions) for name, each in hints(kind).items()}
     out: dict[str, Any] = {"type": "object"}
     if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}("):
         out["description"] = kind.__doc__.strip().partition("\n")[0]
     return {**out, "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one type; dataclasses are put into the definitions."""
     if is_fact(kind):
-        known = {"value": _schema(fact_type(kind), definitions), "seen_in": {"type": "string"}}
+        known = {"value": schema_of(fact_type(kind), definitions), "seen_in": {"type": "string"}}
         return {
             "oneOf": [
                 {
@@ -54,7 +56,7 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             ]
         }
     if get_origin(kind) is tuple:
-        return {"type": "array", "items": _schema(get_args(kind)[0], definitions)}
+        return {"type": "array", "items": schema_of(get_args(kind)[0], definitions)}
     if kind in VERSION_TYPES:
         return {"type": "string", "description": kind.__doc__.strip().partition("\n")[0]}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -63,7 +65,7 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         name = kind.__name__ if isinstance(kind, type) else ""
         if name not in definitions:
             definitions[name] = {}
-            definitions[name] = _object(kind, definitions)
+            definitions[name] = object_of(kind, definitions)
         return {"$ref": f"#/$defs/{name}"}
     return dict(_SCALARS[kind])
 

@@ -13,8 +13,8 @@ from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
 from firstlight.versions import CudaVersion
 
-_RELEASE = re.compile(r"release \d+\.\d+, V(\d+\.\d+\.\d+)")
-_WRAPPED = re.compile(r"(/[\w./+@~-]+)/bin/nvcc\b")
+_RELEASE = r"release \d+\.\d+, V(\d+\.\d+\.\d+)"
+_WRAPPED = r"(/[\w./+@~-]+)/bin/nvcc\b"
 # The `#if` for gcc, the message for clang: 13.4 first tests __clang_major__ for another system, with another limit.
 _HOST_LIMITS = rb"__GNUC__ > \d{1,3}\b|! clang version must be less than \d{1,3}\b"
 _DATE_LIKE = 1000  # version.json of 12.1 says 12.1.20230222: a date, not a patch number
@@ -147,7 +147,7 @@ def _nvcc_on_path(machine: Machine) -> Fact[NvccOnPath]:
     if beside_nvvm or (not is_script and posixpath.basename(real) == "nvcc"):
         return Known(NvccOnPath(path, real, is_wrapper=False, toolkit=Known(root, seen_in=real)), seen_in="PATH")
     toolkit: Fact[str] = Unknown(f"{real} is not a script that names an nvcc")
-    if is_script and (match := _WRAPPED.search(machine.read(real, limit=8192) or "")):
+    if is_script and (match := re.search(_WRAPPED, machine.read(real, limit=8192) or "")):
         toolkit = Known(plain_path(match.group(1)), seen_in=real)
     return Known(NvccOnPath(path, real, is_wrapper=True, toolkit=toolkit), seen_in="PATH")
 
@@ -309,7 +309,7 @@ def _asked(machine: Machine, tool: str) -> Fact[CudaVersion]:
     done = machine.run((tool, "--version"))
     if not done.ok:
         return Unknown(done.complaint)
-    match = _RELEASE.search(done.stdout)
+    match = re.search(_RELEASE, done.stdout)
     if match is None:
         return Unknown(f"{tool} --version names no release")
     try:

@@ -15,7 +15,8 @@ from firstlight.frozen import dataclass
 from firstlight.machine.interface import ChildAnswer, Completed, Disk, Host, Outcome, Stat
 
 SCHEMA = "firstlight.machine/1"
-_INFLATED_LIMIT = 16 << 20
+_INFLATED_LIMIT = 16 << 20  # of one piece
+_ALL_INFLATED_LIMIT = 256 << 20  # of one recording: a host that is asked may answer with a bomb
 _KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "CUTLASS_", "PYTHON", "LD_", "CONDA_")
 _KEPT_VARIABLES = frozenset(
     (
@@ -80,6 +81,11 @@ def _kept_value(name: str, value: str | None, rename: Callable[[str], str]) -> s
     if value is None:
         return None
     return rename(value) if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES) else ("set" if value else "")
+
+
+def marks(token: str) -> tuple[str, str]:
+    """The lines around evidence on a stream that others print to as well, as a login shell does."""
+    return f"firstlight-{token}-begin", f"firstlight-{token}-end"
 
 
 def command_key(argv: tuple[str, ...]) -> str:
@@ -201,9 +207,13 @@ def from_document(document: Any, where: str) -> Evidence:
     for name in env.names():
         evidence.env[name] = env.text_or_none(name)
     paths = top.inside("paths")
+    inflated = 0
     for path in paths.names():
         _check_path(path, f"{where}: paths")
         evidence.paths[path] = _path_evidence(paths.inside(path))
+        inflated += sum(len(data) for data in evidence.paths[path].pieces.values())
+        if inflated > _ALL_INFLATED_LIMIT:
+            raise BadFactsFile(f"{where}: paths: holds more than {_ALL_INFLATED_LIMIT >> 20} MiB of pieces of files")
     for path in top.texts("absent"):
         _check_path(path, f"{where}: absent")
         evidence.paths.setdefault(path, PathEvidence(why_not="no such file"))

@@ -118,6 +118,9 @@ def every_name(name: str) -> bool:
     return True
 
 
+Digest = Callable[["Machine"], "tuple[str, ...] | None"]
+
+
 class Machine(Protocol):
     """A machine that can be looked at. Paths are absolute. Nothing here raises for what the machine lacks."""
 
@@ -135,6 +138,12 @@ class Machine(Protocol):
 
     def search(self, path: str, pattern: bytes, *, limit: int = 8) -> tuple[bytes, ...] | None:
         """The first `limit` matches of a bytes regex in a (large) file; None: see why_not."""
+
+    def digest(self, path: str, name: str, work: Digest) -> tuple[str, ...] | None:
+        """What `work` makes of a (large) file, under a name, e.g. 'GPU code'; None where it cannot tell.
+
+        A recording keeps these few texts and none of the bytes that they were made from.
+        """
 
     def why_not(self, path: str) -> str:
         """Why read gave None: 'no such file', 'permission denied', 'not in this recording'."""

@@ -19,6 +19,7 @@ from firstlight.machine.interface import (
     ChildAnswer,
     ChildScript,
     Completed,
+    Digest,
     Disk,
     Host,
     Stat,
@@ -83,6 +84,9 @@ class LiveMachine:
             return None
         finally:
             os.close(handle)
+
+    def digest(self, path: str, name: str, work: Digest) -> tuple[str, ...] | None:
+        return work(self)
 
     def why_not(self, path: str) -> str:
         try:

@@ -12,6 +12,7 @@ from firstlight.machine.interface import (
     ChildAnswer,
     ChildScript,
     Completed,
+    Digest,
     Disk,
     Host,
     Machine,
@@ -24,16 +25,21 @@ NOT_RECORDED = "not in this recording"
 
 
 class RecordedMachine:
-    """Answers every question from evidence; what was never asked is 'not in this recording'."""
+    """Answers every question from evidence; what was never asked is `not_asked`: 'not in this recording'."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
+    def __init__(self, evidence: Evidence, *, not_asked: str = NOT_RECORDED) -> None:
+        self._evidence, self._not_asked = evidence, not_asked
         for seen in evidence.paths.values():
             seen.pieces = joined(seen.pieces)
 
     @property
     def host(self) -> Host:
         return self._evidence.host
+
+    @property
+    def evidence(self) -> Evidence:
+        """All that it answers from."""
+        return self._evidence
 
     def env(self, name: str) -> str | None:
         return self._evidence.env.get(name)
@@ -59,9 +65,14 @@ class RecordedMachine:
         found = None if seen is None else seen.matches.get(pattern.decode("latin-1"))
         return None if found is None else tuple(item.encode("latin-1") for item in found[:limit])
 
+    def digest(self, path: str, name: str, work: Digest) -> tuple[str, ...] | None:
+        seen = self._evidence.find(path)
+        found = None if seen is None else seen.matches.get(name)
+        return None if found is None else tuple(found)
+
     def why_not(self, path: str) -> str:
         seen = self._evidence.find(path)
-        return NOT_RECORDED if seen is None else seen.why_not or NOT_RECORDED
+        return self._not_asked if seen is None else seen.why_not or self._not_asked
 
     def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
         import fnmatch
@@ -101,7 +112,7 @@ class RecordedMachine:
         env: Mapping[str, str] | None = None,
     ) -> ChildAnswer:
         said = self._evidence.children.get(script.name)
-        return ChildAnswer({}, f"the {script.name} child is {NOT_RECORDED}") if said is None else said
+        return ChildAnswer({}, f"the {script.name} child: {self._not_asked}") if said is None else said
 
 
 class RecordingMachine:
@@ -145,6 +156,12 @@ class RecordingMachine:
             seen.why_not = self._machine.why_not(path)
         else:
             seen.matches[pattern.decode("latin-1")] = [item.decode("latin-1") for item in found]
+        return found
+
+    def digest(self, path: str, name: str, work: Digest) -> tuple[str, ...] | None:
+        found = self._machine.digest(path, name, work)
+        if found is not None:
+            self.evidence.at(path).matches[name] = list(found)
         return found
 
     def why_not(self, path: str) -> str:

@@ -133,7 +133,7 @@ _ON_ITS_OWN_PIPE = (
 
 def run_child(script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]) -> ChildAnswer:
     """Run a Python script in a bare interpreter of our own kind and parse the JSON object it prints."""
-    python = (sys.executable or "python3", "-I", "-S")
+    python = (sys.executable or "python3", "-I", "-S", "-B")  # -B: looking leaves no compiled files behind
     return _asked(python, script, args, timeout_s=timeout_s, env=env)[0]  # a crash is an answer too: asked once
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 
+from firstlight.tables.build_lookups import BuildLookups
 from firstlight.tables.compat_lookups import CompatAnswer, CompatLookups, CompatVerdict
+from firstlight.tables.cost_lookups import CostLookups
 from firstlight.tables.error_lookups import ErrorLookups
 from firstlight.tables.gpu_lookups import GpuLookups
 from firstlight.tables.peak_lookups import PeakLookups
@@ -19,13 +21,24 @@ from firstlight.tables.pin_lookups import PinLookups
 from firstlight.tables.setting_lookups import SettingLookups
 from firstlight.tables.soname_lookups import SonameLookups
 from firstlight.tables.stored import STALE_AFTER_DAYS
+from firstlight.tables.system_lookups import SystemLookups
 from firstlight.tables.torch_lookups import TorchLookups
 
 __all__ = ["STALE_AFTER_DAYS", "CompatAnswer", "CompatVerdict", "Tables", "load"]
 
 
 class Tables(
-    CompatLookups, GpuLookups, PeakLookups, PinLookups, TorchLookups, SonameLookups, ErrorLookups, SettingLookups
+    BuildLookups,
+    CompatLookups,
+    CostLookups,
+    GpuLookups,
+    PeakLookups,
+    PinLookups,
+    TorchLookups,
+    SonameLookups,
+    ErrorLookups,
+    SettingLookups,
+    SystemLookups,
 ):
     """Every question that the tables answer; see docs/tables.md."""
 

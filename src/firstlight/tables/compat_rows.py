@@ -91,3 +91,4 @@ class ImageRequirement(Row):
     image: str
     cuda_at_least: CudaVersion
     branches: tuple[int, ...]
+    brands: str = "not geforce or titan"  # whose branches they are; "all" = of every GPU

@@ -8,6 +8,7 @@ from firstlight.tables.stored import StoredRows
 
 if TYPE_CHECKING:
     from firstlight.tables.error_rows import ErrorCode
+    from firstlight.tables.xid_rows import Xid
 
 
 class ErrorLookups(StoredRows):
@@ -18,6 +19,14 @@ class ErrorLookups(StoredRows):
     @property
     def error_codes(self) -> tuple[ErrorCode, ...]:
         return self._rows("error_codes")
+
+    @property
+    def xids(self) -> tuple[Xid, ...]:
+        return self._rows("xids")
+
+    def xid(self, code: int) -> Xid | None:
+        """An Xid by number: xid(79).action is RESTART_MACHINE."""
+        return next((row for row in self.xids if row.code == code), None)
 
     def error(self, code: int) -> ErrorCode | None:
         """A CUDA error by number: error(803).name is 'CUDA_ERROR_SYSTEM_DRIVER_MISMATCH'."""

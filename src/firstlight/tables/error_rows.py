@@ -1,4 +1,4 @@
-"""Rows about the error codes of CUDA and NVML."""
+"""Rows about the error codes of CUDA and NVML, and about the error texts that `explain` knows."""
 
 from __future__ import annotations
 
@@ -27,3 +27,16 @@ class ErrorCode(Row):
     runtime_name: str
     text: str
     meaning: str = ""
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class ErrorText(Row):
+    """An error text that is known: vllm-no-device, of the product vllm, in the family device-not-visible.
+
+    The product is general and the family '' where the words are CUDA's, torch's or the system's own.
+    """
+
+    code: str
+    product: str
+    family: str
+    title: str

@@ -73,6 +73,12 @@ class GpuLookups(StoredRows):
         fitting = [row for row in rows if f"{l4t}.".startswith(f"{row.l4t}.")]
         return max(fitting, key=lambda row: len(row.l4t), default=None)
 
+    @property
+    def tegra_releases(self) -> tuple[TegraRelease, ...]:
+        """The lines of Jetson Linux with the CUDA of each, the oldest CUDA first."""
+        rows: tuple[TegraRelease, ...] = self._rows("tegra")
+        return tuple(sorted(rows, key=lambda row: row.cuda))
+
     def jetpack(self, l4t: str) -> JetPack | None:
         """The JetPack of an exact Jetson Linux release: jetpack('38.4.0').jetpack is '7.1'."""
         rows: tuple[JetPack, ...] = self._rows("jetpacks")

@@ -81,10 +81,14 @@ class KernelModule(Row):
 
 @row_class(frozen=True, slots=True, kw_only=True)
 class TegraRelease(Row):
-    """The CUDA of a Jetson Linux (L4T) line, matched from the left: 38 is CUDA 13.0, 36.4 is 12.6."""
+    """The CUDA of a Jetson Linux (L4T) line, matched from the left: 38 is CUDA 13.0, 36.4 is 12.6.
+
+    wheel_python is the one that NVIDIA's own torch wheels of that line are for; "" = not known.
+    """
 
     l4t: str
     cuda: CudaVersion
+    wheel_python: str = ""
 
 
 @row_class(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 from firstlight.tables.stored import StoredRows
 
 if TYPE_CHECKING:
-    from firstlight.tables.pin_rows import PackagePins, WheelSize
+    from firstlight.tables.pin_rows import FrameworkBuild, PackagePins, WheelSize
 
 
 class PinLookups(StoredRows):
-    """The tables `package_pins` and `wheel_sizes`. None and () mean that the tables do not know."""
+    """The tables `package_pins`, `framework_builds` and `wheel_sizes`. None and () mean that the tables do not know."""
 
     __slots__ = ()
 
     @property
     def package_pins(self) -> tuple[PackagePins, ...]:
         return self._rows("package_pins")
+
+    @property
+    def framework_builds(self) -> tuple[FrameworkBuild, ...]:
+        return self._rows("framework_builds")
 
     @property
     def wheel_sizes(self) -> tuple[WheelSize, ...]:

@@ -54,3 +54,25 @@ class WheelSize(Row):
     machine: str
     bytes: int
     pulls: tuple[Pin, ...]
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class FrameworkBuild(Row):
+    """Releases of another framework on PyPI: tensorflow from 2.18 on is built for CUDA 12.5 and cuDNN 9, on x86_64.
+
+    cuda: '12' stands for any minor. before '' = up to the newest. brought_by: the extra that brings the libraries.
+    unseen_from: the first release after those that were looked at, 2.22; '' = of all releases it is known by the name.
+    """
+
+    project: str
+    first: str
+    before: str
+    cuda: str
+    cudnn: int  # 0 = none is needed
+    machines: tuple[str, ...]  # where the wheel has CUDA at all
+    brought_by: str
+    unseen_from: str = ""
+
+    @property
+    def major(self) -> int:
+        return int(self.cuda.partition(".")[0])

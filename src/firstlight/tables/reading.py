@@ -20,7 +20,7 @@ from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, T
 
 Decoder = Callable[[Any], Any]
 
-_DATE = re.compile(r'"date"\s*:\s*"(\d{4}-\d{2}-\d{2})"')
+_DATE = r'"date"\s*:\s*"(\d{4}-\d{2}-\d{2})"'
 
 _TEXTUAL: dict[str, Callable[[str], Any]] = {
     "CudaVersion": CudaVersion.parse,
@@ -40,11 +40,15 @@ def read_rows(folder: str, name: str) -> tuple[Row, ...]:
     module = importlib.import_module(f"firstlight.tables.{subject.rows_in}")
     row_class: type[Row] = getattr(module, subject.row_class)
     decoders = _decoders(row_class)
+    needed = tuple(field.name for field in fields(row_class) if field.default is MISSING)
     rows = []
     seen: dict[tuple[object, ...], int] = {}
     for number, entry in enumerate(_entries(path, name), start=1):
-        row = _decode(row_class, decoders, entry=entry, where=f"{path}: row {number}")
-        key = tuple(getattr(row, field) for field in subject.key)
+        try:
+            row = _decode(row_class, decoders, needed=needed, entry=entry)
+        except BadInput as error:
+            raise BadInput(f"{path}: row {number}: {error}") from error.__cause__
+        key = tuple([getattr(row, field) for field in subject.key])
         if key in seen:
             raise BadInput(
                 f"{path}: row {number}: {_shown_key(subject, row)} is already row {seen[key]}; "
@@ -81,29 +85,28 @@ def read_about(folder: str, name: str) -> str:
 def read_dates(folder: str, name: str) -> frozenset[datetime.date]:
     """The days on which rows of a table were checked; rows are not decoded, as --version asks for no more."""
     with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
-        return frozenset(map(datetime.date.fromisoformat, _DATE.findall(file.read())))
+        return frozenset(map(datetime.date.fromisoformat, re.findall(_DATE, file.read())))
 
 
-def _decode(row_class: type[Row], decoders: dict[str, Decoder], *, entry: object, where: str) -> Row:
+def _decode(row_class: type[Row], decoders: dict[str, Decoder], *, needed: tuple[str, ...], entry: object) -> Row:
     if not isinstance(entry, dict):
-        raise BadInput(f"{where}: a row is an object, not {type(entry).__name__}. Mend the row.")
+        raise BadInput(f"a row is an object, not {type(entry).__name__}. Mend the row.")
     values = {}
     for name, value in entry.items():
         if name not in decoders:
-            raise BadInput(f"{where}: field {name!r} is not known; accepted: {', '.join(decoders)}. Remove it.")
+            raise BadInput(f"field {name!r} is not known; accepted: {', '.join(decoders)}. Remove it.")
         try:
             values[name] = decoders[name](value)
         except (ValueError, TypeError, BadInput) as error:
-            raise BadInput(f"{where}: field {name!r} is {ascii(value)[:60]}: {error}") from error
-    if len(values) < len(decoders):
-        for field in fields(row_class):
-            if field.name not in values and field.default is MISSING:
-                raise BadInput(f"{where}: field {field.name!r} is missing. Add it, or leave out a row not known.")
+            raise BadInput(f"field {name!r} is {ascii(value)[:60]}: {error}") from error
+    for name in needed:
+        if name not in values:
+            raise BadInput(f"field {name!r} is missing. Add it, or leave out a row not known.")
     row = row_class(**values)
     if not row.source.strip():
-        raise BadInput(f"{where}: field 'source' is empty. Name the public page or artifact it comes from.")
+        raise BadInput("field 'source' is empty. Name the public page or artifact it comes from.")
     if row.confidence is Confidence.REPORTED and not row.note.strip():
-        raise BadInput(f"{where}: field 'note' is missing on a reported row. Say who reports it or how it is inferred.")
+        raise BadInput("field 'note' is missing on a reported row. Say who reports it or how it is inferred.")
     return row
 
 
@@ -158,12 +161,13 @@ def _tuple_of(inner: Decoder) -> Decoder:
 
 
 def _member_of(kind: type[Enum]) -> Decoder:
+    members = {member.value: member for member in kind}
+
     def decode(value: object) -> Enum:
         try:
-            return kind(value)
-        except ValueError:
-            accepted = ", ".join(str(member.value) for member in kind)
-            raise ValueError(f"accepted: {accepted}") from None
+            return members[value]
+        except (KeyError, TypeError):  # a list or an object is no key
+            raise ValueError(f"accepted: {', '.join(map(str, members))}") from None
 
     return decode
 

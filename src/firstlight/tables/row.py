@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
@@ -15,9 +17,18 @@ from firstlight.versions import TorchVersion
 
 __all__ = ["Confidence", "Pin", "Row", "row_class"]
 
-_PIN = re.compile(r"(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[(?P<extras>[a-z0-9_,-]+)\])?(?P<spec>(?:[<>=!~]\S*)?)")
+_PIN = r"(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[(?P<extras>[a-z0-9_,-]+)\])?(?P<spec>(?:[<>=!~]\S*)?)"
 
-_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|<|>)\s*([0-9][^\s*]*?)(\.\*)?")
+_CLAUSE = r"(==|!=|>=|<=|~=|<|>)\s*([0-9][^\s*]*?)(\.\*)?"
+
+_COMPARED = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 
 class Confidence(Enum):
@@ -68,12 +79,19 @@ class Row:
     if not TYPE_CHECKING:
 
         def __init__(self, **values: object) -> None:
-            for name, entry in self.__dataclass_fields__.items():
-                if name not in values and entry.default is MISSING:
-                    raise TypeError(f"{type(self).__name__}() needs {name}")
-                object.__setattr__(self, name, values.pop(name, entry.default))
-            if values:
-                raise TypeError(f"{type(self).__name__}() has no {', '.join(values)}")
+            put = object.__setattr__
+            entries = self.__dataclass_fields__
+            for name, value in values.items():
+                if name not in entries:
+                    raise TypeError(f"{type(self).__name__}() has no {name}")
+                put(self, name, value)
+            if len(values) == len(entries):
+                return
+            for name, entry in entries.items():
+                if name not in values:
+                    if entry.default is MISSING:
+                        raise TypeError(f"{type(self).__name__}() needs {name}")
+                    put(self, name, entry.default)
 
         def __setattr__(self, name: str, value: object) -> None:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -112,7 +130,7 @@ class Pin:
 
     @classmethod
     def parse(cls, text: str) -> Pin:
-        match = _PIN.fullmatch(text)
+        match = re.fullmatch(_PIN, text)
         if match is None:
             raise BadInput(f"{text!r} is not a requirement; accepted: a project and bounds, e.g. triton==3.5.0.")
         extras = tuple(match["extras"].split(",")) if match["extras"] else ()
@@ -133,22 +151,21 @@ class Pin:
 
 
 def _clause_admits(clause: str, version: TorchVersion) -> bool:
-    match = _CLAUSE.fullmatch(clause.strip())
-    if match is None:
-        raise BadInput(f"{clause!r} is not a version bound; accepted: e.g. ==2.9.0, >=2.14 or ~=3.8.0.")
-    operator, text, wildcard = match.groups()
-    bound = TorchVersion.parse(text if "." in text else f"{text}.0")
-    written = len(text.split("+", 1)[0].split("."))
-    if operator == "~=":
+    sign, bound, written, wildcard = _clause(clause)
+    if sign == "~=":
         return version >= bound and version.release[: written - 1] == bound.release[: written - 1]
     if wildcard:
         same = version.release[:written] == bound.release[:written]
-        return same if operator == "==" else not same
-    return {
-        "==": version == bound,
-        "!=": version != bound,
-        ">=": version >= bound,
-        "<=": version <= bound,
-        "<": version < bound,
-        ">": version > bound,
-    }[operator]
+        return same if sign == "==" else not same
+    return bool(_COMPARED[sign](version, bound))
+
+
+@functools.cache
+def _clause(clause: str) -> tuple[str, TorchVersion, int, str | None]:
+    """The parts of a bound: its sign, its version, how many numbers are written, and .* if it ends so."""
+    match = re.fullmatch(_CLAUSE, clause.strip())
+    if match is None:
+        raise BadInput(f"{clause!r} is not a version bound; accepted: e.g. ==2.9.0, >=2.14 or ~=3.8.0.")
+    sign, text, wildcard = match.groups()
+    bound = TorchVersion.parse(text if "." in text else f"{text}.0")
+    return sign, bound, len(text.split("+", 1)[0].split(".")), wildcard

@@ -31,6 +31,7 @@ class RuntimeSetting(Row):
     accepted: str  # the same in words
     suggested: str  # what `--tuning all` writes; "" = nothing
     instead: str  # of a name that nobody reads: the one that is meant; "" = none
+    slows: str = ""  # the value with which programs are slower, where the maker says so; "" = none is known
 
 
 @row_class(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firstlight.errors import BadInput
+from firstlight.near import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,14 @@ SUBJECTS = (
         "code_rules", "gpu", "which code runs on which device", "gpu_rows", "CodeRule", ("code", "torch_cuda_from")
     ),
     Subject("kernel_modules", "gpu", "open or proprietary modules", "gpu_rows", "KernelModule", ("architecture",)),
+    Subject(
+        "system_names",
+        "systems",
+        "names of packages and commands, by system",
+        "system_rows",
+        "SystemName",
+        ("role", "family", "release_from", "arch", "flavour", "of", "names"),
+    ),
     Subject("tegra", "jetson", "CUDA of each Jetson Linux line", "gpu_rows", "TegraRelease", ("l4t",)),
     Subject("jetpacks", "jetson", "JetPack of each Jetson Linux release", "gpu_rows", "JetPack", ("l4t",)),
     Subject(
@@ -114,12 +123,28 @@ SUBJECTS = (
         ("project", "version"),
     ),
     Subject(
+        "release_wheels",
+        "companions",
+        "wheels of release pages that fit a torch",
+        "torch_rows",
+        "ReleaseWheel",
+        ("project", "version", "torch", "strings"),
+    ),
+    Subject(
         "package_pins",
         "companions",
         "requirements and wheels around torch",
         "pin_rows",
         "PackagePins",
         ("project", "version"),
+    ),
+    Subject(
+        "framework_builds",
+        "companions",
+        "CUDA of TensorFlow, ONNX Runtime and CuPy",
+        "pin_rows",
+        "FrameworkBuild",
+        ("project", "first"),
     ),
     Subject(
         "wheel_sizes",
@@ -171,27 +196,51 @@ SUBJECTS = (
         ("soname", "cuda_major", "channel"),
     ),
     Subject("error_codes", "errors", "CUDA and NVML error codes", "error_rows", "ErrorCode", ("api", "code")),
+    Subject("xids", "errors", "Xid faults and what to do", "xid_rows", "Xid", ("code",)),
     Subject("runtime_settings", "settings", "who reads which variable", "setting_rows", "RuntimeSetting", ("name",)),
     Subject("source_tags", "settings", "commits of source trees", "setting_rows", "SourceTag", ("project", "tag")),
     Subject("features", "torch", "features that reports claim of torch", "feature_rows", "Feature", ("feature",)),
+    Subject(
+        "downloads",
+        "costs",
+        "sizes of what no index lists",
+        "cost_rows",
+        "Download",
+        ("fetched_by", "name", "machine"),
+    ),
+    Subject(
+        "build_options",
+        "builds",
+        "what a build from source reads",
+        "build_rows",
+        "BuildOption",
+        ("project", "name", "kind"),
+    ),
+    Subject(
+        "unit_memory", "builds", "memory that a unit takes to compile", "build_rows", "UnitMemory", ("kind", "project")
+    ),
+    Subject("build_floors", "builds", "oldest CUDA a build takes", "build_rows", "BuildFloor", ("project", "first")),
+    Subject("durations", "costs", "how long work takes", "cost_rows", "Duration", ("work",)),
 )
+
+# Told by `diagnosis`, which has the rows with the patterns they are found by: see diagnosis/error_table.py.
+ERROR_TEXTS = Subject("error_texts", "errors", "error texts that explain knows", "error_rows", "ErrorText", ("code",))
 
 GROUPS = tuple(dict.fromkeys(subject.group for subject in SUBJECTS))
 
 
-def subjects_called(name: str) -> tuple[Subject, ...]:
+def subjects_called(name: str, among: tuple[Subject, ...] = SUBJECTS) -> tuple[Subject, ...]:
     """The subjects of a group ('cuda') or the one of that name ('cuda_majors'); a name wins over a group."""
     wanted = name.strip().lower().replace("-", "_")
-    found = tuple(s for s in SUBJECTS if s.name == wanted) or tuple(s for s in SUBJECTS if s.group == wanted)
+    found = tuple(s for s in among if s.name == wanted) or tuple(s for s in among if s.group == wanted)
     if not found:
         raise BadInput(
-            f"no table is called {name!a}; accepted: a group ({', '.join(GROUPS)}), a table, or all. {_advice(wanted)}"
+            f"no table is called {name!a}; accepted: a group ({', '.join(GROUPS)}), a table, or all. "
+            f"{_advice(wanted, among)}"
         )
     return found
 
 
-def _advice(wanted: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(wanted, [*GROUPS, *(subject.name for subject in SUBJECTS)], n=1)
+def _advice(wanted: str, among: tuple[Subject, ...]) -> str:
+    near = nearest(wanted, [*GROUPS, *(subject.name for subject in among)])
     return f"Did you mean {near[0]}?" if near else "Run `firstlight tables` for the list."

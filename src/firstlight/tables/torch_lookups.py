@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from firstlight.tables.torch_rows import (
         Companion,
         NewestRelease,
+        ReleaseWheel,
         TorchRelease,
         TorchVariant,
         TritonPtxas,
@@ -55,6 +56,12 @@ class TorchLookups(CompilerLookups):
         rows: tuple[TorchVariant, ...] = self._rows("torch_variants")
         return tuple(row for row in rows if row.torch == _minor(torch))
 
+    def last_torch_of(self, cuda: CudaVersion) -> tuple[int, ...]:
+        """The last torch minor that is built for a CUDA: (2, 5) for 12.1; () where none ever was."""
+        rows: tuple[TorchVariant, ...] = self._rows("torch_variants")
+        minors = (TorchVersion.parse(row.torch).release for row in rows if row.wheel_cuda == cuda.release)
+        return max(minors, default=())
+
     def variant_targets(self, torch: TorchVersion, wheel_cuda: CudaVersion, *, machine: str) -> VariantTargets | None:
         """What a variant is compiled for on a machine; a row for 'any' machine where the list is not split."""
         rows: tuple[VariantTargets, ...] = self._rows("variant_targets")
@@ -87,6 +94,11 @@ class TorchLookups(CompilerLookups):
         """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0."""
         rows = (row for row in self.companions if row.project == project)
         return tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
+
+    def release_wheels_for(self, project: str, torch: TorchVersion) -> tuple[ReleaseWheel, ...]:
+        """The wheels of a project's own release page that are known to fit a torch, in the order of the table."""
+        rows: tuple[ReleaseWheel, ...] = self._rows("release_wheels")
+        return tuple(row for row in rows if (row.project, row.torch) == (project, _minor(torch)))
 
 
 def _minor(torch: TorchVersion) -> str:

@@ -107,6 +107,17 @@ class Companion(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class ReleaseWheel(Row):
+    """A wheel that a project's setup.py fetches from its release page: flash-attn 2.7.4.post1 for torch 2.6."""
+
+    project: str
+    version: str
+    torch: str  # 2.6
+    strings: str  # as torch's own were compiled: cxx11, before cxx11
+    cuda_major: int
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class NewestRelease(Row):
     """The newest release of a project on PyPI on the day it was looked at: cuda-toolkit 13.4.3."""
 

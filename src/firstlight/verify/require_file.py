@@ -34,6 +34,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from firstlight.errors import BadInput, BadVersion
 from firstlight.frozen import dataclass
+from firstlight.near import nearest
 from firstlight.opening import open_given
 from firstlight.versions import ComputeCapability, DriverVersion
 
@@ -112,9 +113,7 @@ class _Reader:
 
     def read(self, key: str, value: Any) -> list[Requirement]:
         if key not in _READERS:
-            import difflib
-
-            near = difflib.get_close_matches(key, _READERS, n=1)
+            near = nearest(key, _READERS)
             hint = f" Did you mean {near[0]}?" if near else ""
             self.refuse("", key, f"{key!r} is not a requirement; accepted: {', '.join(_READERS)}.{hint}")
         return _READERS[key](self, key, value)

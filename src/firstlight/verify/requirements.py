@@ -9,11 +9,11 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from firstlight.elf.fatbin import read_fatbins
 from firstlight.facts.known import Known, value_or
 from firstlight.machine.interface import which
 from firstlight.verify.check import Answer, Case, Check, Lane, Met, RequirementResult
 from firstlight.verify.child import ask_child
-from firstlight.verify.fatbin import read_fatbins
 from firstlight.verify.needs import toolkit_taken, toolkit_version
 from firstlight.verify.require_file import Kind, Requirement
 from firstlight.versions import ComputeCapability, DriverVersion

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from firstlight.elf.fatbin import Code, CodeKind, Fatbins, read_fatbins
 from firstlight.facts.known import Known
 from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome, Result
-from firstlight.verify.fatbin import Code, CodeKind, Fatbins, read_fatbins
 from firstlight.verify.judges import runs_here
 from firstlight.versions import ComputeCapability
 

@@ -13,6 +13,8 @@ from typing import Any
 FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH = 13, 15, 16, 25
 SM, MEMORY = 1, 2  # clock domains
 UNCORRECTED, VOLATILE, AGGREGATE = 1, 0, 1
+SINGLE_BIT, DOUBLE_BIT = 0, 1  # why a page was retired: many single-bit errors, or one of two bits
+VGPU = 2  # of the virtualization modes
 MOST_DEVICES, MOST_MIG_DEVICES = 128, 16  # a count above these is not a count
 
 # (names of the results, functions tried in order, arguments after the device)
@@ -20,6 +22,8 @@ SYSTEM_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("driver_version", "nvmlSystemGetDriverVersion", ()),
     ("nvml_version", "nvmlSystemGetNVMLVersion", ()),
     ("driver_cuda", "nvmlSystemGetCudaDriverVersion_v2 nvmlSystemGetCudaDriverVersion", ()),
+    ("confidential_environment confidential_feature confidential_tools", "nvmlSystemGetConfComputeState", ()),
+    ("confidential_ready", "nvmlSystemGetConfComputeGpusReadyState", ()),
 )
 DEVICE_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("name", "nvmlDeviceGetName", ()),
@@ -112,6 +116,8 @@ class Asker:
             found = self._call([function], (handle, byref(filled)))
             if not isinstance(found, dict):
                 into["fabric_state"], into["fabric_status"] = int(filled.state), int(filled.status)
+                into["fabric_health"] = int(getattr(filled, "healthMask", 0))
+                into["fabric_clique"] = int(filled.cliqueId)
                 return
             if found.get("code") not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
                 break
@@ -131,6 +137,28 @@ class Asker:
                 devices.append(found)
         return devices
 
+    def retired_pages(self, into: dict[str, object], handle: Any) -> None:
+        """How many pages were taken out of use, by cause; their addresses tell nobody anything."""
+        for name, cause in (("retired_pages_single", SINGLE_BIT), ("retired_pages_double", DOUBLE_BIT)):
+            found = self._call(["nvmlDeviceGetRetiredPages"], (handle, cause))
+            into[name] = len(found) if isinstance(found, list) else found
+
+    def licences(self, handle: Any) -> object:
+        """What a virtual GPU is licensed for: its product, and the state of each licence."""
+        found = self._call(["nvmlDeviceGetGridLicensableFeatures"], (handle,))
+        if isinstance(found, dict):
+            return found
+        count = min(int(found.licensableFeaturesCount), len(found.gridLicensableFeatures))
+        return [
+            {
+                "product": _plain(each.productName),
+                "state": int(each.featureState),
+                "enabled": int(each.featureEnabled),
+                "expires": _expiry(each.licenseExpiry),
+            }
+            for each in found.gridLicensableFeatures[:count]
+        ]
+
     def device(self, index: int) -> dict[str, object]:
         """All fields of one GPU; `code` says what became of its handle."""
         found: dict[str, object] = {"index": index}
@@ -140,8 +168,11 @@ class Asker:
         found["code"] = self.ask(found, DEVICE_FIELDS, handle)
         if found["code"] != GPU_IS_LOST:
             self.fabric(found, handle)
+            self.retired_pages(found, handle)
             if found["mig_mode"] == 1:
                 found["mig_devices"] = self.mig_devices(handle)
+            if found["virtualization"] == VGPU:
+                found["licences"] = self.licences(handle)
         return found
 
 
@@ -157,9 +188,16 @@ def _values(found: Any) -> Any:
         return [found] * 4
     if isinstance(found, (list, tuple)):
         return [_plain(item) for item in found]
+    if hasattr(found, "ccFeature"):
+        return [int(found.environment), int(found.ccFeature), int(found.devToolsMode)]
     if hasattr(found, "busId"):
         return [_plain(found.busId), int(found.pciDeviceId)]
     return [_plain(getattr(found, "total", found))]
+
+
+def _expiry(date: Any) -> str:
+    """The day a licence ends, e.g. 2026-11-17; "" where NVML has none."""
+    return f"{date.year:04d}-{date.month:02d}-{date.day:02d}" if date.year else ""
 
 
 def _plain(value: Any) -> object:

@@ -73,8 +73,11 @@ class Fatbins:
         return sum(not any(code.runs_on(device) for code in module) for module in self.modules)
 
 
-def read_fatbins(machine: Machine, path: str) -> Fatbins:
-    """The codes in a shared library, an executable or an object file; never raises for what the file holds."""
+def read_fatbins(machine: Machine, path: str, *, most: int = _MOST_ENTRIES) -> Fatbins:
+    """The codes in a shared library, an executable or an object file; never raises for what the file holds.
+
+    `most`: after so many modules the rest is left unread, and `complaint` says so.
+    """
     header = machine.read_bytes(path, size=64)
     if header is None:
         return Fatbins(path, (), machine.why_not(path))
@@ -85,7 +88,7 @@ def read_fatbins(machine: Machine, path: str) -> Fatbins:
         return Fatbins(path, (), "no CUDA code in it (no section .nv_fatbin)")
     modules: list[tuple[Code, ...]] = []
     for offset, size in places:
-        complaint = _read_section(machine, path, place=(offset, size), modules=modules)
+        complaint = _read_section(machine, path, place=(offset, size), modules=modules, most=most)
         if complaint:
             return Fatbins(path, tuple(modules), complaint)
     return Fatbins(path, tuple(modules), "" if modules else "its fat binaries are empty")
@@ -107,11 +110,15 @@ def _places(machine: Machine, path: str, header: bytes) -> list[tuple[int, int]]
     return [(entry[4], entry[5]) for entry in sections if names.startswith(wanted, entry[0])]
 
 
-def _read_section(machine: Machine, path: str, *, place: tuple[int, int], modules: list[tuple[Code, ...]]) -> str:
+def _read_section(
+    machine: Machine, path: str, *, place: tuple[int, int], modules: list[tuple[Code, ...]], most: int
+) -> str:
     """Append the modules of one section; returns where reading stopped, '' at its end."""
     at, end = place[0], place[0] + place[1]
     entries = 0
     while at + 16 <= end:
+        if len(modules) >= most:
+            return f"the first {most} fat binaries were read"
         head = machine.read_bytes(path, offset=at, size=16) or b""
         if len(head) < 16:
             return f"cut short at byte {at}"

@@ -1,0 +1,119 @@
+"""What the system at hand calls a thing: the one door to package names, repositories, folders, services."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from firstlight.tables import Tables, load
+from firstlight.tables.system_rows import Family, Role, RowKind, SystemName
+from firstlight.ways.platform import Platform
+
+_SLOT = r"\\\{(\w+)\\\}"  # as re.escape writes {branch}
+_FILLS = {"branch": r"(?:\d{3}|\*)", "number": r"\d{1,2}", "major": r"\d{1,2}", "minor": r"\d{1,2}"}
+_ANY = "[0-9A-Za-z.+~_-]+"  # a kernel, a release
+_NAMED = (RowKind.PACKAGES, RowKind.UNIT, RowKind.PATH)
+_ARCH_KERNELS = ("lts", "zen", "hardened")
+
+
+def rows_for(
+    role: Role, platform: Platform, tables: Tables, *, flavour: str = "", of: str = "", number: int = 0
+) -> tuple[SystemName, ...]:
+    """The rows of a role that fit, best first: those for the very thing (`of`) before those for any."""
+    rows = tables.system_names(role, platform.family, release=platform.release, arch=platform.arch)
+    fitting = [
+        row
+        for row in rows
+        if row.flavour in ("", flavour)
+        and row.of in ("", of)
+        and (not number or not row.numbers or number in row.numbers)
+    ]
+    return tuple(sorted(fitting, key=lambda row: row.of != of))
+
+
+def name_row(
+    role: Role, platform: Platform, tables: Tables, *, flavour: str = "", of: str = "", number: int = 0
+) -> SystemName | None:
+    """The first row of a role that fits; None: the tables have none, and the way is by a person."""
+    return next(iter(rows_for(role, platform, tables, flavour=flavour, of=of, number=number)), None)
+
+
+def names_for(
+    role: Role, platform: Platform, tables: Tables, *, flavour: str = "", of: str = "", number: int = 0, **slots: str
+) -> tuple[str, ...]:
+    """The names with their slots filled: nvidia-driver-580-server-open for DRIVER, branch="580" on Ubuntu."""
+    row = name_row(role, platform, tables, flavour=flavour, of=of, number=number)
+    return () if row is None else filled(row, platform, **slots)
+
+
+def filled(row: SystemName, platform: Platform, **slots: str) -> tuple[str, ...]:
+    """The names of a row for this system."""
+    return tuple(name.format_map(_given(platform, slots)) for name in row.names)
+
+
+def version_of(row: SystemName, platform: Platform, **slots: str) -> str:
+    """What the package manager is told beside the name, e.g. 580*; "" = its newest."""
+    return row.version.format_map(_given(platform, slots))
+
+
+def _given(platform: Platform, slots: dict[str, str]) -> dict[str, str]:
+    kernel_version, _, variant = platform.kernel.rpartition("-")
+    return {
+        "kernel": platform.kernel,
+        "kernel_version": kernel_version,
+        "kernel_variant": variant,  # default, azure: what SUSE ends its kernels' names with
+        "arch": platform.arch,
+        "nvidia_arch": "sbsa" if platform.arch == "aarch64" else platform.arch,
+        "release": platform.release,
+        "major_release": platform.release.partition(".")[0],
+        **slots,
+    }
+
+
+def kernel_kind(platform: Platform) -> str:
+    """Which of a family's kernels runs, where their packages have names of their own: lts of Arch, uek of Oracle."""
+    kernel = platform.kernel
+    if platform.family is Family.ARCH:
+        own = next((each for each in _ARCH_KERNELS if kernel.endswith(f"-{each}")), "")
+        return own or ("linux" if "-arch" in kernel else "other-kernel")
+    if platform.family is Family.AMAZON and kernel.startswith("6.12."):
+        return "6.12"
+    return "uek" if platform.family is Family.RHEL and "uek" in kernel else ""
+
+
+def roles_of(name: str, platform: Platform, tables: Tables) -> tuple[SystemName, ...]:
+    """The rows of this family that have a name, whatever is filled into their slots: the driver's for nvidia-open."""
+    return tuple(
+        row
+        for row in tables.system_name_rows
+        if row.family is platform.family
+        and row.kind in _NAMED
+        and any(_pattern(each).fullmatch(name) for each in row.names)
+    )
+
+
+def renamed_libraries(packages: tuple[str, ...], family: Family, release: str, tables: Tables) -> tuple[str, ...]:
+    """Libraries' packages of Debian 12 as this release calls them: librdmacm1t64 on Ubuntu 24.04.
+
+    () on a system that is neither, and where it has none for one of them.
+    """
+    if family not in (Family.UBUNTU, Family.DEBIAN):
+        return ()
+    found: list[str] = []
+    for package in packages:
+        rows = [row for row in tables.system_names(Role.LIBRARY, family, release=release) if row.of == package]
+        if rows and not rows[0].names:
+            return ()
+        found += rows[0].names if rows else (package,)
+    return tuple(found)
+
+
+@functools.cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.sub(_SLOT, lambda slot: _FILLS.get(slot[1], _ANY), re.escape(name)))
+
+
+@functools.cache
+def shipped() -> Tables:
+    """The tables that come with the package, for commands, which are made from a way and a platform alone."""
+    return load()
