@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 
 from tools.machines import (
+    beside_machines,
     build_machines,
     compat_machines,
     driver_machines,
+    evidence_machines,
+    fabric_machines,
     field_reports,
     library_machines,
     place_machines,
+    platform_machines,
+    server_machines,
     torch_machines,
 )
 
@@ -21,10 +26,15 @@ MACHINES = (
     *field_reports.MACHINES,
     *driver_machines.MACHINES,
     *place_machines.MACHINES,
+    *platform_machines.MACHINES,
     *compat_machines.MACHINES,
     *torch_machines.MACHINES,
     *library_machines.MACHINES,
     *build_machines.MACHINES,
+    *evidence_machines.MACHINES,
+    *server_machines.MACHINES,
+    *fabric_machines.MACHINES,
+    *beside_machines.MACHINES,
 )
 EXAMPLES = (field_reports.h100_driver_570,)
 

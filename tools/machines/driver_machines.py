@@ -198,6 +198,17 @@ def blackwell_proprietary() -> Reconstruction:
     return parts.loader_cache(machine)
 
 
+def blackwell_and_pascal() -> Reconstruction:
+    """An RTX 5090 that works under the open module, beside a GTX 1070 Ti that this module leaves alone."""
+    machine = user(Reconstruction("blackwell-and-pascal", "RTX 5090 and GTX 1070 Ti under the open module 570.133.20"))
+    source = "NVIDIA/open-gpu-kernel-modules#696 (the open driver ignores a GTX 1070 Ti beside a newer GPU)"
+    parts.ubuntu(machine, "24.04", source=SUPPOSED)
+    works(machine, "570.133.20", parts.RTX_5090, source=SUPPOSED)
+    pci(machine, "0000:c1:00.0", "0x1b82", driver="", code="0x030000", source=source)
+    torch_of(machine, TORCH_28_CU128)
+    return parts.loader_cache(machine)
+
+
 def nodes_missing() -> Reconstruction:
     """A minimal system without udev rules and nvidia-modprobe: the module is loaded, /dev has nothing."""
     machine = Reconstruction(
@@ -321,6 +332,7 @@ MACHINES = (
     nouveau_holds_gpu,
     secure_boot,
     blackwell_proprietary,
+    blackwell_and_pascal,
     nodes_missing,
     uvm_missing,
     after_suspend,

@@ -29,6 +29,10 @@ ERRORS = {
     100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
     802: ("CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"),
     803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"),
+    805: (
+        "CUDA_ERROR_MPS_CONNECTION_FAILED",
+        "MPS client failed to connect to the MPS control daemon or the MPS server",
+    ),
     999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }
 

@@ -1,4 +1,4 @@
-"""Small ELF files with the parts that matter here: needed names, search paths, a note, symbol versions, a string."""
+"""Small ELF files with the parts that matter here: needed names, search paths, a note, symbols, GPU code, a string."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ class ElfSpec:
     note: bytes = b""
     defines: tuple[str, ...] = ()  # symbol versions, e.g. GLIBC_2.39
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # versions wanted of a library: ("libc.so.6", ("GLIBC_2.28",))
+    asks: tuple[str, ...] = ()  # names that it needs from others: _ZN3c105ErrorC2ENS_14SourceLocationESs
+    has: tuple[str, ...] = ()  # names that it has
+    gpu_code: tuple[str, ...] = ()  # sm_80, compute_90: the headers of a fat binary, without code
     text: bytes = b""  # bytes that lie somewhere in the file, e.g. the list of architectures
 
 
@@ -34,36 +37,81 @@ def make_elf(spec: ElfSpec) -> bytes:
             tags.append((tag, strings.add(value)))
     verdef = _version_definitions(spec.defines, strings)
     verneed = _version_needs(spec.needs, strings)
+    symbols, hashes = _symbols(spec, strings)
     table = strings.data
     at_strings = _BASE
     at_verdef = _aligned(at_strings + len(table))
     at_verneed = _aligned(at_verdef + len(verdef))
-    at_dynamic = _aligned(at_verneed + len(verneed))
+    at_symbols = _aligned(at_verneed + len(verneed))
+    at_hashes = _aligned(at_symbols + len(symbols))
+    at_dynamic = _aligned(at_hashes + len(hashes))
     tags += [(5, at_strings), (10, len(table))]
     if verdef:
         tags += [(0x6FFFFFFC, at_verdef), (0x6FFFFFFD, len(spec.defines))]
     if verneed:
         tags += [(0x6FFFFFFE, at_verneed), (0x6FFFFFFF, len(spec.needs))]
+    if symbols:
+        tags += [(6, at_symbols), (11, 24), (0x6FFFFEF5, at_hashes)]
     dynamic = b"".join(struct.pack("<qQ", tag, value) for tag, value in [*tags, (0, 0)])
     at_note = _aligned(at_dynamic + len(dynamic))
     note = _note(spec.note) if spec.note_section else b""
     at_text = _aligned(at_note + len(note))
-    at_names = at_text + len(spec.text)
-    names = b"\0" + spec.note_section.encode() + b"\0.shstrtab\0"
+    at_code = _aligned(at_text + len(spec.text))
+    code = _fat_binary(spec.gpu_code)
+    at_names = at_code + len(code)
+    names = b"\0" + spec.note_section.encode() + b"\0.shstrtab\0" + (b".nv_fatbin\0" if code else b"")
     at_sections = _aligned(at_names + len(names))
     sections = _sections(spec, (at_note, len(note)), (at_names, len(names)))
+    if code:
+        sections += struct.pack("<IIQQQQIIQQ", len(names) - 11, 1, 0, 0, at_code, len(code), 0, 0, 8, 0)
     body = bytearray(at_sections)
     for offset, data in ((at_strings, table), (at_verdef, verdef), (at_verneed, verneed),
-                         (at_dynamic, dynamic), (at_note, note), (at_text, spec.text), (at_names, names)):  # fmt: skip
+                         (at_symbols, symbols), (at_hashes, hashes), (at_dynamic, dynamic), (at_note, note),
+                         (at_text, spec.text), (at_code, code), (at_names, names)):  # fmt: skip
         body[offset : offset + len(data)] = data
     size = at_sections + len(sections)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[spec.arch], 1, 0, 0x40, at_sections, 0, 64, 56, 3, 64, 3, 2)
+    counts = (64, 56, 3, 64, 4 if code else 3, 2)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[spec.arch], 1, 0, 0x40, at_sections, 0, *counts)
     segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, size, size, 4096)
     segments += struct.pack("<IIQQQQQQ", 2, 6, at_dynamic, at_dynamic, at_dynamic, len(dynamic), len(dynamic), 8)
     segments += struct.pack("<IIQQQQQQ", 4, 4, at_note, at_note, at_note, len(note), len(note), 4)
     body[: len(header) + len(segments)] = header + segments
     return bytes(body) + sections
+
+
+def _symbols(spec: ElfSpec, strings: _Strings) -> tuple[bytes, bytes]:
+    """The dynamic symbols, those that are asked for first, and GNU's hash table of the others in one row."""
+    if not (spec.asks or spec.has):
+        return b"", b""
+    table = bytes(24)
+    for name in spec.asks:
+        table += struct.pack("<IBBHQQ", strings.add(name), 0x12, 0, 0, 0, 0)
+    for name in spec.has:
+        table += struct.pack("<IBBHQQ", strings.add(name), 0x12, 0, 1, 0x1000, 8)
+    first = 1 + len(spec.asks)
+    head = struct.pack("<IIIIQI", 1, first, 1, 0, (1 << 64) - 1, first if spec.has else 0)
+    hashes = [_gnu_hash(name) & ~1 for name in spec.has]
+    return table, head + struct.pack(f"<{len(hashes)}I", *hashes[:-1], *(one | 1 for one in hashes[-1:]))
+
+
+def _gnu_hash(name: str) -> int:
+    value = 5381
+    for byte in name.encode():
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def _fat_binary(codes: tuple[str, ...]) -> bytes:
+    """A container with one empty entry a code, as nvcc's files have them."""
+    entries = b""
+    for code in codes:
+        kind, _, number = code.partition("_")
+        flags = {"a": 0x100000, "f": 0x200000}.get(number[-1], 0)
+        digits = int(number.rstrip("af"))
+        entries += struct.pack("<HHIQIIHHIIIQQQ", 1 if kind == "compute" else 2, 0x101, 64, 0, 0, 0, 0, 0, digits, 0, 0,
+                               flags, 0, 0)  # fmt: skip
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries if codes else b""
 
 
 class _Strings:

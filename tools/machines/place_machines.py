@@ -131,6 +131,18 @@ def one_of_two_masked() -> Reconstruction:
     return parts.loader_cache(machine)
 
 
+def launches_wait() -> Reconstruction:
+    """A variable of a search for an error that was never taken out again."""
+    machine = user(Reconstruction("launches-wait", "Two H100, and CUDA_LAUNCH_BLOCKING=1 left in the environment"))
+    source = "docs.pytorch.org/docs/2.15/cuda_environment_variables.html (every launch waits)"
+    parts.ubuntu(machine, "24.04", source=SUPPOSED)
+    works(machine, "580.95.05", H100, H100, source=SUPPOSED)
+    machine.env(CUDA_LAUNCH_BLOCKING="1")
+    machine.sources["CUDA_LAUNCH_BLOCKING"] = source
+    torch_of(machine, TORCH_211_CU130)
+    return parts.loader_cache(machine)
+
+
 def a100_mig_empty() -> Reconstruction:
     """MIG was left on after a repair; no slice was cut."""
     machine = Reconstruction("a100-mig-empty", "A100 with MIG on and no slice: no CUDA device")
@@ -339,6 +351,7 @@ MACHINES = (
     devices_masked,
     cuda_sees_none,
     one_of_two_masked,
+    launches_wait,
     a100_mig_empty,
     h100_mig_slice,
     gpu_prohibited,

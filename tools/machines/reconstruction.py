@@ -48,6 +48,7 @@ class Reconstruction:
     children: dict[str, ChildAnswer] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)  # path -> what stat says, e.g. "socket"
     disks: dict[str, Disk] = field(default_factory=dict)  # path -> space there; none are known otherwise
+    owners: dict[str, tuple[int, int]] = field(default_factory=dict)  # path -> mode and owner, as `ls -ln` shows them
 
     def file(self, path: str, content: str | bytes, *, source: str) -> Reconstruction:
         self.files[path] = content.encode() if isinstance(content, str) else content
@@ -83,6 +84,11 @@ class Reconstruction:
         """What a program says whatever it is asked, e.g. an nvidia-smi that finds no driver."""
         return self.command(program, stdout, status=status, stderr=stderr)
 
+    def owned(self, path: str, *, mode: int, owner: int) -> Reconstruction:
+        """A file or node that is there already, with the mode and the owner that are seen from here."""
+        self.owners[path] = (mode, owner)
+        return self
+
     def socket(self, path: str, *, source: str) -> Reconstruction:
         self.kinds[path] = "socket"
         return self.file(path, "", source=source)
@@ -107,7 +113,7 @@ class Reconstruction:
         evidence.kind, evidence.about = "reconstructed", self.about
         evidence.recorded_by = "firstlight tools/machines"
         for path, seen in evidence.paths.items():
-            if seen.says_something:
+            if seen.says_something or seen.why_not:
                 seen.source = self._source(path)
         return to_document(evidence, lambda text: text.replace(str(root), ""), lambda data: data)
 
@@ -149,7 +155,13 @@ class _Rebuilt(LiveMachine):
         kind = self._built.kinds.get(path, kind)
         writable = self.host.uid == 0 or kind == "device" or path.startswith(self.host.home)
         size = seen.size if seen.kind == "file" else 4096
-        return replace(seen, inode=1, uid=0, gid=0, kind=kind, writable=writable, size=size)
+        plain = replace(seen, inode=1, uid=0, gid=0, kind=kind, writable=writable, size=size)
+        if path not in self._built.owners:
+            return plain
+        # Root of a user namespace is nobody special towards a node that belongs to an id from outside.
+        mode, owner = self._built.owners[path]
+        writable = bool(mode & 0o002) or (owner == self.host.uid and bool(mode & 0o200))
+        return replace(plain, mode=mode, uid=owner, gid=owner, writable=writable)
 
     def disk(self, path: str) -> Disk | None:
         return self._built.disks.get(path)

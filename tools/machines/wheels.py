@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools.machines.elf_writer import ElfSpec
 from tools.machines.reconstruction import Reconstruction
@@ -19,6 +19,7 @@ class TorchWheel:
     requires: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()  # further libraries that libtorch_cuda.so asks for
     tag: str = "cp312-cp312-manylinux_2_28_x86_64"
+    names: tuple[str, ...] = ()  # C++ names that its libraries have; without any they are as if nobody had read them
     recorded: str = ""  # the version in the record where it differs: PyPI's wheels have no +cu130 there
 
 
@@ -79,8 +80,10 @@ def torch(machine: Reconstruction, folder: str, wheel: TorchWheel, *, source: st
         "libc10_cuda.so": ElfSpec(rpath=below, needed=(runtime, "libc.so.6")),
         "libtorch_cpu.so": ElfSpec(rpath=below, needed=("libc.so.6",)),
     }
+    if wheel.names:
+        libraries = {"libc10.so": ElfSpec(rpath=below, needed=("libc.so.6",)), **libraries}
     for name, spec in libraries.items():
-        machine.elf(f"{folder}/torch/lib/{name}", spec, source=source)
+        machine.elf(f"{folder}/torch/lib/{name}", replace(spec, has=wheel.names), source=source)
     where = "nvidia/cu13/lib" if major == "13" else "nvidia/cuda_runtime/lib"
     return machine.elf(f"{folder}/{where}/{runtime}", ElfSpec(soname=runtime, needed=("libc.so.6",)), source=source)
 
