@@ -1,4 +1,4 @@
-"""Write tests/machines/<name>/options.json: the ranked options of every recorded machine.
+"""Write tests/machines/<name>/options.json: what is found, every option with its ways, and what is found after it.
 
 python -m tools.make_options
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from firstlight.diagnosis.finding import Goal, Question
+from firstlight.diagnosis.finding import Finding, Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.facts.document import read_machine_or_facts
@@ -36,10 +36,14 @@ def derived(name: str) -> dict[str, Any]:
     facts = read_machine_or_facts(str(MACHINES / name))
     goal = Goal(json.loads((MACHINES / name / "expected.json").read_text())["goal"])
     question = Question(facts, load(), goal)
-    ranked = rank_options(question, judge(question, RULES), Request(goal=goal))
-    document = options_document(ranked)
+    diagnosis = judge(question, RULES)
+    document = options_document(rank_options(question, diagnosis, Request(goal=goal)))
     del document["made_by"]  # a new version alone changes nothing
-    return {"goal": goal.value, **document}
+    return {"goal": goal.value, "before": [_found(each) for each in diagnosis.findings], **document}
+
+
+def _found(finding: Finding) -> dict[str, str]:
+    return {"code": finding.code, "severity": finding.severity.value, "caused_by": finding.caused_by}
 
 
 if __name__ == "__main__":

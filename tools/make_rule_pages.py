@@ -10,8 +10,10 @@ from pathlib import Path
 from firstlight.diagnosis.finding import Question, Rule
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
-from firstlight.report.doctor_text import finding_text
+from firstlight.report.doctor_text import answers_text, finding_text
+from firstlight.report.layout import plain
 from firstlight.tables import load
+from firstlight.ways.platform import platform_of
 from tests.diagnosis.all_cases import CASES
 
 PAGES = Path(__file__).parents[1] / "docs" / "rules"
@@ -36,9 +38,11 @@ def pages() -> dict[str, str]:
 def page_of(rule: Rule) -> str:
     """The page of one rule, with the finding it gives on its machine."""
     case = next(case for case in CASES if case.code == rule.code)
-    diagnosis = judge(Question(case.facts(), load(), case.goal, case.wants), RULES)
+    facts = case.facts()
+    diagnosis = judge(Question(facts, load(), case.goal, case.wants), RULES)
     finding = diagnosis.of(rule.code)
     assert finding is not None, rule.code
+    shown = plain(finding_text(finding)) + answers_text(finding.answers, platform_of(facts))
     goals = "".join(f"; {severity.value} when the goal is {goal.value}" for goal, severity in rule.for_goals)
     error = f"```text\n{rule.error}\n```" if rule.error else "There is no error text: nothing fails at once."
     near = "; ".join(case.near_miss) if isinstance(case.near_miss, tuple) else ""
@@ -51,7 +55,7 @@ def page_of(rule: Rule) -> str:
         f"## What it means\n\n{rule.means}\n\n## The error\n\n{error}\n\n"
         f"## On a machine\n\n`firstlight doctor --facts tests/machines/{case.machine}"
         f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}{wants}`\n\n"
-        f"```text\n{finding_text(finding)}```\n\n{near_line}\n"
+        f"```text\n{shown}```\n\n{near_line}\n"
         f"## Behind it\n\nFacts: {', '.join(f'`{place}`' for place in rule.looks_at)}.\n"
         f"Source: {rule.source}\n"
         + (f"\nSymptoms folded under it when both are found:\n\n{explains}" if explains else "")

@@ -7,7 +7,16 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Goal
 from firstlight.facts.collect import Facts
 from firstlight.facts.driver import DeviceNode
+from firstlight.facts.known import Known
 from tests.diagnosis.rule_case import RuleCase
+
+
+def _with_a_newer_second_gpu(facts: Facts) -> Facts:
+    """An RTX 2080 Ti in the place of the GTX 1070 Ti: the open module drives both."""
+    pci = tuple(
+        replace(each, device_id=Known("0x1e04", "t")) if "c1" in each.address else each for each in facts.gpus.pci
+    )
+    return replace(facts, gpus=replace(facts.gpus, pci=pci))
 
 
 def _with_its_nodes(facts: Facts) -> Facts:
@@ -28,6 +37,7 @@ CASES: tuple[RuleCase, ...] = (
     RuleCase("driver-too-old-for-toolkit", "h100-driver-550-cu128", ("driver_cuda=13.0",), Goal.KERNELS),
     RuleCase("minor-version-limits", "h100-driver-550-cu128", ("driver_cuda=12.8",)),
     RuleCase("blackwell-needs-open-module", "blackwell-proprietary", ("driver.module_kind=open",)),
+    RuleCase("gpus-need-different-modules", "blackwell-and-pascal", _with_a_newer_second_gpu),
     RuleCase("device-nodes-missing", "nodes-missing", _with_its_nodes),
     RuleCase("device-access-lost", "docker-lost-gpus", ("driver.nvml_code=0",)),
     RuleCase("uvm-not-loaded", "uvm-missing", ("driver.uvm_loaded=true",)),

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from firstlight.diagnosis.finding import Goal
+from firstlight.diagnosis.finding import Finding, Goal, Seen
 from firstlight.diagnosis.wanted import with_wanted
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.facts.override import override
 from firstlight.tables import load
+from firstlight.ways.way import Way
 
 MACHINES = Path(__file__).parents[1] / "machines"
 
@@ -38,6 +39,11 @@ class RuleCase:
     def _with_wanted(self, facts: Facts) -> Facts:
         """As doctor does it: an exact torch takes the place of the installed one."""
         return with_wanted(facts, load(), tuple(want for want in self.wants if want.startswith("torch==")))
+
+
+def ways_of(found: Seen | Finding) -> list[tuple[Way, ...]]:
+    """The ways of each answer that works here, best first."""
+    return [each.ways for each in found.answers if not each.why_not]
 
 
 @cache

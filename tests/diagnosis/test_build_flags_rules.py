@@ -17,10 +17,19 @@ from firstlight.diagnosis.build_flags_rules import (
 from firstlight.diagnosis.build_rules import BUILD_RULES
 from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
+from firstlight.facts.ability import Sudo
 from firstlight.facts.build_variables import BuildVariable
 from firstlight.facts.known import Known
+from firstlight.ways.kinds import InstallConda, InstallPackages, MakeEnvironment, Scope, SetVariables, Variable
 from tests.diagnosis.building import BUILD, TABLES, changed, chosen, seen, with_compilers, with_variables
-from tests.diagnosis.rule_case import facts_of
+from tests.diagnosis.rule_case import facts_of, ways_of
+from tests.diagnosis.wheels import wheels
+
+
+def told(**variables: str) -> SetVariables:
+    """Variables of the shell that builds."""
+    return SetVariables(tuple(Variable(name, value) for name, value in variables.items()), Scope.BUILD)
+
 
 # flags and architectures
 
@@ -45,7 +54,7 @@ def test_a_flag_drops_features_when_only_the_code_carries_the_letter(flags: str,
 
 def test_the_corrected_flag_is_given() -> None:
     [found] = seen(arch_flag_drops_features, facts_of("h100-nvcc-13-torch-cu128"))
-    assert found.do == ('export NVCC_APPEND_FLAGS="-gencode arch=compute_90a,code=sm_90a"',)
+    assert ways_of(found) == [(told(NVCC_APPEND_FLAGS="-gencode arch=compute_90a,code=sm_90a"),)]
 
 
 @pytest.mark.parametrize(
@@ -70,34 +79,34 @@ def test_architectures_are_held_against_what_nvcc_13_knows(given: str, bad: str)
 def test_a_renamed_architecture_is_replaced_by_its_new_name() -> None:
     facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="9.0;10.1")
     [found] = seen(arch_unknown_to_toolkit, facts)
-    assert found.do == ('export TORCH_CUDA_ARCH_LIST="9.0;11.0"',)
+    assert ways_of(found) == [(told(TORCH_CUDA_ARCH_LIST="9.0;11.0"),)]
 
 
 def test_a_dropped_architecture_names_the_last_toolkit_that_knows_it() -> None:
     [found] = seen(arch_unknown_to_toolkit, facts_of("nvcc-wrapper"))
-    assert found.do == (
-        'export TORCH_CUDA_ARCH_LIST="8.0;9.0;12.0"',
-        "or, if code for 7.0 is needed, build with CUDA 12.9, the newest toolkit that knows it",
-    )
+    assert ways_of(found) == [(told(TORCH_CUDA_ARCH_LIST="8.0;9.0;12.0"),)]  # torch's CUDA 13 takes no nvcc 12
+    other = changed("nvcc-wrapper", "torch.wheel_cuda=12.8", "torch.version=2.9.0+cu128")
+    [found] = seen(arch_unknown_to_toolkit, other)
+    assert ways_of(found)[1][-1] == told(CUDA_HOME="/usr/local/cuda-12.9")
 
 
 def test_a_list_with_nothing_left_falls_back_to_the_gpu_here() -> None:
     facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="7.0")
     [found] = seen(arch_unknown_to_toolkit, facts)
-    assert found.do[0] == 'export TORCH_CUDA_ARCH_LIST="12.0"'
+    assert ways_of(found)[0] == (told(TORCH_CUDA_ARCH_LIST="12.0"),)
 
 
 def test_cmakes_variable_is_read_in_its_own_spelling() -> None:
     facts = with_variables(facts_of("nvcc-wrapper"), CUDAARCHS="70-real;90a;all-major")
     [found] = seen(arch_unknown_to_toolkit, facts)
     assert found.saw.startswith("CUDAARCHS=70-real;90a;all-major names 70-real; nvcc 13.0.88")
-    assert found.do[0] == 'export CUDAARCHS="90a;all-major"'
+    assert ways_of(found)[0] == (told(CUDAARCHS="90a;all-major"),)
 
 
 def test_torch_takes_no_family_name() -> None:
     facts = with_variables(facts_of("nvcc-wrapper"), TORCH_CUDA_ARCH_LIST="10.0f;12.0")
     [found] = seen(arch_unknown_to_toolkit, facts)
-    assert found.do == ('export TORCH_CUDA_ARCH_LIST="10.0;12.0"',)
+    assert ways_of(found) == [(told(TORCH_CUDA_ARCH_LIST="10.0;12.0"),)]
     assert "Unknown CUDA arch (10.0f) or GPU not supported" in found.means
 
 
@@ -110,7 +119,7 @@ def test_flash_attention_with_all_processors_of_an_orin_does_not_fit() -> None:
         "12 jobs (one for each processor: MAX_JOBS is not set) share 61.4 GiB (/proc/meminfo), 5.1 GiB each; "
         "flash-attention (FLASH_ATTENTION_FORCE_BUILD) takes about 20"
     )
-    assert found.do == ("export MAX_JOBS=3", 'export TORCH_CUDA_ARCH_LIST="8.7"')
+    assert ways_of(found) == [(told(MAX_JOBS="3", TORCH_CUDA_ARCH_LIST="8.7"),)]
 
 
 def test_the_same_board_is_large_enough_for_other_builds() -> None:
@@ -123,7 +132,7 @@ def test_an_orin_nano_with_8_gb_is_not() -> None:  # pytorch/pytorch#143861: cc1
         changed("orin-flash-attention", f"resources.memory_bytes={7 << 30}", "resources.processors=6")
     )
     [found] = seen(too_little_memory_per_job, facts)
-    assert found.do[0] == "export MAX_JOBS=1"
+    assert ways_of(found) == [(told(MAX_JOBS="1", TORCH_CUDA_ARCH_LIST="8.7"),)]
     assert seen(too_little_memory_per_job, facts, Goal.INFER) == []
 
 
@@ -132,7 +141,7 @@ def test_the_containers_limit_counts_and_not_the_hosts_memory() -> None:
     limited = replace(facts.resources, memory_bytes=Known(64 << 30, "/sys/fs/cgroup/memory.max"))
     [found] = seen(too_little_memory_per_job, replace(facts, resources=limited))
     assert "share 64.0 GiB (/sys/fs/cgroup/memory.max)" in found.saw
-    assert found.do[0] == "export MAX_JOBS=16"
+    assert ways_of(found) == [(told(MAX_JOBS="16", TORCH_CUDA_ARCH_LIST="9.0"),)]
     assert seen(too_little_memory_per_job, facts_of("h100-nvcc-13-torch-cu128")) == []
 
 
@@ -157,9 +166,9 @@ def test_a_source_build_for_the_systems_python_ends_at_its_last_step() -> None:
     facts = facts_of("thor-source-build")
     [found] = seen(prefix_not_writable, facts)
     assert found.saw == "/usr/local/lib/python3.12/dist-packages cannot be written to by user 1000"
-    assert found.do[0] == "/usr/bin/python3 -m venv ~/venv && . ~/venv/bin/activate"
-    assert not any("cmake" in step or "--break-system-packages" in step for step in found.do)
+    assert ways_of(found) == [(MakeEnvironment(),)]
     [managed] = seen(externally_managed_python, facts)
+    assert ways_of(managed) == [(MakeEnvironment(),)]
     assert managed.saw.startswith("/usr is marked EXTERNALLY-MANAGED")
 
 
@@ -189,12 +198,19 @@ def test_the_users_own_folder_of_pip_does_not_hide_a_closed_one() -> None:
 
 
 def test_a_bare_machine_lacks_compiler_and_ninja() -> None:
-    found = seen(build_tools_missing, facts_of("no-toolkit"))
-    assert [each.saw for each in found] == ["no c++, g++ or clang++ on PATH, and CXX names none", "no ninja on PATH"]
-    assert [each.do for each in found] == [
-        ("apt-get install --yes build-essential",),
-        ("/root/venv/bin/python3 -m pip install ninja",),
+    facts = facts_of("no-toolkit")
+    compiler, ninja = seen(build_tools_missing, facts)
+    folder = "~/gcc/bin/x86_64-conda-linux-gnu"
+    own = told(CC=f"{folder}-gcc", CXX=f"{folder}-g++", CUDAHOSTCXX=f"{folder}-g++")
+    assert (compiler.saw, ninja.saw) == ("no c++, g++ or clang++ on PATH, and CXX names none", "no ninja on PATH")
+    assert ways_of(compiler) == [
+        (InstallPackages(("build-essential",), ("/usr/bin/g++",)),),
+        (InstallConda("gxx_linux-64", "conda-forge", "~/gcc", "bin/x86_64-conda-linux-gnu-g++"), own),
     ]
+    assert ways_of(ninja) == [(InstallPackages(("ninja-build",)),), (wheels("ninja"),)]
+    user = replace(facts, ability=replace(facts.ability, is_root=False, uid=1000, sudo=Sudo.ABSENT))
+    without_root = [ways_of(each) for each in seen(build_tools_missing, user)]
+    assert without_root == [ways_of(compiler)[1:], ways_of(ninja)[1:]]
     assert seen(build_tools_missing, facts_of("no-toolkit"), Goal.INFER) == []
 
 

@@ -24,8 +24,10 @@ from firstlight.facts.override import override
 from firstlight.facts.python_environments import EnvironmentKind, ProjectFile
 from firstlight.tables import load
 from firstlight.versions import CudaVersion
-from tests.diagnosis.rule_case import facts_of
+from firstlight.ways.kinds import AskPerson, KeepInProject, Manner, Package, RemoveDistributions, Why
+from tests.diagnosis.rule_case import facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
+from tests.diagnosis.wheels import wheels
 
 TABLES = load()
 Check = Callable[[Question], Iterator[Seen]]
@@ -67,20 +69,16 @@ def test_field_report_000s_set_names_the_pins_that_clash() -> None:
 
 def test_the_torch_that_all_of_them_want_is_offered_first_and_it_runs_on_driver_570_without_compat() -> None:
     first = seen(companion_wants_other_torch, facts_of("h100-driver-570"))[0]
-    assert first.do[0].startswith(
-        "/usr/bin/python3 -m pip install torch==2.8.0+cu128 torchvision==0.23.0+cu128 torchaudio==2.8.0+cu128 "
-        "--index-url https://download.pytorch.org/whl/cu128"
-    )
-    assert first.do[1] == (
-        "/usr/bin/python3 -m pip install torchaudio==2.9.0 xformers==0.0.33.post1 "
-        "--index-url https://download.pytorch.org/whl/cu130"
-    )  # vLLM's wheels on PyPI are of CUDA 12 and would not load beside cu130
+    torch = ("torch==2.8.0+cu128", "torchvision==0.23.0+cu128", "torchaudio==2.8.0+cu128")
+    # and no others for this torch: vLLM's wheels on PyPI are of CUDA 12 and would not load beside cu130
+    assert ways_of(first) == [(wheels(*torch, cuda="cu128"),)]
 
 
 def test_companions_of_the_same_cuda_major_are_all_offered_for_the_torch_that_is_here() -> None:
     first = seen(companion_wants_other_torch, facts_of("vllm-torch-2-9"))[0]
-    assert "vllm==" in first.do[1]
-    assert "--index-url" not in first.do[1]
+    around = ("torchaudio==2.9.0", "torchvision==0.24.0", "vllm==0.13.0", "xformers==0.0.33.post1")
+    assert ways_of(first)[0] == (wheels(*around),)  # it keeps torch, so it comes before the torch of all
+    assert len(ways_of(first)) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +116,7 @@ def test_a_requirement_whose_condition_cannot_be_decided_is_no_clash() -> None:
 def test_triton_of_another_torch_is_put_right_by_the_pin() -> None:
     [clash] = seen(companions_disagree, facts_of("h100-triton-3-4"))
     assert clash.saw.startswith("torch 2.9.0 requires triton==3.5.0; installed is 3.4.0")
-    assert clash.do == ("/opt/venv/bin/python3 -m pip install triton==3.5.0",)
+    assert ways_of(clash) == [(wheels("triton==3.5.0"),)]
 
 
 def test_flash_attn_for_cuda_12_does_not_load_beside_cu130() -> None:
@@ -128,8 +126,11 @@ def test_flash_attn_for_cuda_12_does_not_load_beside_cu130() -> None:
         f"flash-attn 2.8.3 was built for CUDA 12 ({record}); torch was built with 13.0 "
         "(/opt/miniconda/envs/comfyui/lib/python3.12/site-packages/torch/version.py)"
     )
-    assert "--no-build-isolation flash-attn==2.8.3" in other.do[0]
-    assert other.do[0].endswith("takes an nvcc of CUDA 13")
+    assert ways_of(other) == [
+        (wheels("flash-attn==2.8.3", manner=Manner.COMPILED),),
+        (wheels("torch==2.9.1+cu128", cuda="cu128"),),
+        (wheels("torch==2.11.0+cu128", cuda="cu128"),),
+    ]
     [torch] = seen(extension_for_other_torch, facts_of("flash-attn-cu12"))
     assert torch.saw == f"flash-attn 2.8.3 was built for torch 2.8 ({record}); installed is 2.9.1+cu130"
 
@@ -148,7 +149,8 @@ def test_bitsandbytes_is_judged_by_the_libraries_it_carries() -> None:
     flash = facts.companions[0]
     for majors, fires in (((11, 12), True), ((12, 13), False)):
         carried = replace(flash, name="bitsandbytes", cuda_choices=tuple(CudaVersion(major, 0) for major in majors))
-        assert bool(seen(extension_for_other_cuda, replace(facts, companions=(carried,)))) is fires
+        found = seen(extension_for_other_cuda, replace(facts, companions=(carried,)))
+        assert [ways_of(each) for each in found] == ([[(wheels("bitsandbytes"),)]] if fires else [])
 
 
 def test_the_same_torchvision_in_another_build_is_reinstalled_by_force() -> None:
@@ -158,10 +160,7 @@ def test_the_same_torchvision_in_another_build_is_reinstalled_by_force() -> None
         vision, version="0.24.0+cu128", cuda_major=Known(12, "x"), built_for_cuda=Known(CudaVersion(12, 8), "x")
     )
     [found] = seen(extension_for_other_cuda, replace(facts, companions=(other,)))
-    assert found.do == (
-        "/usr/bin/python3 -m pip install --force-reinstall --no-deps torchvision==0.24.0 "
-        "--index-url https://download.pytorch.org/whl/cu130",
-    )
+    assert ways_of(found)[0] == (wheels("torchvision==0.24.0+cu130", cuda="cu130", manner=Manner.AGAIN),)
 
 
 def test_xformers_own_note_counts_and_a_range_of_its_maker_counts_more() -> None:
@@ -183,8 +182,8 @@ def test_two_records_of_torch_in_one_folder_are_named_and_the_one_whose_files_ar
     [found] = seen(duplicate_distributions, facts_of("duplicate-torch"))
     site = "/home/user/conda/envs/abj/lib/python3.12/site-packages"
     assert found.saw == f"torch is installed 2 times: 2.6.0 in {site}, 2.8.0 in {site}"
-    assert found.do[0].startswith("/home/user/conda/envs/abj/bin/python3 -m pip uninstall --yes torch  # 2 times")
-    assert "torch==2.6.0+cu124" in found.do[1]
+    again = wheels("torch==2.6.0+cu124", "torchvision==0.21.0+cu124", cuda="cu124")
+    assert ways_of(found) == [(RemoveDistributions(("torch",), copies=2), again)]
 
 
 def test_a_package_that_hides_another_as_meant_is_no_duplicate() -> None:
@@ -199,7 +198,9 @@ def test_a_package_that_hides_another_as_meant_is_no_duplicate() -> None:
     mixed = DuplicateDistribution("numpy", ("2.1.0", "1.26.4"), (system, system))
     assert not seen(duplicate_distributions, twice(facts, debian, same))
     assert not seen(duplicate_distributions, twice(facts, in_venv, kind=EnvironmentKind.VENV))
-    assert len(seen(duplicate_distributions, twice(facts, user, mixed))) == 2
+    hiding, both = seen(duplicate_distributions, twice(facts, user, mixed))
+    assert ways_of(hiding) == [(RemoveDistributions(("torch",), copies=1),)]  # that of the system stays as it is
+    assert ways_of(both) == [(RemoveDistributions(("numpy",), copies=2), wheels("numpy==2.1.0"))]
 
 
 def test_a_lock_that_holds_another_torch_is_named_with_what_it_holds() -> None:
@@ -208,11 +209,10 @@ def test_a_lock_that_holds_another_torch_is_named_with_what_it_holds() -> None:
         "/home/user/sleap-nn/uv.lock fixes torch 2.8.0 or 2.8.0+cpu; installed is torch 2.9.0+cu130 "
         "(/home/user/sleap-nn/.venv/lib/python3.12/site-packages/torch)"
     )
-    assert undone.do == (
-        "uv run --no-sync ...  # or export UV_NO_SYNC=1 in this shell",
-        'uv add --project /home/user/sleap-nn "torch==2.9.0" '
-        "--index pytorch-cu130=https://download.pytorch.org/whl/cu130",
-    )
+    assert ways_of(undone) == [
+        (KeepInProject((Package("torch", "2.9.0+cu130"),), "https://download.pytorch.org/whl/cu130"),),
+        (AskPerson("start programs with uv run --no-sync", Why.PROGRAM),),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_no_rule_fails_whatever_single_fact_is_missing(name: str) -> None:
         for rule in COMPANION_RULES:
             for each in seen(rule.check, facts):
                 assert "Unknown(" not in each.saw, path
-                assert all(step and "Unknown(" not in step for step in each.do), path
+                assert "Unknown(" not in repr(each.answers), path
 
 
 @pytest.mark.parametrize("name", ["gb10-torch-cu130", "rtx5090-source-build", "h200-compat-stale", "gpu-less"])

@@ -24,8 +24,26 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.libcuda import LibcudaCandidate
 from firstlight.facts.override import override
 from firstlight.tables import load
-from firstlight.versions import DriverVersion
-from tests.diagnosis.rule_case import MACHINES, facts_of
+from firstlight.versions import CudaVersion, DriverVersion
+from firstlight.ways.effects import after_all
+from firstlight.ways.kinds import (
+    AskPerson,
+    InstallPackages,
+    RefreshLoaderCache,
+    RegisterFolder,
+    RemoveFiles,
+    RemovePackages,
+    Scope,
+    SetVariables,
+    StartContainer,
+    Unwire,
+    Variable,
+    Why,
+    WireCompat,
+    WiredBy,
+)
+from firstlight.ways.way import Proof
+from tests.diagnosis.rule_case import MACHINES, facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
 
 TABLES = load()
@@ -55,10 +73,9 @@ def test_a_stale_library_is_named_with_its_version_the_driver_and_the_entry_to_r
         "libcuda 580.95.05 from /usr/local/cuda/compat (LD_LIBRARY_PATH) is older than the kernel driver 580.159.04 "
         "(/sys/module/nvidia/version); cuInit gives 803"
     )
-    assert stale.do[0] == "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64"
-    assert stale.do[1].startswith("grep -rn /usr/local/cuda/compat ~/.bashrc")
-    assert "ENV line of the image" in stale.do[1]
-    assert stale.do[2] == "apt-get remove cuda-compat-13-0"
+    unwire = Unwire(("/usr/local/cuda/compat",), WiredBy.LIBRARY_PATH)
+    assert ways_of(stale) == [(unwire,), (unwire, RemovePackages(("cuda-compat-13-0",)))]
+    assert {one.proof for one in stale.answers} == {Proof.DOCUMENTED}
 
 
 def test_a_stale_library_known_to_ldconfig_is_named_with_the_file_that_names_its_folder() -> None:
@@ -67,7 +84,8 @@ def test_a_stale_library_known_to_ldconfig_is_named_with_the_file_that_names_its
         "libcuda 580.173.02 from /usr/local/cuda-13.0/compat (/etc/ld.so.conf.d/cuda-compat.conf) is older than the "
         "kernel driver 595.58.03 (/sys/module/nvidia/version); cuInit gives 803"
     )
-    assert stale.do[:2] == ("rm /etc/ld.so.conf.d/cuda-compat.conf", "ldconfig")
+    conf = "/etc/ld.so.conf.d/cuda-compat.conf"
+    assert ways_of(stale)[0] == (Unwire(("/usr/local/cuda-13.0/compat",), WiredBy.LOADER_CONF, conf),)
 
 
 def test_versions_are_compared_as_numbers_though_as_text_580_95_sorts_after_580_159() -> None:
@@ -90,14 +108,27 @@ def test_a_preloaded_stale_library_is_taken_out_of_ld_preload() -> None:
     facts = loading(facts_of("h200-compat-stale"), found_by=Search.PRELOAD, entry="/usr/local/cuda/compat/libcuda.so.1")
     [stale] = seen(compat_stale, facts)
     assert "(LD_PRELOAD)" in stale.saw
-    assert stale.do[0] == "unset LD_PRELOAD"
+    assert ways_of(stale)[0] == (Unwire(("/usr/local/cuda/compat/libcuda.so.1",), WiredBy.PRELOAD),)
 
 
-def test_the_only_element_of_the_library_path_is_removed_by_unsetting_it() -> None:
+def test_what_only_the_cache_still_names_is_gone_once_ldconfig_runs() -> None:
+    facts = facts_of("h100-driver-595-compat-580")
+    first, *rest = facts.libcuda.candidates
+    forgotten = replace(first, entry="/etc/ld.so.cache")
+    libcuda = replace(facts.libcuda, candidates=(forgotten, *rest), would_load=Known(forgotten, "ld.so.cache"))
+    stale_cache = replace(facts, libcuda=libcuda)
+    [stale] = seen(compat_stale, stale_cache)
+    assert ways_of(stale)[0] == (RefreshLoaderCache(),)
+    assert not seen(compat_stale, after_all(ways_of(stale)[0], stale_cache, TABLES))
+
+
+def test_every_compat_folder_of_the_path_is_named_as_the_path_spells_it() -> None:
     facts = facts_of("h200-compat-stale")
-    only = replace(facts, libcuda=replace(facts.libcuda, ld_library_path=("/usr/local/cuda/compat",)))
-    [stale] = seen(compat_stale, only)
-    assert stale.do[0] == "unset LD_LIBRARY_PATH"
+    path = ("/usr/local/cuda/compat", "/opt/lib", "/usr/local/cuda-12.8/compat/")
+    [stale] = seen(compat_stale, replace(facts, libcuda=replace(facts.libcuda, ld_library_path=path)))
+    assert ways_of(stale)[0] == (
+        Unwire(("/usr/local/cuda/compat", "/usr/local/cuda-12.8/compat/"), WiredBy.LIBRARY_PATH),
+    )
 
 
 def test_a_geforce_with_the_images_compat_library_mounted_over_the_hosts_is_told_why() -> None:
@@ -108,7 +139,10 @@ def test_a_geforce_with_the_images_compat_library_mounted_over_the_hosts_is_told
         "(/sys/module/nvidia/version), which NVIDIA GeForce RTX 4090 (NVML brand 5, GEFORCE) may not use; "
         "cuInit gives 804"
     )
-    assert refused.do[0] == "in the image: RUN rm -r /usr/local/cuda-12.1/compat"
+    image, host = ways_of(refused)
+    assert image == (Unwire(("/usr/local/cuda-12.1/compat",), WiredBy.CONTAINER_RUNTIME),)
+    assert isinstance(host[0], AskPerson)
+    assert host[0].why is Why.HOST
 
 
 def test_a_geforce_is_refused_before_cuinit_is_called_and_a_data_center_gpu_is_not() -> None:
@@ -132,8 +166,9 @@ def test_an_unused_library_is_named_with_the_branches_of_its_own_note() -> None:
         "580 (its own note), the kernel driver is 570.133.20 (/sys/module/nvidia/version) and torch was built with "
         "CUDA 13.0 (/usr/local/lib/python3.12/dist-packages/torch/version.py)"
     )
-    assert unused.do[0].startswith("LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat /usr/bin/python3 ")
-    assert not any("export" in step.partition("#")[0] for step in unused.do)
+    wired = WireCompat("/usr/local/cuda-13.0/compat", CudaVersion(13, 0), (535, 550, 565, 570, 575))
+    assert ways_of(unused)[0] == (wired,)
+    assert unused.answers[0].proof is Proof.PROVED_HERE
 
 
 @pytest.mark.parametrize(
@@ -179,9 +214,7 @@ def test_a_loaded_library_that_lacks_the_branch_is_unwired_first() -> None:
     [refused] = seen(compat_branch_not_accepted, facts)
     assert "is loaded" in refused.saw
     assert refused.saw.endswith("cuInit gives 803")
-    assert refused.do[0].startswith(
-        "unset LD_LIBRARY_PATH  # torch brings its own libraries; who needs /usr/local/cuda-13"
-    )
+    assert ways_of(refused)[0] == (Unwire(("/usr/local/cuda-13.0/compat",), WiredBy.LIBRARY_PATH),)
     assert not seen(compat_branch_not_accepted, override(facts, ("cuinit=0",)))
 
 
@@ -197,6 +230,14 @@ def test_compat_in_the_shell_start_up_works_today_and_is_called_baked_in() -> No
         "libcuda 580.95.05 from /usr/local/cuda-13.0/compat (LD_LIBRARY_PATH) works on the kernel driver 570.133.20 "
         "(/sys/module/nvidia/version); with a newer driver than the library it will not"
     )
+    folder = "/usr/local/cuda-13.0/compat"
+    wired = WireCompat(folder, CudaVersion(13, 0), (535, 550, 565, 570, 575))
+    assert ways_of(baked) == [(Unwire((folder,), WiredBy.LIBRARY_PATH), wired)]
+
+
+def test_a_baked_in_library_that_the_driver_does_not_need_is_taken_out_alone() -> None:
+    [baked] = seen(compat_baked_in, changed("h100-driver-570-compat", "driver=580.65.06", "cuinit=0"))
+    assert ways_of(baked)[0] == (Unwire(("/usr/local/cuda-13.0/compat",), WiredBy.LIBRARY_PATH),)
 
 
 @pytest.mark.parametrize(
@@ -218,22 +259,27 @@ def test_a_stub_is_named_with_the_driver_library_behind_it() -> None:
         "/usr/local/cuda-13.0/lib64/stubs/libcuda.so.1 (LD_LIBRARY_PATH) is the toolkit's stub; cuInit gives 34; the "
         "driver's own /usr/lib/x86_64-linux-gnu/libcuda.so.1 is behind it"
     )
-    assert stub.do[0] == "export LD_LIBRARY_PATH=/usr/local/cuda-13.0/lib64"
+    assert ways_of(stub) == [(Unwire(("/usr/local/cuda-13.0/lib64/stubs",), WiredBy.LIBRARY_PATH),)]
 
 
 def test_error_34_of_a_stub_copied_elsewhere_is_enough() -> None:
     facts = loading(facts_of("h100-stub-libcuda"), is_stub=False, path="/opt/lib/libcuda.so.1", found_by=Search.DEFAULT)
     [stub] = seen(stub_libcuda_wins, facts)
-    assert stub.do == ("rm /opt/lib/libcuda.so.1  # the stub folder needs libcuda.so alone",)
+    assert ways_of(stub) == [(RemoveFiles(("/opt/lib/libcuda.so.1",)),)]
 
 
 def test_a_libcuda_out_of_reach_is_named_with_its_folder() -> None:
     [missing] = seen(libcuda_missing, facts_of("gke-libcuda-out-of-reach"))
     assert missing.saw == (
         "kernel driver 580.95.05 (/sys/module/nvidia/version) is there, and /usr/local/nvidia/lib64/libcuda.so.1 too; "
-        "that folder is neither in LD_LIBRARY_PATH nor known to ldconfig"
+        "that folder is neither in LD_LIBRARY_PATH nor in the loader's cache"
     )
-    assert missing.do[0] == "echo /usr/local/nvidia/lib64 | tee /etc/ld.so.conf.d/nvidia-driver.conf"
+    folder = "/usr/local/nvidia/lib64"
+    assert ways_of(missing) == [
+        (RegisterFolder(folder, "/etc/ld.so.conf.d/nvidia-driver.conf"),),
+        (SetVariables((Variable("LD_LIBRARY_PATH", folder),), Scope.PROGRAM),),
+    ]
+    assert [one.why_not for one in missing.answers if one.why_not] == [f"the driver's libcuda is in {folder}"]
 
 
 def test_a_container_without_the_compute_capability_is_told_to_ask_for_it() -> None:
@@ -246,9 +292,11 @@ def test_a_container_without_the_compute_capability_is_told_to_ask_for_it() -> N
     bare = replace(facts, libcuda=replace(facts.libcuda, out_of_reach=()), container=container)
     [missing] = seen(libcuda_missing, bare)
     assert "no libcuda.so.1 in LD_LIBRARY_PATH, ld.so.cache or the default folders" in missing.saw
-    assert missing.do == (
-        "start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility (it is graphics,utility)",
-    )
+    asked = ("--gpus", "all", "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+    assert ways_of(missing) == [(StartContainer(asked, gives_gpus=True),)]
+    plain = replace(bare, container=replace(container, kind=Known(ContainerKind.NONE, "/proc/1")))
+    [missing] = seen(libcuda_missing, plain)
+    assert ways_of(missing) == [(InstallPackages(("libnvidia-compute-580",), version="580.95.05*"),)]
 
 
 def test_an_old_loader_cache_is_told_from_a_missing_library() -> None:
@@ -266,7 +314,7 @@ def test_an_old_loader_cache_is_told_from_a_missing_library() -> None:
     old = replace(facts, libcuda=replace(facts.libcuda, candidates=(later,), out_of_reach=()))
     [missing] = seen(libcuda_missing, old)
     assert "does not try the next one, /usr/lib64/libcuda.so.1" in missing.saw
-    assert missing.do == ("ldconfig",)
+    assert ways_of(missing) == [(RefreshLoaderCache(),)]
 
 
 def test_a_machine_without_any_driver_is_left_to_the_rules_about_drivers() -> None:
@@ -280,6 +328,11 @@ def test_an_empty_libcuda_is_named_with_the_file_behind_the_link() -> None:
         "/usr/lib/x86_64-linux-gnu/libcuda.so.1 (/etc/ld.so.cache) is not an ELF file; it is a link to "
         "/usr/lib/x86_64-linux-gnu/libcuda.so.515.43.04"
     )
+    [(remove, start, look)] = ways_of(damaged)
+    assert remove == RemoveFiles(("/usr/lib/x86_64-linux-gnu/libcuda.so.515.43.04",))
+    assert start == StartContainer(("--gpus", "all"), gives_gpus=True)
+    assert isinstance(look, AskPerson)
+    assert not look.cures
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -301,4 +354,4 @@ def test_no_rule_fails_whatever_single_fact_is_missing(name: str) -> None:
         for rule in COMPAT_RULES:
             for each in seen(rule.check, facts):
                 assert "Unknown(" not in each.saw, path
-                assert all(step and "Unknown(" not in step for step in each.do), path
+                assert "Unknown(" not in str(each.answers), path

@@ -7,17 +7,15 @@ from dataclasses import replace
 import pytest
 
 from firstlight.diagnosis.driver_packages import architecture_of_id
+from firstlight.diagnosis.driver_rules import DRIVER_RULES
 from firstlight.diagnosis.finding import Finding, Question
 from firstlight.diagnosis.judge import judge
-from firstlight.diagnosis.rules import RULES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
-from firstlight.plan.driver_options import driver_options
-from firstlight.plan.options import Request
-from firstlight.plan.situation import Situation
 from firstlight.tables import load
-from tests.diagnosis.rule_case import facts_of
+from firstlight.ways.kinds import AskPerson, Flavour, InstallDriver, InstallPackages
+from tests.diagnosis.rule_case import facts_of, ways_of
 
 TABLES = load()
 PASCAL_ON_470 = override(facts_of("docker-host-no-toolkit"), ("driver=470.256.02",))
@@ -31,27 +29,39 @@ def _with_device(facts: Facts, device_id: str) -> Facts:
 
 
 def _found(facts: Facts, code: str) -> Finding:
-    finding = judge(Question(facts, TABLES), RULES).of(code)
+    finding = judge(Question(facts, TABLES), DRIVER_RULES).of(code)
     assert finding is not None
     return finding
 
 
-def _planned(facts: Facts) -> tuple[str, ...]:
-    question = Question(override(facts, ("ability.is_root=true", "ability.uid=0")), TABLES)
-    [option] = driver_options(Situation(question, judge(question, RULES), Request()))
-    assert option.feasible, option.why_not
-    return option.brings
+def _driver(facts: Facts, code: str) -> InstallDriver:
+    """The one driver that a finding is answered with."""
+    [driver] = {way for ways in ways_of(_found(facts, code)) for way in ways if isinstance(way, InstallDriver)}
+    return driver
+
+
+def _as_root(facts: Facts) -> Facts:
+    return override(facts, ("ability.is_root=true", "ability.uid=0"))
 
 
 def test_pascal_is_told_to_take_the_last_branch_with_the_proprietary_module() -> None:
-    finding = _found(PASCAL_ON_470, "driver-too-old-for-wheel")
-    assert "sudo apt-get install --yes nvidia-driver-580-server, then reboot" in finding.do
-    assert _planned(PASCAL_ON_470) == ("nvidia-driver-580-server",)
+    driver = _driver(_as_root(PASCAL_ON_470), "driver-too-old-for-wheel")
+    assert driver == InstallDriver(580, Flavour.PROPRIETARY, ("nvidia-driver-580-server",))
 
 
-def test_elsewhere_than_on_ubuntu_pascal_is_not_told_to_take_a_newer_branch() -> None:
-    finding = _found(override(PASCAL_ON_470, ("place.os_id=debian",)), "driver-too-old-for-wheel")
-    assert finding.do[-1].startswith("install driver 580, the last branch for NVIDIA GeForce GTX 1080 Ti (docs.nvidia")
+def test_elsewhere_than_on_ubuntu_the_branch_is_named_and_no_package() -> None:
+    facts = _as_root(override(PASCAL_ON_470, ("place.os_id=debian",)))
+    assert _driver(facts, "driver-too-old-for-wheel") == InstallDriver(580, Flavour.PROPRIETARY)
+
+
+def test_where_the_driver_is_not_this_systems_a_person_changes_it() -> None:
+    for platform, what in (
+        ("wsl2", "update the NVIDIA driver in Windows to branch 580"),
+        ("jetson", "update JetPack to a release with CUDA 12"),
+    ):
+        facts = _as_root(override(PASCAL_ON_470, (f"place.platform={platform}",)))
+        asked = [way for ways in ways_of(_found(facts, "driver-too-old-for-wheel")) for way in ways]
+        assert what in [way.what for way in asked if isinstance(way, AskPerson)]
 
 
 @pytest.mark.parametrize(
@@ -68,22 +78,13 @@ def test_elsewhere_than_on_ubuntu_pascal_is_not_told_to_take_a_newer_branch() ->
 )
 def test_without_a_driver_the_pci_id_tells_which_module_drives_the_gpu(device_id: str, package: str) -> None:
     facts = _with_device(facts_of("a100-no-driver"), device_id)
-    finding = _found(facts, "driver-not-loaded")
-    assert finding.do == (f"sudo apt-get install --yes {package}, then reboot",)
-    assert _planned(facts) == (package,)
+    assert _driver(facts, "driver-not-loaded").packages == (package,)
 
 
 def test_a_signed_module_for_volta_is_not_the_open_one() -> None:
     facts = _with_device(facts_of("secure-boot"), "0x1db6")
-    [line] = [each for each in _found(facts, "secure-boot-blocks-module").do if "that Ubuntu signed" in each]
-    assert line.endswith("linux-modules-nvidia-580-server-6.8.0-60-generic")
-
-
-def test_the_diagnosis_and_the_plan_name_one_package_for_blackwell() -> None:
-    facts = facts_of("blackwell-proprietary")
-    [package] = _planned(facts)
-    assert package == "nvidia-driver-570-server-open"
-    assert f"install --yes {package}, then reboot" in _found(facts, "blackwell-needs-open-module").do[0]
+    first, *_ = ways_of(_found(facts, "secure-boot-blocks-module"))
+    assert first[0] == InstallPackages(("linux-modules-nvidia-580-server-6.8.0-60-generic",))
 
 
 @pytest.mark.parametrize("device_id", ["", "not read", "0x2204", "0x0fc6"])

@@ -27,8 +27,23 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.torch_libraries import LoadedLibrary, MissingLibrary, TorchLibraries
 from firstlight.tables import load
-from tests.diagnosis.rule_case import MACHINES, facts_of
+from firstlight.ways.costs import bytes_of
+from firstlight.ways.kinds import (
+    AskPerson,
+    CloseLibraries,
+    InstallConda,
+    Manner,
+    RemoveDistributions,
+    RemovePackages,
+    UnsetVariables,
+    Unwire,
+    UseImage,
+    Why,
+    WiredBy,
+)
+from tests.diagnosis.rule_case import MACHINES, facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
+from tests.diagnosis.wheels import torches, wheels
 
 TABLES = load()
 Check = Callable[[Question], Iterator[Seen]]
@@ -80,10 +95,7 @@ def wheel(name: str, version: str, *, site: str = SITE, folder: str = "nvpl/lib"
 # missing-library
 
 
-FIX = ("firstlight libs --fix",)
-
-
-def test_thor_lacks_three_libraries_and_all_are_named_at_once_with_one_command() -> None:
+def test_thor_lacks_three_libraries_and_all_are_named_at_once_with_one_way() -> None:
     found = seen(missing_library, facts_of("thor-missing-libraries"))
     assert [each.saw for each in found] == [
         f"{name}, asked for by libtorch_cuda.so in {SITE}/torch/lib, is on no path that the loader searches; "
@@ -94,19 +106,13 @@ def test_thor_lacks_three_libraries_and_all_are_named_at_once_with_one_command()
             ("libcudss.so.0", "nvidia-cudss-cu13>=0.7.0.20,<=0.8.0.10"),
         )
     ]
-    assert [each.do for each in found] == [FIX, (), ()]
+    names = ("libnvpl_lapack_lp64_gomp.so.0", "libnvpl_blas_lp64_gomp.so.0", "libcudss.so.0")
+    other_torch = wheels("torch==2.14.1+cu130", cuda="cu130")
+    [close], *others = ways_of(found[0])
+    assert isinstance(close, CloseLibraries)
+    assert (close.missing, others) == (names, [(other_torch,)])
+    assert [ways_of(each) for each in found[1:]] == [[], []]
     assert "ImportError: libnvpl_lapack_lp64_gomp.so.0: cannot open shared object file" in found[0].means
-
-
-def test_an_environment_that_was_named_is_named_in_the_command_too() -> None:
-    facts = facts_of("thor-missing-libraries")
-    assert isinstance(facts.python.selected, Known)
-    chosen = facts.python.selected.value
-    named = replace(facts.python.environments[chosen], prefix="/opt/my venv;id", found_by=("given",))
-    others = facts.python.environments
-    environments = (*others[:chosen], named, *others[chosen + 1 :])
-    found = seen(missing_library, replace(facts, python=replace(facts.python, environments=environments)))
-    assert found[0].do == ("firstlight libs --fix --python '/opt/my venv;id'",)
 
 
 def test_after_the_install_nvpl_is_there_and_still_not_found_which_is_said() -> None:
@@ -115,7 +121,7 @@ def test_after_the_install_nvpl_is_there_and_still_not_found_which_is_said() -> 
     names = ("libnvpl_lapack_lp64_gomp.so.0", "libnvpl_blas_lp64_gomp.so.0")
     [first, _] = seen(missing_library, lacking(facts, *names))
     assert "nvpl-lapack 0.4.0.1 is installed, but its folder nvpl/lib is not searched" in first.saw
-    assert first.do == FIX
+    assert _closes(first) == names
 
 
 def test_a_newer_cudss_is_not_the_library_asked_for() -> None:
@@ -142,8 +148,20 @@ def test_the_provider_is_chosen_by_torchs_cuda_major() -> None:
 def test_nvpl_has_no_wheel_for_x86_64() -> None:
     assert provider(Question(facts_of("no-toolkit"), TABLES), "libnvpl_blas_lp64_gomp.so.0") is None
     [found] = seen(missing_library, lacking(facts_of("no-toolkit"), "libnvpl_blas_lp64_gomp.so.0"))
-    assert found.do[0].startswith("another build of torch may not ask for them: ")
-    assert not any("nvpl" in step for step in found.do)
+    assert torches(found)  # another build of torch may not ask for it
+    assert not any(isinstance(way, CloseLibraries) for ways in ways_of(found) for way in ways)
+
+
+def test_only_what_somebody_brings_is_closed_and_the_rest_is_not_promised() -> None:
+    facts = lacking(facts_of("no-toolkit"), "libnvpl_blas_lp64_gomp.so.0", "libcudss.so.0")
+    first = seen(missing_library, facts)[0]
+    assert _closes(first) == ("libcudss.so.0",)
+
+
+def test_libraries_under_a_torch_of_pythonpath_are_let_be_where_another_torch_lies_behind_it() -> None:
+    facts = override(lacking(facts_of("no-toolkit"), "libcudss.so.0"), ("torch.found_via=PYTHONPATH",))
+    [found] = seen(missing_library, facts)
+    assert ways_of(found) == [(UnsetVariables(("PYTHONPATH",)),)]
 
 
 def test_the_version_that_torch_pins_is_taken_and_never_the_jit_package() -> None:
@@ -170,7 +188,7 @@ def test_a_damaged_file_is_installed_again_instead_of_searched_for() -> None:
     facts = lacking(facts_of("no-toolkit"), "libcudart.so.13", damaged=path)
     [found] = seen(missing_library, facts)
     assert f"is damaged: the loader cannot use {path}" in found.saw
-    assert found.do == FIX
+    assert _closes(found) == ("libcudart.so.13",)
 
 
 def test_a_file_that_went_with_the_removal_of_another_package_is_installed_again() -> None:
@@ -179,7 +197,7 @@ def test_a_file_that_went_with_the_removal_of_another_package_is_installed_again
     facts = replace(facts, nvidia_wheels=tuple(each for each in facts.nvidia_wheels if "cu12" not in each.name))
     [found] = seen(missing_library, lacking(facts, "libnccl.so.2"))
     assert "nvidia-nccl-cu13 2.29.7 is installed, but its file is gone" in found.saw
-    assert found.do == FIX
+    assert _closes(found) == ("libnccl.so.2",)
 
 
 def test_what_torch_opens_itself_from_another_site_packages_folder_is_not_missing() -> None:
@@ -193,7 +211,7 @@ def test_a_library_of_the_distribution_comes_from_its_package_manager() -> None:
     facts = lacking(facts_of("cudnn-mix"), "libgomp.so.1")
     [found] = seen(missing_library, facts)
     assert found.saw.endswith("; the package libgomp1 has it")
-    assert found.do == FIX
+    assert _closes(found) == ("libgomp.so.1",)
 
 
 @pytest.mark.parametrize("soname", sorted({row.soname for row in TABLES.rows("sonames")}))  # type: ignore[attr-defined]
@@ -225,7 +243,7 @@ def test_a_toolkit_first_on_the_library_path_exchanges_nvjitlink_under_cusparse(
         "/home/user/venv/lib/python3.10/site-packages/nvidia/nvjitlink/lib/libnvJitLink.so.12; it is of CUDA 12.2, "
         "torch of 12.4"
     )
-    assert found.do[0] == "unset LD_LIBRARY_PATH"
+    assert ways_of(found) == [(Unwire(("/usr/local/cuda-12.2/lib64",), WiredBy.LIBRARY_PATH),)]
 
 
 def test_with_rpath_in_every_library_the_same_library_path_does_no_harm() -> None:
@@ -250,10 +268,19 @@ def test_a_torch_from_conda_or_source_opens_no_wheels_first() -> None:
     assert exchanged(with_libraries(facts, shadowed=(shadow,), loaded=())) != []
 
 
+def test_all_folders_that_do_harm_leave_the_path_at_once() -> None:
+    facts = facts_of("cuda-lib64-newer-first")
+    [shadow] = libraries_of(facts).shadowed
+    second = replace(shadow, path="/opt/cuda/lib64/libnvJitLink.so.12", entry="/opt/cuda/lib64")
+    both = exchanged(with_libraries(facts, shadowed=(shadow, second), loaded=()))
+    away = Unwire(("/usr/local/cuda-12.6/lib64", "/opt/cuda/lib64"), WiredBy.LIBRARY_PATH)
+    assert [ways_of(each) for each in both] == [[(away,)], [(away,)]]
+
+
 def test_other_entries_of_the_library_path_are_kept() -> None:
     facts = override(facts_of("cuda-lib64-first"), ("libcuda.ld_library_path=/opt/own/lib,/usr/local/cuda-12.2/lib64",))
     [found] = exchanged(facts)
-    assert found.do[0] == "export LD_LIBRARY_PATH=/opt/own/lib"
+    assert ways_of(found) == [(Unwire(("/usr/local/cuda-12.2/lib64",), WiredBy.LIBRARY_PATH),)]
 
 
 @pytest.mark.parametrize("name", ["libcurl.so.4", "libgomp.so.1", "libcuda.so.1", "libstdc++.so.6"])
@@ -281,10 +308,8 @@ def test_nccl_wheels_of_two_majors_write_the_same_file() -> None:
         f"nvidia-nccl-cu12 2.29.3 and nvidia-nccl-cu13 2.29.7 are both installed into {folder}; "
         "torch is built for CUDA 13"
     )
-    assert found.do == (
-        "/root/venv/bin/python3 -m pip uninstall --yes nvidia-nccl-cu12",
-        "/root/venv/bin/python3 -m pip install --force-reinstall --no-deps nvidia-nccl-cu13==2.29.7",
-    )
+    again = wheels("nvidia-nccl-cu13==2.29.7", manner=Manner.AGAIN)
+    assert ways_of(found) == [(RemoveDistributions(("nvidia-nccl-cu12",)), again)]
 
 
 def test_wheels_of_two_majors_in_folders_of_their_own_are_fine() -> None:
@@ -301,6 +326,10 @@ def test_two_runtimes_in_one_closure_are_named_with_who_asks() -> None:
     [found] = seen(two_cuda_majors, with_libraries(facts, loaded=(*libraries_of(facts).loaded, second)))
     assert "libcudart.so.12 for libtorch_cuda.so" in found.saw
     assert "libcudart.so.13 for libother.so (/opt/x/libcudart.so.13)" in found.saw
+    assert ways_of(found) == []
+    wired = replace(second, found_by=LoaderRule.LIBRARY_PATH, entry="/opt/x")
+    [found] = seen(two_cuda_majors, with_libraries(facts, loaded=(*libraries_of(facts).loaded, wired)))
+    assert ways_of(found) == [(Unwire(("/opt/x",), WiredBy.LIBRARY_PATH),)]
 
 
 def test_a_companion_for_another_major_counts_only_where_its_runtime_is_installed() -> None:
@@ -309,7 +338,9 @@ def test_a_companion_for_another_major_counts_only_where_its_runtime_is_installe
     alone = replace(facts, nvidia_wheels=())
     beside = replace(facts, nvidia_wheels=(cudart,))
     assert seen(two_cuda_majors, alone) == []
-    assert any("nvidia-cuda-runtime-cu12 12.8.90" in each.saw for each in seen(two_cuda_majors, beside))
+    [found] = seen(two_cuda_majors, beside)
+    assert "nvidia-cuda-runtime-cu12 12.8.90" in found.saw
+    assert ways_of(found) == [(RemoveDistributions(("flash-attn",)),)]
 
 
 # cudnn-mix
@@ -321,8 +352,7 @@ def test_cudnn_9_20_of_the_wheel_would_take_a_part_of_the_systems_9_23() -> None
         "nvidia-cudnn-cu13 9.20.0.48 opens libcudnn_engines_tensor_ir.so.9 by name and does not ship it; "
         "cuDNN 9.23.0 in /usr/lib/x86_64-linux-gnu does"
     )
-    assert found.do[0] == "apt-get remove --yes 'libcudnn9-*'  # if nothing else here uses it"
-    assert "torch==2.1" in found.do[1]
+    assert ways_of(found) == [(RemovePackages(("libcudnn9-*",)),), (wheels("torch==2.15.0"),)]
 
 
 @pytest.mark.parametrize(
@@ -345,6 +375,12 @@ def test_another_cudnn_on_the_library_path_mixes_its_parts_in() -> None:
     facts = override(facts_of("cudnn-mix"), settings)
     [found] = seen(cudnn_mix, facts)
     assert "LD_LIBRARY_PATH leads to cuDNN 9.23.0 in /usr/lib/x86_64-linux-gnu first" in found.saw
+    path = facts.cuda_libraries.libraries[0].path
+    unknown = AskPerson("take the second cuDNN off the loader's way", Why.DECISION, (("ls", "-l", path),))
+    assert ways_of(found)[0] == (unknown,)
+    wired = override(facts, ("libcuda.ld_library_path=/opt/lib,/usr/lib/x86_64-linux-gnu/",))
+    [found] = seen(cudnn_mix, wired)
+    assert ways_of(found)[0] == (Unwire(("/usr/lib/x86_64-linux-gnu/",), WiredBy.LIBRARY_PATH),)
     same = override(facts, ("nvidia_wheels.0.version=9.23.0.12",))
     assert seen(cudnn_mix, same) == []
     assert seen(cudnn_mix, replace(facts, cuda_libraries=CudaLibraryFacts(()))) == []
@@ -359,6 +395,8 @@ def test_centos_7_is_too_old_for_a_library_below_torch() -> None:
         "glibc 2.17 (/lib64/libc.so.6); libcurand.so.10 needs 2.27 (/home/user/anaconda3/envs/trl/lib/libcurand.so.10)"
     )
     assert "version `GLIBC_2.27' not found" in found.means
+    assert (UseImage(""),) in ways_of(found)
+    assert torches(found)[0].startswith("2.5")  # the last of its minor whose wheels take glibc 2.17
 
 
 def test_versions_are_compared_as_numbers() -> None:
@@ -379,7 +417,7 @@ def test_conda_without_its_link_gets_the_systems_older_libstdcxx() -> None:
         "/usr/lib/x86_64-linux-gnu/libstdc++.so.6 offers GLIBCXX_3.4.28 at most; "
         "libtorch_python.so needs GLIBCXX_3.4.30"
     )
-    assert "--prefix /home/user/miniconda3/envs/torch" in found.do[0]
+    assert ways_of(found)[0] == (InstallConda("libstdcxx-ng", "conda-forge", "", "lib/libstdc++.so.6"),)
 
 
 def test_conda_with_its_own_libstdcxx_is_fine_on_an_old_system() -> None:
@@ -417,3 +455,20 @@ def test_one_fact_fewer_makes_no_rule_stumble(name: str) -> None:
 def test_what_is_asked_of_the_driver_is_unknown_when_libraries_are() -> None:
     facts = replace(facts_of("thor-missing-libraries"), torch_libraries=Unknown("not installed yet"))
     assert codes(facts) == []
+
+
+def _closes(seen: Seen) -> tuple[str, ...]:
+    """The libraries that the first answer brings."""
+    (close,) = ways_of(seen)[0]
+    assert isinstance(close, CloseLibraries)
+    return close.missing
+
+
+def test_what_the_wheels_of_missing_libraries_require_is_named_and_counted() -> None:
+    (first, *_) = seen(missing_library, facts_of("thor-missing-libraries"))
+    (close,) = ways_of(first)[0]
+    assert isinstance(close, CloseLibraries)
+    wheels = {each.project: each.version for each in close.wheels}
+    assert wheels["nvidia-cublas"] == "13.8.0.4", "nvidia-cudss-cu13 requires it, and the plan installs it"
+    size = bytes_of(close, facts_of("thor-missing-libraries"), TABLES)
+    assert size == Known(33258781 + 2057299 + 80481232 + 552729449 + 50927348, "sizes on PyPI, 2026-11-16")

@@ -12,12 +12,35 @@ from firstlight.diagnosis.health_rules import HEALTH_RULES
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.place_rules import PLACE_RULES
 from firstlight.facts.collect import Facts
-from firstlight.facts.health import XidEvent
+from firstlight.facts.containers import Provider, ProviderSeen
+from firstlight.facts.kernel_log import XidEvent
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.resources import DiskSpace, Mount
 from firstlight.tables import load
-from tests.diagnosis.rule_case import facts_of
+from firstlight.ways.kinds import (
+    AskPerson,
+    ChangeImage,
+    ClearCache,
+    ConfigureContainers,
+    InstallPackages,
+    ReadEnvironment,
+    RemovePackages,
+    ResetGpu,
+    Scope,
+    Service,
+    SetComputeMode,
+    SetUpRepository,
+    SetVariables,
+    StartContainer,
+    StartService,
+    TurnOffMig,
+    UnsetVariables,
+    Variable,
+    Why,
+)
+from firstlight.ways.way import Proof, Way
+from tests.diagnosis.rule_case import facts_of, ways_of
 
 TABLES = load()
 RULES = (*PLACE_RULES, *DRIVER_RULES, *HEALTH_RULES)
@@ -27,6 +50,12 @@ def _found(facts: Facts, code: str, goal: Goal = Goal.INFER) -> Finding:
     finding = judge(Question(facts, TABLES, goal), RULES).of(code)
     assert finding is not None, f"{code} did not fire"
     return finding
+
+
+def _asked(ways: tuple[Way, ...]) -> AskPerson:
+    asked = ways[0]
+    assert isinstance(asked, AskPerson)
+    return asked
 
 
 def _codes(facts: Facts) -> list[str]:
@@ -39,25 +68,27 @@ def test_a_container_without_gpus_is_told_how_to_get_them() -> None:
         "docker container (/.dockerenv); the host's driver is 570.133.20 (/sys/module/nvidia/version), its GPU at "
         "0000:18:00.0 (/sys/bus/pci/devices), but there is no /dev/nvidiactl and no /dev/nvidia0",
     )
-    assert finding.do[0] == "start the container again with its GPUs: docker run --gpus all IMAGE"
+    again, look = ways_of(finding)
+    assert again == (StartContainer(("--gpus", "all"), gives_gpus=True),)
+    assert finding.answers[0].proof is Proof.DOCUMENTED
+    assert not _asked(look).cures
 
 
 @pytest.mark.parametrize(
-    ("kind", "way"),
+    ("kind", "arguments"),
     [
-        ("podman", "podman run --device nvidia.com/gpu=all"),
-        ("kubernetes", '"nvidia.com/gpu": 1'),
-        ("apptainer", "--nv"),
-        ("enroot", "NVIDIA_VISIBLE_DEVICES=all"),
-        ("lxc", "nvidia.runtime true"),
-        ("other", "start the container again"),
+        ("podman", ("--device", "nvidia.com/gpu=all")),
+        ("kubernetes", ('resources: {limits: {"nvidia.com/gpu": 1}}',)),
+        ("apptainer", ("--nv",)),
+        ("enroot", ("--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")),
+        ("incus", ()),
+        ("other", ()),
     ],
 )
-def test_each_kind_of_container_has_its_own_way_to_gpus(kind: str, way: str) -> None:
+def test_each_kind_of_container_has_its_own_way_to_gpus(kind: str, arguments: tuple[str, ...]) -> None:
     facts = override(facts_of("docker-no-gpus"), (f"container.kind={kind}",))
-    finding = _found(facts, "no-gpu-in-container")
-    assert way in finding.do[0]
-    assert not any("docker" in step for step in finding.do)
+    first, *_ = ways_of(_found(facts, "no-gpu-in-container"))
+    assert first == (StartContainer(arguments, gives_gpus=True),)
 
 
 def test_a_container_whose_host_has_no_gpu_is_no_fault() -> None:
@@ -81,12 +112,15 @@ def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() ->
     assert finding.saw == (
         "the image's gate is cuda>=12.8 (NVIDIA_REQUIRE_CUDA); torch 2.9.1+cu130 inside it is built with CUDA 13.0",
     )
-    assert finding.do[0] == (
-        'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"  # shuts out data-centre hosts that would run it '
-        "through a cuda-compat library"
-    )
+    bare, older, *_ = ways_of(finding)
+    assert bare == (ChangeImage('ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"'),)
+    assert "A bare cuda>=13.0 shuts out data-centre hosts" in finding.means
+    library, gate = older
+    assert isinstance(library, ChangeImage)
+    assert isinstance(gate, ChangeImage)
+    assert library.line.endswith("cuda-compat-13-0")
     for branch in (535, 550, 565, 570, 575):
-        assert f"brand=tesla,driver>={branch},driver<{branch + 1}" in finding.do[1]
+        assert f"brand=tesla,driver>={branch},driver<{branch + 1}" in gate.line
 
 
 def test_a_gate_of_the_wheels_major_is_right_whatever_the_minor() -> None:
@@ -104,6 +138,14 @@ def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() 
     assert _found(facts, "container-runtime-missing").saw == (
         "Docker listens at /var/run/docker.sock; no nvidia-ctk on PATH, no CDI file",
     )
+    assert ways_of(_found(facts, "container-runtime-missing")) == [
+        (
+            SetUpRepository(),
+            InstallPackages(("nvidia-container-toolkit",)),
+            ConfigureContainers("docker"),
+            StartService("docker", Service.RESTART),
+        )
+    ]
     assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.nvidia_runtime=true",)))
     assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.cdi_specs=/etc/cdi/n.yaml",)))
 
@@ -111,16 +153,37 @@ def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() 
 def test_an_ssh_shell_names_what_it_lacks_without_its_values() -> None:
     finding = _found(facts_of("runpod-ssh"), "shell-lacks-container-env")
     assert finding.saw == ("HF_HOME: set for the container (/proc/1/environ), not in this shell",)
-    assert finding.do[0] == ". /etc/rp_environment"
-    assert "LD_LIBRARY_PATH" not in " ".join(finding.do)  # CUDA starts without it
+    shell, program = ways_of(finding)
+    assert shell == (ReadEnvironment("/etc/rp_environment", ("HF_HOME",)),)
+    assert "LD_LIBRARY_PATH" not in str(program)  # CUDA starts without it
 
 
 def test_the_library_path_of_the_container_is_for_single_programs_and_where_cuda_does_not_start() -> None:
     finding = _found(override(facts_of("runpod-ssh"), ("cuinit=100",)), "shell-lacks-container-env")
     assert finding.saw[0].startswith("LD_LIBRARY_PATH and HF_HOME: ")
-    _, once, shell = finding.do
-    assert once.startswith("or for one program: grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
-    assert "LD_LIBRARY_PATH" not in shell
+    shell, once = ways_of(finding)
+    assert shell == (ReadEnvironment("/etc/rp_environment", ("HF_HOME",)),)
+    [(*_, line)] = _asked(once).commands
+    assert line.startswith("grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
+
+
+def test_elsewhere_than_at_runpod_the_variables_are_read_from_pid_1() -> None:
+    facts = facts_of("runpod-ssh")
+    bare = replace(facts, container=replace(facts.container, providers=()))
+    shell, _ = ways_of(_found(bare, "shell-lacks-container-env"))
+    assert shell == (ReadEnvironment("/proc/1/environ", ("HF_HOME",)),)
+
+
+def test_a_mask_is_unset_first_and_a_slurm_job_asks_slurm() -> None:
+    facts = facts_of("devices-masked")
+    unset, named = ways_of(_found(facts, "devices-masked"))
+    assert unset == (UnsetVariables(("CUDA_VISIBLE_DEVICES",)),)
+    assert named == (SetVariables((Variable("CUDA_VISIBLE_DEVICES", "0,1"),)),)
+    slurm = (ProviderSeen(Provider.SLURM, "SLURM_JOB_ID"),)
+    job = replace(facts, container=replace(facts.container, providers=slurm))
+    first, *rest = ways_of(_found(job, "devices-masked"))
+    assert _asked(first).commands == (("srun", "--gres=gpu:1", "COMMAND"),)
+    assert rest == [unset, named]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +220,10 @@ def test_a_mask_that_leaves_a_gpu_is_nobodys_business() -> None:
 def test_mig_without_slices_is_cut_or_turned_off() -> None:
     finding = _found(facts_of("a100-mig-empty"), "mig-without-slices")
     assert finding.saw == ("gpu-0 NVIDIA A100-SXM4-40GB: MIG is on, no slice is to be seen (NVML)",)
-    assert finding.do[1] == "or turn MIG off: nvidia-smi -i 0 -mig 0"
+    off, cut = ways_of(finding)
+    assert off == (TurnOffMig("0"),)
+    assert _asked(cut).why is Why.DECISION
+    assert _asked(cut).commands[0] == ("nvidia-smi", "mig", "-i", "0", "-lgip")
 
 
 def test_a_slice_is_a_note_with_its_size() -> None:
@@ -171,18 +237,16 @@ def test_a_prohibited_gpu_blocks_although_cuinit_works() -> None:
     facts = facts_of("gpu-prohibited")
     assert facts.libcuda.init_code == Known(0, "cuInit")
     assert judge(Question(facts, TABLES), RULES).primary == "gpu-prohibited"
-    assert _found(facts, "gpu-prohibited").do == ("sudo nvidia-smi -i 0 -c DEFAULT",)
+    assert ways_of(_found(facts, "gpu-prohibited")) == [(SetComputeMode("0"),)]
 
 
 def test_mixed_gpus_name_the_order_and_every_architecture() -> None:
     finding = _found(facts_of("mixed-gpus"), "mixed-gpus")
     assert finding.severity is Severity.NOTE
-    assert finding.do == (
-        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
-        'build extensions for all of them: export TORCH_CUDA_ARCH_LIST="8.6;8.9;12.0"',
-    )
+    every = SetVariables((Variable("TORCH_CUDA_ARCH_LIST", "8.6;8.9;12.0"),), Scope.BUILD)
+    assert ways_of(finding) == [(SetVariables((Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),)), every)]
     ordered = override(facts_of("mixed-gpus"), ("gpus.cuda_device_order=PCI_BUS_ID",))
-    assert len(_found(ordered, "mixed-gpus").do) == 1
+    assert ways_of(_found(ordered, "mixed-gpus")) == [(every,)]
 
 
 def test_a_linux_libcuda_in_wsl_is_purged_by_its_packages() -> None:
@@ -191,7 +255,9 @@ def test_a_linux_libcuda_in_wsl_is_purged_by_its_packages() -> None:
         "the loader takes /usr/lib/x86_64-linux-gnu/libcuda.so.535.309.01 (ld.so.cache: /etc/ld.so.cache), not "
         "/usr/lib/wsl/lib/libcuda.so.1; cuInit gives 100 CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)",
     )
-    assert "apt-get purge libnvidia-compute-535 nvidia-driver-535" in finding.do[0]
+    purged, once = ways_of(finding)
+    assert purged == (RemovePackages(("libnvidia-compute-535", "nvidia-driver-535"), purge=True),)
+    assert once == (SetVariables((Variable("LD_LIBRARY_PATH", "/usr/lib/wsl/lib"),), Scope.PROGRAM),)
 
 
 def test_the_kernel_drivers_rules_leave_wsl_alone() -> None:
@@ -220,9 +286,9 @@ def test_pending_rows_are_reset_and_failed_ones_replaced() -> None:
     facts = facts_of("a100-faulty-memory")
     finding = _found(facts, "gpu-memory-faulty")
     assert finding.saw == ("gpu-2: a row remapping is pending after 12 rows with uncorrectable errors (NVML)",)
-    assert finding.do[0] == "with every program off the GPU: nvidia-smi --gpu-reset -i 2"
+    assert ways_of(finding)[0] == (ResetGpu("2"),)
     failed = override(facts, ("health.gpus.2.row_remap_failure=true",))
-    assert _found(failed, "gpu-memory-faulty").do[0].startswith("take it out of use")
+    assert _asked(ways_of(_found(failed, "gpu-memory-faulty"))[0]).what == "have GPU 2 replaced by NVIDIA"
 
 
 def test_rows_that_were_remapped_long_ago_are_no_fault() -> None:
@@ -235,7 +301,8 @@ def test_rows_that_were_remapped_long_ago_are_no_fault() -> None:
 def test_repeated_xids_are_told_once_with_their_number() -> None:
     finding = _found(facts_of("a100-faulty-memory"), "xid-seen")
     assert finding.saw[0] == (
-        "Xid 48 at 0000:1a:00, once, at 2026-09-05T15:17:00: DBE (double bit error) in FBPA 9 (dmesg)"
+        "Xid 48 at 0000:1a:00, once, at 2026-09-05T15:17:00: DBE (double bit error) in FBPA 9 (dmesg). "
+        "A memory error that ECC cannot correct."
     )
     assert finding.saw[2].startswith("Xid 94 at 0000:1a:00, 2 times, last at 2026-09-05T15:37:00:")
 
@@ -262,7 +329,12 @@ def test_heat_is_a_fault_and_a_power_cap_is_not() -> None:
 def test_a_nearly_full_disk_is_told_once_for_each_mount() -> None:
     finding = _found(facts_of("small-pod"), "disk-nearly-full")
     assert finding.saw == ("1.2 GiB of 20 GiB are free at /",)
-    assert "HF_HOME=/workspace/huggingface" in finding.do[1]
+    [(cleared, moved, asked)] = ways_of(finding)
+    assert cleared == ClearCache("pip")
+    caches = (Variable("HF_HOME", "/workspace/huggingface"), Variable("PIP_CACHE_DIR", "/workspace/pip"))
+    assert moved == SetVariables(caches)
+    assert isinstance(asked, AskPerson)
+    assert asked.why is Why.DECISION
 
 
 def test_full_places_that_store_nothing_do_not_count() -> None:
@@ -279,4 +351,4 @@ def test_small_shared_memory_matters_for_training(goal: Goal, severity: Severity
     finding = _found(facts_of("small-pod"), "shm-too-small", goal)
     assert finding.severity is severity
     assert finding.saw == ("64 MiB of shared memory at /dev/shm",)
-    assert finding.do[0] == "start the container again with --shm-size=8g (or --ipc=host)"
+    assert ways_of(finding)[0] == (StartContainer(("--shm-size=8g",)),)

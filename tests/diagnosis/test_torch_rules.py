@@ -19,18 +19,33 @@ from firstlight.diagnosis.torch_rules import (
     TORCH_RULES,
     nvidia_wheel_off_pin,
     torch_not_installed,
-    torch_shadowed,
     triton_too_old_for_gpu,
 )
-from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, wheels_that_run
+from firstlight.diagnosis.torch_shadow_rules import torch_shadowed
+from firstlight.diagnosis.wheel_answers import torch_answers
+from firstlight.diagnosis.wheel_choice import wheels_that_run
 from firstlight.facts.build_variables import BuildVariable
 from firstlight.facts.collect import Facts
+from firstlight.facts.distributions import Distribution
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.tables import load
-from firstlight.versions import CudaVersion, TorchVersion
-from tests.diagnosis.rule_case import facts_of
+from firstlight.versions import ComputeCapability, CudaVersion
+from firstlight.ways.kinds import (
+    AskPerson,
+    BuildFromSource,
+    InstallWheels,
+    Package,
+    RemoveDistributions,
+    SetVariables,
+    UnsetVariables,
+    Variable,
+    Why,
+)
+from firstlight.ways.way import Proof
+from tests.diagnosis.rule_case import facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
+from tests.diagnosis.wheels import torches, wheels
 
 TABLES = load()
 Check = Callable[[Question], Iterator[Seen]]
@@ -43,6 +58,19 @@ def seen(check: Check, facts: Facts) -> list[Seen]:
 
 def changed(machine: str, *settings: str) -> Facts:
     return override(facts_of(machine), settings)
+
+
+def with_torches(facts: Facts, *folders: str, version: str = "2.2.0") -> Facts:
+    """The facts with a torch in each of these folders of the judged environment, in the order of sys.path."""
+    environment = facts.environment
+    assert environment is not None
+    others = tuple(each for each in environment.distributions if each.name != "torch")
+    found = tuple(Distribution("torch", version, folder, f"torch-{version}.dist-info") for folder in folders)
+    environments = tuple(
+        replace(each, distributions=(*found, *others)) if each is environment else each
+        for each in facts.python.environments
+    )
+    return replace(facts, python=replace(facts.python, environments=environments))
 
 
 def codes(facts: Facts) -> list[str]:
@@ -62,23 +90,25 @@ def test_gb10_runs_code_for_12_0_whatever_torch_2_10_warns() -> None:
     assert seen(arch_not_in_wheel, override(facts, ("torch.compiled_for=sm_80, sm_90, sm_100, sm_110",)))
 
 
-def test_volta_is_not_in_a_cu130_wheel_and_the_same_torch_with_cuda_12_8_is_offered() -> None:
+def test_volta_is_not_in_a_cu130_wheel_and_the_same_torch_in_the_cuda_that_stays_for_it_is_offered() -> None:
     [left_out] = seen(arch_not_in_wheel, facts_of("v100-torch-cu130"))
     assert left_out.saw == (
         "Tesla V100-PCIE-16GB has compute capability 7.0 (NVML); torch 2.9.0+cu130 has code for sm_75, sm_80, sm_86, "
         "sm_90, sm_100, sm_120 (/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_python.so), none of which "
         "runs on it"
     )
-    assert left_out.do == (
-        "/opt/venv/bin/python3 -m pip install torch==2.9.0+cu128 --index-url https://download.pytorch.org/whl/cu128",
-    )
+    # 12.6 and not 12.8: the newest torch has code for a V100 in its CUDA 12.6 build alone.
+    assert ways_of(left_out) == [
+        (wheels("torch==2.9.0+cu126", cuda="cu126"),),
+        (wheels("torch==2.14.1+cu126", cuda="cu126"),),
+        (BuildFromSource("torch", "2.9.0", (ComputeCapability(7, 0),)),),
+    ]
 
 
 def test_volta_is_never_sent_to_2_15_of_which_no_cuda_12_wheel_is_known_to_be_published() -> None:
     facts = changed("v100-torch-cu130", "torch.version=2.15.0+cu132", "torch.wheel_cuda=13.2")
-    wheel = best_wheel(Question(facts, TABLES), TorchVersion.parse("2.15.0+cu132"))
-    assert wheel is not None
-    assert (str(wheel.torch), wheel.cuda) == ("2.14.1", CudaVersion(12, 6))
+    [left_out] = seen(arch_not_in_wheel, facts)
+    assert torches(left_out) == ["2.14.1+cu126"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +152,7 @@ def test_thor_is_sent_to_a_cu130_wheel_and_not_to_an_index_of_its_own() -> None:
     facts = facts_of("thor-torch-cu128")
     [left_out] = seen(arch_not_in_wheel, facts)
     assert "NVIDIA Thor has compute capability 11.0" in left_out.saw
-    assert left_out.do[0].endswith("torch==2.14.1+cu130 --index-url https://download.pytorch.org/whl/cu130")
+    assert ways_of(left_out)[0] == (wheels("torch==2.14.1+cu130", cuda="cu130"),)
     assert not seen(jetson_needs_own_wheel, facts)
 
 
@@ -143,7 +173,12 @@ def test_orin_needs_a_wheel_of_its_own_and_the_index_follows_the_jetpack() -> No
         "torch 2.9.0+cpu (/home/user/venv/lib/python3.10/site-packages/torch/version.py) was built without CUDA; this "
         "is Orin, compute capability 8.7 (libcuda), Jetson Linux 36.4.3, for which PyTorch publishes no wheel"
     )
-    assert own.do[0].endswith("pip install torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126")
+    packages = Package("torch"), Package("torchvision")
+    assert ways_of(own) == [
+        (InstallWheels(packages, "https://pypi.jetson-ai-lab.io/jp6/cu126"),),
+        (AskPerson("take NVIDIA's own torch for this JetPack (6.2), for Python 3.10", Why.BOARD),),
+        (BuildFromSource("torch", "2.9.0", (ComputeCapability(8, 7),)),),
+    ]
     assert codes(facts_of("orin-torch-pypi")) == ["jetson-needs-own-wheel"]
 
 
@@ -157,7 +192,7 @@ def test_orin_under_cuda_13_2_takes_the_official_wheel() -> None:
 def test_an_arm_server_with_pypis_2_9_is_sent_to_pytorchs_index() -> None:
     [plain] = seen(aarch64_wheel_without_cuda, facts_of("gh200-torch-pypi"))
     assert "is PyPI's wheel for aarch64, which had no CUDA at this release" in plain.saw
-    assert plain.do[0].endswith("torch==2.9.0+cu128 --index-url https://download.pytorch.org/whl/cu128")
+    assert ways_of(plain) == [(wheels("torch==2.9.0+cu128", cuda="cu128"),), (wheels("torch==2.15.0"),)]
     assert not seen(torch_cpu_only, facts_of("gh200-torch-pypi"))
 
 
@@ -174,50 +209,52 @@ def test_a_rocm_build_on_nvidia_is_named() -> None:
         "torch 2.9.0+rocm6.4 (/opt/venv/lib/python3.12/site-packages/torch/version.py) was built for AMD (ROCm); "
         "NVIDIA H100 80GB HBM3 is here (NVML)"
     )
+    assert torches(other)[0] == "2.9.0+cu130"
 
 
 def test_a_machine_without_torch_is_told_what_to_install_and_one_without_a_gpu_nothing() -> None:
     [missing] = seen(torch_not_installed, facts_of("h200-no-torch"))
     assert missing.saw == "torch is not installed in /opt/venv"
-    assert missing.do == ("/opt/venv/bin/python3 -m pip install torch==2.15.0  # PyPI's wheel, with CUDA 13.2",)
+    assert ways_of(missing) == [(wheels("torch==2.15.0"),)]
     assert not seen(torch_not_installed, facts_of("gpu-less"))
 
 
 def test_on_driver_550_the_newest_torch_with_cuda_12_is_offered() -> None:
     facts = changed("h200-no-torch", "driver=550.54.15", "driver_cuda=12.4")
     [missing] = seen(torch_not_installed, facts)
-    assert missing.do[0].endswith("torch==2.14.1+cu126 --index-url https://download.pytorch.org/whl/cu126")
+    assert ways_of(missing) == [(wheels("torch==2.14.1+cu126", cuda="cu126"),)]
 
 
-def test_the_command_follows_the_kind_of_environment() -> None:
-    def command(*settings: str) -> str:
-        question = Question(changed("h200-no-torch", *settings), TABLES)
-        wheel = best_wheel(question)
-        assert wheel is not None
-        return install_wheel(question, wheel)
-
-    assert command("python.environments.0.kind=uv venv").startswith("uv pip install --python /opt/venv torch==2.15.0")
-    managed = command("python.environments.0.externally_managed=true")
-    assert managed.startswith("/opt/venv/bin/python3 -m venv ~/venv && ~/venv/bin/python -m pip install torch==")
-    assert command("python.environments.0.python_version=3.10.12").startswith(
-        "/opt/venv/bin/python3 -m pip install torch==2.14.1"
-    )
+def test_a_wheel_is_for_the_python_that_is_judged() -> None:
+    [missing] = seen(torch_not_installed, changed("h200-no-torch", "python.environments.0.python_version=3.10.12"))
+    assert torches(missing) == ["2.14.1+cu130"]
 
 
 def test_torchvision_follows_torch_and_both_name_the_build_since_pip_takes_any_local_part() -> None:
-    question = Question(changed("h100-driver-570", "driver_cuda=12.8"), TABLES)
-    wheel = best_wheel(question, TorchVersion.parse("2.9.0+cu130"))
-    assert wheel is not None
-    assert install_wheel(question, wheel) == (
-        "/usr/bin/python3 -m pip install torch==2.9.0+cu128 torchvision==0.24.0+cu128 torchaudio==2.9.0+cu128 "
-        "--index-url https://download.pytorch.org/whl/cu128"
+    facts = changed("h100-driver-570", "driver_cuda=12.8")
+    first = torch_answers(Question(facts, TABLES))[0]
+    both = ("torch==2.9.0+cu128", "torchvision==0.24.0+cu128", "torchaudio==2.9.0+cu128")
+    assert first.ways == (wheels(*both, cuda="cu128"),)
+
+
+def test_pypis_build_of_the_installed_release_takes_the_installed_one_out_first_since_it_has_no_local_part() -> None:
+    facts = changed("h200-no-torch", "driver=580.95.05")
+    torch = facts_of("rocm-torch-on-nvidia").torch
+    assert isinstance(torch, Known)
+    other = with_torches(
+        replace(facts, torch=torch), "/opt/venv/lib/python3.12/site-packages", version="2.15.0+rocm7.0"
     )
+    other = override(other, ("torch.version=2.15.0+rocm7.0",))
+    [found] = seen(torch_for_other_vendor, other)
+    assert ways_of(found) == [(RemoveDistributions(("torch",)), wheels("torch==2.15.0"))]
 
 
 def test_triton_3_5_on_gb10_takes_the_toolkits_ptxas() -> None:
     [old] = seen(triton_too_old_for_gpu, facts_of("gb10-triton-3-5"))
     assert "has ptxas 12.8.93, which does not know sm_121" in old.saw
-    assert old.do[0] == "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas"
+    ptxas = Variable("TRITON_PTXAS_PATH", "/usr/local/cuda-13.0/bin/ptxas")
+    torch = wheels("torch==2.14.1+cu130", cuda="cu130")  # it brings Triton under its other name
+    assert ways_of(old) == [(SetVariables((ptxas,)),), (RemoveDistributions(("pytorch-triton",)), torch)]
 
 
 def test_triton_is_let_be_where_its_ptxas_is_replaced_or_the_gpu_is_known_to_it() -> None:
@@ -238,9 +275,14 @@ def test_an_old_triton_degrades_inference_and_blocks_kernels() -> None:
 
 def test_a_file_called_torch_py_is_renamed_and_a_checkout_is_left() -> None:
     [folder] = seen(torch_shadowed, facts_of("pytorch-checkout-shadows"))
-    assert folder.do[0] == "run Python from another folder, e.g. cd ~"
+    away = AskPerson("start Python from another folder", Why.PROGRAM, (("cd", "/root"),))
+    without = AskPerson("start Python with -P, which leaves the current folder out", Why.PROGRAM)
+    assert ways_of(folder) == [(away,), (without,)]
+    older = changed("pytorch-checkout-shadows", "python.environments.0.python_version=3.10.12")
+    assert [ways_of(each) for each in seen(torch_shadowed, older)] == [[(away,)]]
     [file] = seen(torch_shadowed, changed("pytorch-checkout-shadows", "torch.shadowed_by=/root/app/torch.py"))
-    assert file.do == ("mv /root/app/torch.py /root/app/my_torch.py",)
+    renamed = ("mv", "/root/app/torch.py", "/root/app/my_torch.py")
+    assert ways_of(file) == [(AskPerson("rename your file torch.py", Why.PROGRAM, (renamed,)),)]
 
 
 def test_a_torch_on_pythonpath_hides_the_installed_one() -> None:
@@ -249,7 +291,30 @@ def test_a_torch_on_pythonpath_hides_the_installed_one() -> None:
     )
     [hidden] = seen(torch_shadowed, facts)
     assert "PYTHONPATH (/opt/lib) makes Python import torch 2.9.0+cu130" in hidden.saw
-    assert hidden.do == ("unset PYTHONPATH",)
+    assert ways_of(hidden) == [(UnsetVariables(("PYTHONPATH",)),)]
+
+
+def test_a_torch_on_pythonpath_is_put_aside_and_the_installed_one_is_not_changed() -> None:
+    facts = changed("gpu-box-cpu-wheel", "torch.found_via=PYTHONPATH", "python.python_path=/opt/lib")
+    [cpu] = seen(torch_cpu_only, facts)
+    assert ways_of(cpu) == [(UnsetVariables(("PYTHONPATH",)),)]
+    bare = with_torches(facts)
+    [cpu] = seen(torch_cpu_only, bare)  # nothing lies behind it: one is installed besides
+    assert ways_of(cpu)[0] == (UnsetVariables(("PYTHONPATH",)), wheels("torch==2.2.0+cu121", cuda="cu121"))
+
+
+def test_a_torch_of_pips_user_folder_is_removed_and_the_environments_own_is_not_changed() -> None:
+    facts = facts_of("gpu-box-cpu-wheel")
+    assert isinstance(facts.torch, Known)
+    own = facts.torch.value.folder.removesuffix("/torch")
+    user = "/root/.local/lib/python3.11/site-packages"
+    there = replace(facts, torch=Known(replace(facts.torch.value, folder=f"{user}/torch"), "there"))
+    [cpu] = seen(torch_cpu_only, with_torches(there, user, own))
+    assert ways_of(cpu) == [(RemoveDistributions(("torch",), copies=1),)]
+    [cpu] = seen(torch_cpu_only, with_torches(there, user))  # it is the only one: another takes its place
+    assert torches(cpu)[0] == "2.2.0+cu121"
+    [cpu] = seen(torch_cpu_only, with_torches(facts, own, "/usr/lib/python3/dist-packages"))  # its own is in front
+    assert torches(cpu)[0] == "2.2.0+cu121"
 
 
 def test_a_moved_cudnn_is_named_with_torchs_pin() -> None:
@@ -277,23 +342,22 @@ def test_no_rule_fails_whatever_single_fact_is_missing(name: str) -> None:
         for rule in TORCH_RULES:
             for each in seen(rule.check, facts):
                 assert "Unknown(" not in each.saw, path
-                assert all(step and "Unknown(" not in step for step in each.do), path
+                assert "Unknown(" not in repr(each.answers), path
 
 
 def test_the_install_command_of_every_machine_names_a_version_and_never_a_bare_torch() -> None:
     for name in ("v100-torch-cu130", "gh200-torch-pypi", "gpu-box-cpu-wheel", "rocm-torch-on-nvidia", "h200-no-torch"):
         for rule in TORCH_RULES:
             for each in seen(rule.check, facts_of(name)):
-                for step in each.do:
-                    assert "install torch " not in step + " ", (name, step)
+                assert all(torches(each)), name
 
 
 def test_no_wheel_is_offered_where_none_is_known_to_run() -> None:
     facts = changed("v100-torch-cu130", "capability=3.5")
     assert list(wheels_that_run(Question(facts, TABLES))) == []
     [left_out] = seen(arch_not_in_wheel, facts)
-    assert not any("whl" in step and "not known" not in step for step in left_out.do)
-    assert "build torch from source" in left_out.do[-1]
+    assert all(each.proof is Proof.GUESSED for each in left_out.answers if not each.why_not)
+    assert ways_of(left_out)[-1] == (BuildFromSource("torch", "2.9.0", (ComputeCapability(3, 5),)),)
 
 
 def test_unknown_reasons_are_shown_as_they_are() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from firstlight.cli.plan_files import machine_looked_at
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.known import Known
+from firstlight.facts.look import Look
 from firstlight.libraries.analysis import analyse
 from firstlight.libraries.closing import Loading, Way
 from firstlight.libraries.fixing import Fix, work_out
 from firstlight.libraries.local_wheels import wheels_in
 from firstlight.libraries.proof import prove
-from firstlight.libraries.steps import Source, check_environment, steps_of
+from firstlight.libraries.steps import Source, check_environment, closing_steps, steps_of
 from firstlight.libraries.target import find_target
-from firstlight.plan.step import StepKind
 from firstlight.tables import load
+from firstlight.ways.step import StepKind
+from tests.diagnosis.rule_case import MACHINES
 from tests.libraries.trees import CU13, Tree
 
 
@@ -135,8 +139,27 @@ def test_the_driver_and_the_system_are_left_to_those_who_have_them(tree: Tree) -
     assert fix.is_empty
     around, found = find_target(tree.around(), "torch")
     [step] = steps_of(around, found, fix, source=Source())
-    assert step.kind is StepKind.MANUAL
-    assert step.commands == (("sudo", "apt-get", "install", "--yes", "libibverbs1"),)
+    # root installs it with the rest; a user's sudo might ask for a password, and the rest would be taken back
+    root = os.getuid() == 0 and os.path.exists("/usr/bin/apt-get")
+    assert step.kind is (StepKind.APT if root else StepKind.MANUAL)
+    assert step.commands[0][-4:] == ("apt-get", "install", "--yes", "libibverbs1")
+
+
+def test_a_recorded_machine_with_missing_libraries_gets_the_steps_that_close_the_chain() -> None:
+    machine = machine_looked_at(Look(facts_file=str(MACHINES / "thor-missing-libraries")))
+    assert machine is not None
+    install, link = closing_steps(machine, load())
+    assert (install.kind, link.kind) == (StepKind.PIP, StepKind.FILE)
+    assert "nvpl-lapack==0.4.0.1" in install.commands[0]
+    assert {Path(change.path).name for change in link.files} == {
+        "libnvpl_lapack_lp64_gomp.so.0", "libnvpl_blas_lp64_gomp.so.0", "libcudss.so.0",
+    }  # fmt: skip
+    assert install.id == "install-nvpl-lapack-0.4.0.1", "a plan numbers its steps itself"
+    assert "nvidia-cublas comes because cuda-toolkit requires it" in install.note
+    assert install.undo == (
+        ("/home/user/venv/bin/python3", "-m", "pip", "uninstall", "--yes", "nvpl-lapack", "nvpl-blas",
+         "nvidia-cudss-cu13", "cuda-toolkit", "nvidia-cublas", "nvidia-cuda-nvrtc"),
+    )  # fmt: skip
 
 
 def test_nothing_is_installed_into_a_python_that_its_distribution_manages(tree: Tree) -> None:

@@ -11,7 +11,7 @@ from firstlight.apply.disk import never_stop
 from firstlight.apply.runs import steps_from_json, steps_to_json
 from firstlight.apply.session import Asked, act, finish, interrupted
 from firstlight.errors import CouldNotAct
-from firstlight.plan.step import CheckKind, Condition, FileChange, Step
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step
 from tests.apply.acting import acting, killed_at, step, tree, undo_in
 
 

@@ -57,7 +57,7 @@ def test_the_library_of_an_older_release_gets_bounds_that_leave_the_newest_out()
     assert cudss.requirement == "nvidia-cudss-cu13>=0.7.0.20,<=0.8.0.10"
     assert cudss.version == "0.8.0.10"
     assert cudss.path == "nvidia/cu13/lib/libcudss.so.0"
-    assert cudss.bytes == Known(80682451, "PyPI's list of files, 2026-11-15")
+    assert cudss.bytes == Known(80682451, "PyPI's list of files, 2026-11-16")
     assert not cudss.from_pin
     [newest] = choose("libcudss.so.1").chosen
     assert Version(newest.version) >= Version("1")

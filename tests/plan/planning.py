@@ -11,12 +11,13 @@ from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.facts.known import Unknown
-from firstlight.plan.diffs import unified_diff
-from firstlight.plan.option import Cost, Kind, Option, Proof, Reversible, Risk
+from firstlight.plan.option import Cost, Keeps, Kind, Option
 from firstlight.plan.options import rank_options
 from firstlight.plan.request import Ranked, Request
-from firstlight.plan.step import FileChange
 from firstlight.tables import load
+from firstlight.ways.diffs import unified_diff
+from firstlight.ways.step import FileChange
+from firstlight.ways.way import Proof, Reversible, Risk, Way
 from tests.diagnosis.rule_case import MACHINES, facts_of
 
 TABLES = load()
@@ -36,26 +37,26 @@ def ranked_of(machine: str, goal: Goal = Goal.INFER) -> Ranked:
     return rank_options(question, judge(question, RULES), Request(goal=goal))
 
 
-def option_of(kind: Kind, *brings: str, index: str = "", folder: str = "", title: str = "made by hand") -> Option:
+def option_of(kind: Kind, *ways: Way, title: str = "made by hand") -> Option:
     """An option with only what steps are made from."""
     return Option(
         id=f"{kind.value}:by-hand",
         kind=kind,
         title=title,
+        ways=ways,
         because=("driver-too-old-for-wheel",),
+        stays=(),
+        after=(),
+        unsure=(),
         proof=Proof.GUESSED,
         proof_by="a test",
+        keeps=Keeps.ALL,
         satisfies=(),
         leaves_out=(),
         cost=Cost(_UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN),
         needs_root=False,
         reversible=Reversible.YES,
         risk=Risk.LOW,
-        feasible=True,
-        why_not="",
-        brings=brings,
-        index=index,
-        folder=folder,
     )
 
 

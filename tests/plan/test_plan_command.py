@@ -18,10 +18,11 @@ from firstlight.machine import Host
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.option import Kind
 from firstlight.plan.plan import plan_for
+from firstlight.ways.kinds import InstallWheels, Package, Unwire, WiredBy
 from tests.diagnosis.rule_case import MACHINES
 from tests.plan.planning import TABLES, option_of
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/plan-1.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/plan-2.json").read_text())
 
 
 def _plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -34,10 +35,10 @@ def _at(name: str) -> str:
     return str(MACHINES / name)
 
 
-def test_the_best_option_is_printed_as_commands_and_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _plan(capsys, "--facts", _at("h100-driver-570"))
+def test_an_option_is_printed_as_commands_and_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _plan(capsys, "--facts", _at("h100-driver-570"), "--option", "forward-compat:cuda-compat-13-0")
     assert code == 0
-    assert "   $ apt-get install --yes cuda-compat-13-0\n" in out
+    assert "   apt-get install --yes cuda-compat-13-0\n" in out
     assert "nothing is changed yet" in out
     assert err == ""
 
@@ -71,7 +72,7 @@ def test_options_prints_all_of_them_and_those_that_cannot_work(capsys: pytest.Ca
     assert code == 0
     assert "cuda-compat-13-0" in out
     code, out, _ = _plan(capsys, "--facts", _at("h100-driver-570"), "--options", "--json")
-    assert json.loads(out)["schema"] == "firstlight.options/1"
+    assert json.loads(out)["schema"] == "firstlight.options/2"
 
 
 def test_a_healthy_machine_has_nothing_to_do_and_still_takes_settings_and_checkouts(
@@ -134,12 +135,15 @@ def test_the_texts_of_start_up_and_project_files_reach_the_plan(tmp_path: Path) 
     (tmp_path / "home/me/app/.venv/lib/python3.12/site-packages").mkdir(parents=True)
     machine = _live(tmp_path, home, LD_LIBRARY_PATH="/usr/local/cuda/lib64", XDG_STATE_HOME="/data/state")
     question = Question(collect(machine), TABLES)
-    extras = extras_of(machine, question)
+    extras = extras_of(machine, question.facts)
     assert extras.state == "/data/state/firstlight"
-    removal = plan_for(question, option_of(Kind.REMOVE, folder="/usr/local/cuda/lib64"), extras=extras)
+    removal = plan_for(
+        question, option_of(Kind.REMOVE, Unwire(("/usr/local/cuda/lib64",), WiredBy.LIBRARY_PATH)), extras=extras
+    )
     assert [step.files[0].path for step in removal.steps if step.files] == [f"{home}/.bashrc", "/etc/profile.d/cuda.sh"]
     assert [step.needs_root for step in removal.steps if step.files] == [False, True]
-    wheel = option_of(Kind.WHEEL, "torch==2.9.0+cu128", index="https://download.pytorch.org/whl/cu128")
+    torch = InstallWheels((Package("torch", "2.9.0+cu128"),), "https://download.pytorch.org/whl/cu128")
+    wheel = option_of(Kind.WHEEL, torch)
     [step] = plan_for(question, wheel, extras=extras).steps
     assert step.files[0].path == f"{home}/app/pyproject.toml"
     assert "torch==2.9.0" in step.files[0].after
@@ -149,8 +153,7 @@ def test_a_recorded_machine_gives_the_texts_that_were_recorded_and_a_document_of
     assert machine_looked_at(Look(facts_file="example:h100-driver-570")) is None
     recorded = machine_looked_at(Look(facts_file=_at("h100-driver-595-compat-580")))
     assert recorded is not None
-    question = Question(collect(recorded), TABLES)
-    paths = {file.path for file in extras_of(recorded, question).files}
+    paths = {file.path for file in extras_of(recorded, collect(recorded)).files}
     assert "/etc/ld.so.conf.d/cuda-compat.conf" in paths
 
 
@@ -180,7 +183,8 @@ def test_another_python_than_the_environments_is_not_planned_into_it(capsys: pyt
 def test_another_build_of_the_wanted_release_is_not_taken_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _plan(capsys, "--want", "torch==2.9.0", "--facts", _at("h100-driver-570"))
     assert code == 0
-    assert "torch==2.9.0 with CUDA 12.8 from PyPI" in out
+    assert "torch 2.9.0 on PyPI has CUDA 12.8" in out
+    assert "   /usr/bin/python3 -m pip install torch==2.9.0 --find-links " in out
 
 
 def test_a_torch_wanted_on_a_jetson_comes_from_one_index_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +193,8 @@ def test_a_torch_wanted_on_a_jetson_comes_from_one_index_alone(capsys: pytest.Ca
     commands = [command for step in json.loads(out)["steps"] for command in step["commands"]]
     [index] = [command[-1] for command in commands if "install" in command]
     assert index == "https://pypi.jetson-ai-lab.io/jp6/cu126"
-    _, text, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "vllm")
+    own = ("--option", "another-wheel:torch")
+    _, text, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "vllm", *own)
     assert "download.pytorch.org" not in text
     assert "  not     vllm: " in text
 
@@ -197,6 +202,6 @@ def test_a_torch_wanted_on_a_jetson_comes_from_one_index_alone(capsys: pytest.Ca
 def test_a_newer_driver_of_a_jetson_is_a_jetpack_and_no_package(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _plan(capsys, "--facts", _at("orin-torch-pypi"), "--want", "torch==2.9.0+cu130", "--option", "1")
     assert code == 0
-    assert "PLAN      a JetPack with a newer driver; and torch==2.9.0+cu130\n" in out
-    assert "   note    a JetPack release with CUDA 13. There: torch==2.9.0+cu130" in out
+    assert "PLAN      update JetPack to a release with CUDA 13 (+1 step)\n" in out
+    assert out.index("1. update JetPack") < out.index("2. install torch 2.9.0+cu130")
     assert "nvidia-driver" not in out

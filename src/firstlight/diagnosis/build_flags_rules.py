@@ -7,14 +7,30 @@ import re
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, has_nvidia_gpu, listed, uses_rpm
-from firstlight.diagnosis.wheel_choice import gpus_of, install, python_of
+from firstlight.diagnosis.observed import has_nvidia_gpu, listed, may_become_root
+from firstlight.diagnosis.toolkit_answers import TOOLKIT_WAYS, toolkits_of
+from firstlight.diagnosis.toolkit_in_use import toolkit_in_use, variable
+from firstlight.diagnosis.wheel_answers import cuda_of_torch
+from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
-from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.tables.compiler_rows import ToolkitTargets
+from firstlight.tables.system_rows import Role
 from firstlight.versions import ComputeCapability
+from firstlight.ways.kinds import (
+    InstallConda,
+    InstallPackages,
+    InstallWheels,
+    MakeEnvironment,
+    Package,
+    Scope,
+    SetVariables,
+    Variable,
+)
+from firstlight.ways.platform import Manager, platform_of
+from firstlight.ways.system_names import names_for
+from firstlight.ways.way import Chain, Proof, chain
 
 BUILDING = (Goal.BUILD_EXTENSIONS, Goal.KERNELS)
 BLOCKS_BUILDS = tuple((goal, Severity.BLOCKS) for goal in BUILDING)
@@ -25,31 +41,13 @@ _PAIR = r"arch=compute_(\d{2,3})([af]?),code=\[?([\w,]+)\]?"
 _REAL = r"sm_(\d{2,3})([af])"
 _LISTED_ARCH = r"(\d{1,2})\.(\d)([af]?)(?:\+PTX)?"
 _CMAKE_ARCH = r"(\d{1,2})(\d)([af]?)(?:-real|-virtual)?"
-# How cpp_extension found its toolkit -> how the probe found it.
-_FOUND_BY = {"nvcc on PATH": "PATH"}
 _GIB = 1 << 30
 _GIB_PER_JOB = 4
 # flash-attention: about 5 GB for each thread of nvcc, of which it starts four per job
 # (github.com/Dao-AILab/flash-attention/pull/2079; 65 GB with 3 jobs: issues/1581)
 _GIB_PER_FLASH_THREAD = 5
 _FLASH = ("FLASH_ATTENTION_FORCE_BUILD", "FLASH_ATTN_CUDA_ARCHS")
-
-
-def toolkit_in_use(facts: Facts) -> Toolkit | None:
-    """The toolkit torch.utils.cpp_extension would take: CUDA_HOME, CUDA_PATH, nvcc on PATH, /usr/local/cuda."""
-    home = facts.toolkits.cpp_extension_home
-    if isinstance(home, Unknown):
-        return None
-    found_by = _FOUND_BY.get(home.seen_in, home.seen_in)
-    for toolkit in facts.toolkits.toolkits:
-        if toolkit.path == home.value.rstrip("/") or found_by in toolkit.found_by:
-            return toolkit
-    return None
-
-
-def variable(facts: Facts, name: str) -> str:
-    """The value of a build variable, "" when it is not set."""
-    return next((each.value for each in facts.build_variables if each.name == name), "")
+_OWN_ENVIRONMENT = (chain(MakeEnvironment()),)
 
 
 def arch_flag_drops_features(question: Question) -> Iterator[Seen]:
@@ -64,7 +62,7 @@ def arch_flag_drops_features(question: Question) -> Iterator[Seen]:
                     yield Seen(
                         saw=f"{name} has {pair.group(0)}: the front end compiles for compute_{number}{suffix}, which "
                         f"lacks the features of sm_{number}{code.group(2)}",
-                        do=(f'export {name}="{flags.replace(pair.group(0), right)}"',),
+                        answers=(_told(**{name: flags.replace(pair.group(0), right)}),),
                     )
 
 
@@ -89,7 +87,7 @@ def arch_unknown_to_toolkit(question: Question) -> Iterator[Seen]:
             yield Seen(
                 saw=f"{name}={given} names {listed(bad)}; nvcc {toolkit.nvcc_version.value} "
                 f"({toolkit.nvcc_version.seen_in}) compiles for {row.targets[0]} to {row.targets[-1]} without it",
-                do=tuple(_other_list(question, name, kept=kept, bad=bad)),
+                answers=tuple(_other_list(question, name, kept=kept, bad=bad)),
             )
 
 
@@ -101,7 +99,7 @@ def _family_names(question: Question) -> Iterator[Seen]:
     if bad:
         yield Seen(
             saw=f"TORCH_CUDA_ARCH_LIST={given} names {listed(bad)}; torch accepts no name with an f there",
-            do=(f'export TORCH_CUDA_ARCH_LIST="{";".join(part.replace("f", "") for part in parts)}"',),
+            answers=(_told(TORCH_CUDA_ARCH_LIST=";".join(part.replace("f", "") for part in parts)),),
             means=f"torch stops with: ValueError: Unknown CUDA arch ({bad[0]}) or GPU not supported",
         )
 
@@ -114,17 +112,24 @@ def _is_unknown(question: Question, part: str, *, pattern: str, row: ToolkitTarg
     return bool(meant) and not any(sm in row.targets for sm in meant)
 
 
-def _other_list(question: Question, name: str, *, kept: list[str], bad: list[str]) -> Iterator[str]:
+def _other_list(question: Question, name: str, *, kept: list[str], bad: list[str]) -> Iterator[Chain]:
     renamed = {row.capability: row.renamed_to for row in question.tables.capabilities if row.renamed_to is not None}
     new = [str(renamed[each]) for part in bad if (each := _capability(part)) is not None and each in renamed]
     own = [str(gpu.capability) for gpu in gpus_of(question)] if name == "TORCH_CUDA_ARCH_LIST" else []
     wanted = list(dict.fromkeys([*kept, *new])) or own
     if wanted:
-        yield f'export {name}="{";".join(wanted)}"'
+        yield _told(**{name: ";".join(wanted)})
     sms = [each for part in bad if (each := _capability(part)) is not None]
+    torch = cuda_of_torch(question)
     older = [toolkit for sm in sms[:1] for toolkit in question.tables.toolkits_for(sm)]
-    if older and not new:
-        yield f"or, if code for {bad[0]} is needed, build with CUDA {older[-1]}, the newest toolkit that knows it"
+    fitting = [toolkit for toolkit in older if torch is None or toolkit.major == torch.major]
+    if fitting and not new:  # where code for it is needed: the newest toolkit of torch's major that knows it
+        yield from toolkits_of(question, fitting[-1])
+
+
+def _told(**variables: str) -> Chain:
+    """Variables of the shell that builds."""
+    return chain(SetVariables(tuple(Variable(name, value) for name, value in variables.items()), Scope.BUILD))
 
 
 def _capability(part: str) -> ComputeCapability | None:
@@ -155,14 +160,14 @@ def too_little_memory_per_job(question: Question) -> Iterator[Seen]:
     what = f"flash-attention ({flash}) takes about {need}" if flash else f"torch's kernels take about {need}"
     yield Seen(
         saw=f"{jobs} jobs ({why}) share {memory.value / _GIB:.1f} GiB ({memory.seen_in}), {share:.1f} GiB each; {what}",
-        do=(f"export MAX_JOBS={fitting}", *_one_architecture(question)),
+        answers=(_told(MAX_JOBS=str(fitting), **_one_architecture(question)),),
     )
 
 
-def _one_architecture(question: Question) -> Iterator[str]:
+def _one_architecture(question: Question) -> dict[str, str]:
     own = dict.fromkeys(str(gpu.capability) for gpu in gpus_of(question))
-    if own and not variable(question.facts, "TORCH_CUDA_ARCH_LIST"):
-        yield f'export TORCH_CUDA_ARCH_LIST="{";".join(own)}"'
+    is_set = bool(variable(question.facts, "TORCH_CUDA_ARCH_LIST"))
+    return {"TORCH_CUDA_ARCH_LIST": ";".join(own)} if own and not is_set else {}
 
 
 def prefix_not_writable(question: Question) -> Iterator[Seen]:
@@ -170,7 +175,7 @@ def prefix_not_writable(question: Question) -> Iterator[Seen]:
     facts, environment = question.facts, question.facts.environment
     folder = "" if environment is None else _closed_folder(facts, environment)
     if folder and _is_to_be_installed_into(question):
-        yield Seen(saw=f"{folder} cannot be written to by user {facts.ability.uid}", do=_own_environment(facts))
+        yield Seen(saw=f"{folder} cannot be written to by user {facts.ability.uid}", answers=_OWN_ENVIRONMENT)
 
 
 def _closed_folder(facts: Facts, environment: PythonEnvironment) -> str:
@@ -190,7 +195,7 @@ def externally_managed_python(question: Question) -> Iterator[Seen]:
     if environment.externally_managed and environment.kind is EnvironmentKind.SYSTEM:
         yield Seen(
             saw=f"{environment.prefix} is marked EXTERNALLY-MANAGED; it is the environment that was judged",
-            do=_own_environment(question.facts),
+            answers=_OWN_ENVIRONMENT,
         )
 
 
@@ -201,13 +206,6 @@ def _is_to_be_installed_into(question: Question) -> bool:
     return question.goal in BUILDING or bool(question.wants) or lacks_torch
 
 
-def _own_environment(facts: Facts) -> tuple[str, ...]:
-    return (
-        f"{python_of(facts)} -m venv ~/venv && . ~/venv/bin/activate",
-        "python -m pip install --no-build-isolation --verbose .  # in the source folder",
-    )
-
-
 def build_tools_missing(question: Question) -> Iterator[Seen]:
     """What every build of an extension starts: a C++ compiler, and ninja beside it."""
     facts = question.facts
@@ -216,17 +214,40 @@ def build_tools_missing(question: Question) -> Iterator[Seen]:
     compilers = [tool.name for tool in facts.compilers.compilers]
     chosen = [each for each in facts.compilers.chosen if each.variable == "CXX" and isinstance(each.path, Known)]
     if not chosen and not any(name in compilers for name in ("c++", "g++", "clang++")):
-        packages = "gcc-c++ make" if uses_rpm(facts) else "build-essential"
-        manager = "dnf install --assumeyes" if uses_rpm(facts) else "apt-get install --yes"
-        yield Seen(
-            saw="no c++, g++ or clang++ on PATH, and CXX names none", do=(as_root(facts, f"{manager} {packages}"),)
-        )
+        yield Seen(saw="no c++, g++ or clang++ on PATH, and CXX names none", answers=_compiler(question))
     if isinstance(facts.compilers.find("ninja"), Unknown):
-        yield Seen(saw="no ninja on PATH", do=(install(facts, "ninja"),))
+        yield Seen(saw="no ninja on PATH", answers=_ninja(question))
 
 
-def has_compiler(toolkit: Toolkit) -> bool:
-    return Part.NVCC in toolkit.has
+def _compiler(question: Question) -> tuple[Chain, ...]:
+    """The system's package, or conda's, which takes no root."""
+    return (*_packages(question, Role.COMPILER, ("/usr/bin/g++",)), conda_compilers(question.facts))
+
+
+def _ninja(question: Question) -> tuple[Chain, ...]:
+    """The system's package or its wheel, in the same order, so that no answer takes root for one of two tools alone."""
+    return (*_packages(question, Role.NINJA, ()), chain(InstallWheels((Package("ninja"),))))
+
+
+def _packages(question: Question, role: Role, brings: tuple[str, ...]) -> tuple[Chain, ...]:
+    platform = platform_of(question.facts)
+    names = names_for(role, platform, question.tables)
+    there = names and platform.manager is not Manager.NONE and may_become_root(question.facts)
+    return (chain(InstallPackages(names, brings)),) if there else ()
+
+
+def conda_compilers(facts: Facts, major: int = 0) -> Chain:
+    """gcc and g++ of a major (0: the newest) from conda-forge, in a folder of their own."""
+    prefix, name = f"~/gcc-{major}" if major else "~/gcc", f"{facts.place.arch}-conda-linux-gnu"
+    package = "gxx_linux-aarch64" if facts.place.arch == "aarch64" else "gxx_linux-64"
+    conda = InstallConda(f"{package}={major}" if major else package, "conda-forge", prefix, f"bin/{name}-g++")
+    variables = host_compilers(f"{prefix}/bin/{name}-gcc", f"{prefix}/bin/{name}-g++")
+    return chain(conda, variables, proof=Proof.REPORTED, by=f"anaconda.org/conda-forge/{package}")
+
+
+def host_compilers(gcc: str, gxx: str) -> SetVariables:
+    """The compilers that torch, CMake and nvcc start, for the shell that builds."""
+    return SetVariables((Variable("CC", gcc), Variable("CXX", gxx), Variable("CUDAHOSTCXX", gxx)), Scope.BUILD)
 
 
 BUILD_FLAGS_RULES = (
@@ -242,7 +263,7 @@ BUILD_FLAGS_RULES = (
         "wgmma does not assemble, and CUTLASS says 'Arch conditional MMA instruction used without targeting'.",
         error="ptxas error : Instruction 'wgmma.fence' not supported on .target 'sm_90'",
         source="docs.nvidia.com/cuda/cuda-compiler-driver-nvcc (GPU feature list)",
-        remedies=("fix-build-flags",),
+        ways=(SetVariables,),
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
@@ -256,7 +277,7 @@ BUILD_FLAGS_RULES = (
         means="nvcc stops at the first file. CUDA 13 dropped everything below 7.5, and 10.1 is called 11.0 since then.",
         error="nvcc fatal   : Unsupported gpu architecture 'compute_70'",
         source="github.com/Dao-AILab/fast-hadamard-transform/issues/16",
-        remedies=("fix-build-flags", "install-toolkit-wheels"),
+        ways=TOOLKIT_WAYS,
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -271,7 +292,7 @@ BUILD_FLAGS_RULES = (
         means="The kernel kills a compiler when memory runs out, and the build fails far from the cause.",
         error="c++: fatal error: Killed signal terminated program cc1plus",
         source="github.com/Dao-AILab/flash-attention/issues/1581",
-        remedies=("limit-jobs",),
+        ways=(SetVariables,),
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
@@ -285,7 +306,7 @@ BUILD_FLAGS_RULES = (
         means="Pip refuses. --break-system-packages would install, and can break the system's own tools.",
         error="error: externally-managed-environment",
         source="peps.python.org/pep-0668",
-        remedies=("make-environment",),
+        ways=(MakeEnvironment,),
         explains=("prefix-not-writable",),
         for_goals=BLOCKS_BUILDS,
     ),
@@ -302,7 +323,7 @@ BUILD_FLAGS_RULES = (
         error='CMake Error: file INSTALL cannot make directory "/usr/local/lib/python3.12/dist-packages/caffe2": '
         "Permission denied.",
         source="docs.python.org/3/library/venv.html",
-        remedies=("make-environment",),
+        ways=(MakeEnvironment,),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -316,7 +337,7 @@ BUILD_FLAGS_RULES = (
         means="The extension builder of torch cannot compile here.",
         error="RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
         source="docs.pytorch.org/docs/stable/cpp_extension.html",
-        remedies=("install-build-tools",),
+        ways=(InstallPackages, InstallWheels, InstallConda, SetVariables),
         for_goals=BLOCKS_BUILDS,
     ),
 )

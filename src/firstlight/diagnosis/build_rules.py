@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import posixpath
-import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.build_flags_rules import (
-    BLOCKS_BUILDS,
-    BUILD_FLAGS_RULES,
-    BUILDING,
-    has_compiler,
-    toolkit_in_use,
-)
+from firstlight.diagnosis.build_flags_rules import BLOCKS_BUILDS, BUILD_FLAGS_RULES, BUILDING
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.host_compiler_rules import HOST_COMPILER_RULES
-from firstlight.diagnosis.library_providers import installed_wheel
-from firstlight.diagnosis.observed import as_root, listed, shown
-from firstlight.diagnosis.specifiers import satisfies
-from firstlight.diagnosis.wheel_choice import install, install_wheel, wheels_that_run
+from firstlight.diagnosis.observed import listed, shown
+from firstlight.diagnosis.toolkit_answers import (
+    TOOLKIT_WAYS,
+    cuda_home,
+    is_wheel,
+    missing_links,
+    package_of,
+    toolkit_answers,
+    wheels_of,
+)
+from firstlight.diagnosis.toolkit_in_use import has_compiler, is_wrapped, toolkit_in_use
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS, torch_answers
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
 from firstlight.versions import CudaVersion
+from firstlight.ways.way import Chain, chain
 
 _NEEDED = (
     Part.NVCC, Part.PTXAS, Part.CICC, Part.LIBDEVICE, Part.CRT_HEADERS, Part.RUNTIME_HEADER, Part.CUDART_LINK,
@@ -31,7 +32,6 @@ _NEEDED = (
 )  # fmt: skip
 _LINKS = (Part.LIB64, Part.CUDART_LINK)  # what the wheels leave out and a link replaces
 _TUPLE_SINCE = (2, 8)  # from here on cpp_extension prints its message unformatted, as a tuple
-_FIRST_MAJOR_WITH_NVCC_WHEEL = 13
 
 
 def nvcc_major_differs(question: Question) -> Iterator[Seen]:
@@ -44,7 +44,7 @@ def nvcc_major_differs(question: Question) -> Iterator[Seen]:
         return
     yield Seen(
         saw=f"nvcc {shown(toolkit.nvcc_version)}; torch {_version(torch)} is built for CUDA {shown(torch.wheel_cuda)}",
-        do=tuple(_same_major(question, torch.wheel_cuda.value, nvcc=nvcc)),
+        answers=(*toolkit_answers(question), *torch_answers(question, lambda wheel: wheel.cuda.major == nvcc.major)),
         means=f"torch.utils.cpp_extension stops with: {_refusal(torch, nvcc, torch.wheel_cuda.value)}",
     )
 
@@ -60,56 +60,6 @@ def _refusal(torch: TorchInstall, nvcc: CudaVersion, cuda: CudaVersion) -> str:
         f"RuntimeError: The detected CUDA version ({nvcc.release}) mismatches the version that was used to compile "
         f"PyTorch ({cuda.release}). Please make sure to use the same CUDA versions."
     )
-
-
-def _same_major(question: Question, cuda: CudaVersion, *, nvcc: CudaVersion) -> Iterator[str]:
-    facts = question.facts
-    for other in facts.toolkits.toolkits:
-        known = other.nvcc_version
-        if isinstance(known, Known) and known.value.major == cuda.major:
-            yield f"export CUDA_HOME={shlex.quote(other.path)}  # nvcc {known.value}"
-    yield from get_toolkit(question, cuda)
-    wheels = [wheel for wheel in wheels_that_run(question) if wheel.cuda.major == nvcc.major]
-    if wheels:
-        yield f"or a torch for the CUDA of this nvcc: {install_wheel(question, wheels[0])}"
-
-
-def get_toolkit(question: Question, cuda: CudaVersion) -> Iterator[str]:
-    """How to come by an nvcc of a CUDA release: wheels from 13 on, before that NVIDIA's packages or conda."""
-    facts = question.facts
-    dashed = f"{cuda.major}-{cuda.minor}"
-    if cuda.major >= _FIRST_MAJOR_WITH_NVCC_WHEEL:
-        yield install(facts, f"cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={_toolkit_release(question, cuda)}")
-        if facts.environment is not None and facts.environment.site_packages:
-            root = f"{facts.environment.site_packages[0]}/nvidia/cu{cuda.major}"
-            yield f"ln -s lib {root}/lib64 && ln -s libcudart.so.{cuda.major} {root}/lib/libcudart.so"
-            yield f"export CUDA_HOME={root}"
-        return
-    if "apt-get" in facts.ability.package_managers:
-        yield as_root(facts, f"apt-get install --yes cuda-toolkit-{dashed}") + "  # from NVIDIA's repository"
-        yield f"export CUDA_HOME=/usr/local/cuda-{cuda.release}"
-    else:
-        yield f"conda create --prefix ~/cuda-{cuda.release} --channel conda-forge cuda-toolkit={cuda.release}"
-        yield f"export CUDA_HOME=~/cuda-{cuda.release}"
-
-
-def _toolkit_release(question: Question, cuda: CudaVersion) -> str:
-    """The cuda-toolkit release on PyPI that leaves the installed CUDA runtime alone, else the newest of its minor."""
-    facts = question.facts
-    pins = facts.torch.value.requires if isinstance(facts.torch, Known) else facts.torch
-    for pin in pins.value if isinstance(pins, Known) else ():
-        if pin.name == "cuda-toolkit" and pin.specifier.startswith("=="):
-            return pin.specifier.removeprefix("==").strip()
-    runtime = installed_wheel(facts, "nvidia-cuda-runtime")
-    rows = sorted(
-        (row for row in question.tables.toolkit_wheels if row.toolkit.release == cuda.release),
-        key=lambda row: row.toolkit,
-    )
-    for row in reversed(rows):
-        specs = [part.spec for part in row.parts if part.project == "nvidia-cuda-runtime"]
-        if runtime is None or any(satisfies(runtime.version, spec) for spec in specs):
-            return row.release
-    return rows[-1].release if rows else f"{cuda.release}.*"
 
 
 def nvcc_minor_differs(question: Question) -> Iterator[Seen]:
@@ -130,39 +80,28 @@ def toolkit_incomplete(question: Question) -> Iterator[Seen]:
     facts = question.facts
     toolkit = toolkit_in_use(facts)
     if toolkit is None:
-        toolkit = next((each for each in facts.toolkits.toolkits if _is_wheel(each) and has_compiler(each)), None)
+        toolkit = next((each for each in facts.toolkits.toolkits if is_wheel(each) and has_compiler(each)), None)
     if toolkit is None or (question.goal not in BUILDING and not has_compiler(toolkit)):
         return
-    wanted = (*_NEEDED, Part.LIB64) if _is_wheel(toolkit) else _NEEDED
+    wanted = (*_NEEDED, Part.LIB64) if is_wheel(toolkit) else _NEEDED
     lacks = [part for part in wanted if part in toolkit.missing]
     if lacks:
         yield Seen(
             saw=f"the toolkit at {toolkit.path} lacks {listed(part.value for part in lacks)}",
-            do=tuple(_complete(question, toolkit, lacks)),
+            answers=tuple(dict.fromkeys((*_complete(question, toolkit, lacks), *toolkit_answers(question)))),
         )
 
 
-def _complete(question: Question, toolkit: Toolkit, lacks: list[Part]) -> Iterator[str]:
+def _complete(question: Question, toolkit: Toolkit, lacks: list[Part]) -> Iterator[Chain]:
+    """The same toolkit made whole: by links where they are all it lacks, else by the packages it comes from."""
     cuda = toolkit.version.value if isinstance(toolkit.version, Known) else None
-    if any(part not in _LINKS for part in lacks):
-        if _is_wheel(toolkit) and cuda is not None:
-            yield next(get_toolkit(question, cuda))
-        elif cuda is not None:
-            yield as_root(question.facts, f"apt-get install --yes cuda-toolkit-{cuda.major}-{cuda.minor}")
-        else:
-            yield f"install the whole toolkit that {toolkit.path} belongs to, not its run-time part alone"
-    if _is_wheel(toolkit) and Part.LIB64 in lacks:
-        yield f"ln -s lib {shlex.quote(toolkit.path + '/lib64')}"
-    if Part.CUDART_LINK in lacks and _is_wheel(toolkit):
-        major = cuda.major if cuda is not None else _FIRST_MAJOR_WITH_NVCC_WHEEL
-        yield f"ln -s libcudart.so.{major} {shlex.quote(toolkit.path + '/lib/libcudart.so')}"
-
-
-def _is_wheel(toolkit: Toolkit) -> bool:
-    return "site-packages" in toolkit.found_by or posixpath.basename(posixpath.dirname(toolkit.path)) == "nvidia"
-
-
-_TORCH_FIRST = ("install torch first, then a toolkit of its CUDA: `firstlight doctor` names both",)
+    links = missing_links(toolkit)
+    if all(part in _LINKS for part in lacks) and links:
+        yield chain(*links)
+    elif cuda is not None:
+        packages = package_of(question, cuda)
+        if is_wheel(toolkit) or packages:
+            yield chain(wheels_of(question, cuda), *links) if is_wheel(toolkit) else chain(*packages)
 
 
 def cuda_home_unset(question: Question) -> Iterator[Seen]:
@@ -178,31 +117,27 @@ def cuda_home_unset(question: Question) -> Iterator[Seen]:
         return
     found = home.reason if isinstance(home, Unknown) else f"no toolkit is at {shown(home)}"
     others = listed(f"{each.path} ({_nvcc(each)})" for each in there)
-    steps = [f"export CUDA_HOME={shlex.quote(each.path)}" for each in there]
-    cuda = _torch_cuda(facts)
     yield Seen(
         saw=f"{found}; " + (f"nvcc is in {others}" if there else "no nvcc was found anywhere"),
-        do=tuple(steps or (get_toolkit(question, cuda) if cuda is not None else _TORCH_FIRST)),
+        answers=toolkit_answers(question),
     )
 
 
 def nvcc_is_wrapper(question: Question) -> Iterator[Seen]:
     """cpp_extension takes the folder above nvcc's for the toolkit, which is wrong for a script elsewhere."""
     on_path, home = question.facts.toolkits.nvcc_on_path, question.facts.toolkits.cpp_extension_home
-    if isinstance(on_path, Unknown) or isinstance(home, Unknown) or home.seen_in != "nvcc on PATH":
-        return
     is_asked = question.goal in BUILDING or isinstance(question.facts.torch, Known)
-    if on_path.value.is_wrapper and is_asked and _is_for_cuda(question.facts):
-        real = on_path.value.toolkit
-        starts = f"starts {real.value}/bin/nvcc" if isinstance(real, Known) else "does not say which nvcc it starts"
-        yield Seen(
-            saw=f"{on_path.value.path} is a wrapper that {starts}; cpp_extension takes {home.value} for CUDA_HOME",
-            do=(f"export CUDA_HOME={shlex.quote(real.value)}",)
-            if isinstance(real, Known)
-            else (
-                "export CUDA_HOME=...  # the folder of the toolkit whose nvcc it starts, the one with bin and include",
-            ),
-        )
+    if not is_wrapped(question.facts) or not is_asked or not _is_for_cuda(question.facts):
+        return
+    assert isinstance(on_path, Known)
+    assert isinstance(home, Known)
+    real = on_path.value.toolkit
+    starts = f"starts {real.value}/bin/nvcc" if isinstance(real, Known) else "does not say which nvcc it starts"
+    own = (chain(cuda_home(real.value)),) if isinstance(real, Known) else toolkit_answers(question)
+    yield Seen(
+        saw=f"{on_path.value.path} is a wrapper that {starts}; cpp_extension takes {home.value} for CUDA_HOME",
+        answers=own,
+    )
 
 
 def _version(torch: TorchInstall) -> str:
@@ -211,13 +146,6 @@ def _version(torch: TorchInstall) -> str:
 
 def _nvcc(toolkit: Toolkit) -> str:
     return str(toolkit.nvcc_version.value) if isinstance(toolkit.nvcc_version, Known) else "version not known"
-
-
-def _torch_cuda(facts: Facts) -> CudaVersion | None:
-    torch = facts.torch
-    return (
-        torch.value.wheel_cuda.value if isinstance(torch, Known) and isinstance(torch.value.wheel_cuda, Known) else None
-    )
 
 
 def _is_for_cuda(facts: Facts) -> bool:
@@ -240,7 +168,7 @@ BUILD_RULES = (
         means="Building a CUDA extension stops before its first file. torch does not look for nvcc among the wheels.",
         error="OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
         source="github.com/pytorch/pytorch/pull/197483",
-        remedies=("set-cuda-home", "install-toolkit-wheels"),
+        ways=(*TOOLKIT_WAYS, *TORCH_WAYS),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -255,7 +183,7 @@ BUILD_RULES = (
         means="nvcc itself works, but headers and libraries are looked for in the wrong folder.",
         error="fatal error: cuda_runtime.h: No such file or directory",
         source="docs.pytorch.org/docs/stable/cpp_extension.html",
-        remedies=("set-cuda-home",),
+        ways=(*TOOLKIT_WAYS, *TORCH_WAYS),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -270,7 +198,7 @@ BUILD_RULES = (
         error="RuntimeError: The detected CUDA version (13.0) mismatches the version that was used to compile PyTorch "
         "(12.8). Please make sure to use the same CUDA versions.",
         source="github.com/SarahWeiii/diso/issues/25",
-        remedies=("set-cuda-home", "install-toolkit-wheels", "install-other-wheel"),
+        ways=(*TOOLKIT_WAYS, *TORCH_WAYS),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -285,7 +213,7 @@ BUILD_RULES = (
         error="The detected CUDA version (12.9) has a minor version mismatch with the version that was used to compile "
         "PyTorch (12.8). Most likely this shouldn't be a problem.",
         source="docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-        remedies=(),
+        ways=(),
     ),
     Rule(
         code="toolkit-incomplete",
@@ -299,7 +227,7 @@ BUILD_RULES = (
         means="Compiling or linking an extension fails.",
         error="/usr/bin/ld: cannot find -lcudadevrt: No such file or directory",
         source="pypi.org/project/cuda-toolkit",
-        remedies=("install-toolkit-wheels", "link-toolkit-parts"),
+        ways=(*TOOLKIT_WAYS, *TORCH_WAYS),
         for_goals=BLOCKS_BUILDS,
     ),
     *HOST_COMPILER_RULES,

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.companion_ways import (
-    for_this_cuda,
-    for_this_torch,
-    one_torch_for_all,
-    rebuilt,
-    releases_for_this_torch,
-)
+from firstlight.diagnosis.companion_answers import for_this_cuda, for_this_torch, one_torch_for_all, rebuilt
+from firstlight.diagnosis.extension_rules import EXTENSION_RULES
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.framework_rules import FRAMEWORK_RULES
 from firstlight.diagnosis.observed import is_wanted
 from firstlight.diagnosis.project_rules import PROJECT_RULES
 from firstlight.diagnosis.specifiers import satisfies
-from firstlight.diagnosis.wheel_choice import best_wheel, install, install_wheel, uninstall
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS, Fits, cuda_of_torch, installed_as, torch_answers, within
+from firstlight.diagnosis.wheel_choice import wheels_that_run
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import Companion
 from firstlight.facts.distributions import DuplicateDistribution, Requirement, find_distribution
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.facts.torch_install import TorchChannel, TorchInstall
+from firstlight.ways.kinds import InstallWheels, Package, RemoveDistributions
+from firstlight.ways.way import Chain, Way, chain
 
 # Debian's Python has these in /usr/lib and lets pip put newer ones in front: that is how it is meant to be.
 _MEANT_TO_BE_SHADOWED = ("numpy", "setuptools")
@@ -40,12 +39,15 @@ def companion_wants_other_torch(question: Question) -> Iterator[Seen]:
         for wanted in each.requires
         if wanted.name == "torch" and not wanted.open_marker and not _torch_meets(torch, wanted.specifier)
     ]
-    steps = (*one_torch_for_all(question, clashing), *releases_for_this_torch(question, clashing))
+    names = [companion.name for companion, _ in clashing]
+    around, torch_for_all = tuple(for_this_torch(question, *names)), tuple(one_torch_for_all(question, clashing))
+    changed = sum(isinstance(way, InstallWheels) and len(way.packages) for one in around for way in one.ways)
+    answers = (*around, *torch_for_all) if changed == len(names) else torch_for_all or around
     for companion, specifier in clashing:
         yield Seen(
             saw=f"{companion.name} {companion.version} requires torch{specifier}; "
             f"{_here(facts)} is {torch.version.value} ({companion.folder})",
-            do=steps,
+            answers=answers,
         )
 
 
@@ -65,7 +67,7 @@ def companions_disagree(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{asking} {version} requires {wanted.name}{wanted.specifier}; installed is {found.version} "
             f"({found.folder})",
-            do=() if tied else (install(facts, f"{wanted.name}{wanted.specifier}"),),
+            answers=() if tied else (chain(InstallWheels((within(wanted.name, wanted.specifier),))),),
         )
 
 
@@ -74,15 +76,12 @@ def duplicate_distributions(question: Question) -> Iterator[Seen]:
     facts = question.facts
     environment = facts.environment
     for twice in environment.duplicates if environment is not None else ():
-        if environment is None or _is_harmless(twice, environment):
+        if environment is None or min(len(twice.folders), len(twice.versions)) < 2 or _is_harmless(twice, environment):
             continue
         pairs = [f"{version} in {folder}" for version, folder in zip(twice.versions, twice.folders, strict=False)]
         yield Seen(
             saw=f"{twice.name} is installed {len(pairs)} times: {', '.join(pairs)}",
-            do=(
-                f"{uninstall(facts, twice.name)}  # {len(pairs)} times, until pip says it is not installed",
-                _one_again(question, twice),
-            ),
+            answers=tuple(_one_is_left(question, twice)),
         )
 
 
@@ -99,16 +98,17 @@ def extension_for_other_cuda(question: Question) -> Iterator[Seen]:
                 yield Seen(
                     saw=f"{each.name} {each.version} has libraries for CUDA {has} ({each.folder}); torch was built "
                     f"with {wheel_cuda.value} ({wheel_cuda.seen_in})",
-                    do=(install(facts, "--upgrade", each.name),),
+                    answers=(chain(InstallWheels((Package(each.name),))),),
                 )
             continue
         if isinstance(each.cuda_major, Unknown) or each.cuda_major.value == wheel_cuda.value.major:
             continue
         if _is_torch_extension(each):
+            torch = torch_answers(question, _of_major(each.cuda_major.value))
             yield Seen(
                 saw=f"{each.name} {each.version} was built for CUDA {_cuda_of(each)} ({each.cuda_major.seen_in}); "
                 f"torch was built with {wheel_cuda.value} ({wheel_cuda.seen_in})",
-                do=(for_this_cuda(question, each.name) or rebuilt(facts, each),),
+                answers=(*(tuple(for_this_cuda(question, each.name)) or _rebuilt_unless_tied(each, torch)), *torch),
             )
 
 
@@ -131,8 +131,18 @@ def extension_for_other_torch(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{each.name} {each.version} was built for torch {each.built_for_torch.value} "
             f"({each.built_for_torch.seen_in}); {_here(facts)} is {torch.version.value}",
-            do=(for_this_torch(question, each.name) or rebuilt(facts, each),),
+            answers=tuple(for_this_torch(question, each.name)) or (rebuilt(each),),
         )
+
+
+def _rebuilt_unless_tied(each: Companion, torch: tuple[Chain, ...]) -> tuple[Chain, ...]:
+    """A build here; not of a package that names one torch, whose maker built it with that torch: that one is taken."""
+    tied = isinstance(each.torch_required, Known) and each.torch_required.value.startswith("==")
+    return () if tied and any(not one.why_not for one in torch) else (rebuilt(each),)
+
+
+def _of_major(major: int) -> Fits:
+    return lambda wheel: wheel.cuda.major == major
 
 
 def _here(facts: Facts) -> str:
@@ -181,15 +191,26 @@ def _is_harmless(twice: DuplicateDistribution, environment: PythonEnvironment) -
     return own and twice.folders[0].startswith(environment.prefix)
 
 
-def _one_again(question: Question, twice: DuplicateDistribution) -> str:
-    """The command that brings one back: of torch the version whose files are there, else what fits torch."""
+def _one_is_left(question: Question, twice: DuplicateDistribution) -> Iterator[Chain]:
+    """Of copies in several folders the one that hides the others goes; of one folder all go, and one comes back."""
+    if len(set(twice.folders)) == len(twice.folders):
+        yield chain(RemoveDistributions((twice.name,), copies=len(twice.folders) - 1))
+        return
+    yield chain(RemoveDistributions((twice.name,), copies=len(twice.folders)), *_one_again(question, twice))
+
+
+def _one_again(question: Question, twice: DuplicateDistribution) -> tuple[Way, ...]:
+    """What brings one back: of torch the version whose files are there, else what fits torch."""
     torch = question.facts.torch
     if twice.name == "torch" and isinstance(torch, Known) and isinstance(torch.value.version, Known):
-        wheel = best_wheel(question, torch.value.version.value)
-        if wheel is not None:
-            return install_wheel(question, wheel)
-    first = twice.versions[0].partition("+")[0]
-    return for_this_torch(question, twice.name) or install(question.facts, f"{twice.name}=={first}")
+        same = torch.value.version.value.release, cuda_of_torch(question)
+        wheels = [wheel for wheel in wheels_that_run(question) if wheel.torch.release == same[0]]
+        wheels.sort(key=lambda wheel: wheel.cuda != same[1])
+        for wheel in wheels[:1]:
+            return tuple(way for way in installed_as(question, wheel) if isinstance(way, InstallWheels))
+    fitting = next(for_this_torch(question, twice.name), None)
+    first = Package(twice.name, twice.versions[0].partition("+")[0])
+    return (InstallWheels((first,)),) if fitting is None else fitting.ways
 
 
 def _is_torch_extension(each: Companion) -> bool:
@@ -221,7 +242,7 @@ COMPANION_RULES = (
         means="What pip shows and what Python imports may be two versions; an upgrade removes only one of them.",
         error="RuntimeError: operator ...::... does not exist",
         source="pytorch/vision#9174",
-        remedies=("remove-duplicate",),
+        ways=(RemoveDistributions, InstallWheels),
     ),
     Rule(
         code="companion-wants-other-torch",
@@ -234,8 +255,13 @@ COMPANION_RULES = (
         means="torch itself works; importing or using that package crashes, because its compiled code does not fit.",
         error="ImportError: .../_C.abi3.so: undefined symbol: _ZN3c10...",
         source="vllm-project/vllm#27228",
-        remedies=("install-other-wheel", "reinstall-companion"),
-        explains=("companions-disagree", "extension-for-other-torch", "extension-for-other-cuda"),
+        ways=TORCH_WAYS,
+        explains=(
+            "companions-disagree",
+            "extension-for-other-torch",
+            "extension-for-other-cuda",
+            "extension-lacks-symbols",
+        ),
     ),
     Rule(
         code="companions-disagree",
@@ -249,7 +275,7 @@ COMPANION_RULES = (
         error="ERROR: pip's dependency resolver does not currently take into account all the packages that are "
         "installed. This behaviour is the source of the following dependency conflicts.",
         source="METADATA of the installed wheels",
-        remedies=("reinstall-companion",),
+        ways=(InstallWheels,),
     ),
     Rule(
         code="extension-for-other-cuda",
@@ -262,7 +288,7 @@ COMPANION_RULES = (
         means="torch itself works; the package does not import.",
         error="ImportError: libcudart.so...: cannot open shared object file: No such file or directory",
         source="Dao-AILab/flash-attention#2118",
-        remedies=("reinstall-companion", "install-other-wheel"),
+        ways=TORCH_WAYS,
     ),
     Rule(
         code="extension-for-other-torch",
@@ -275,7 +301,9 @@ COMPANION_RULES = (
         means="torch itself works; the package does not import, or leaves its fast code out.",
         error="WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:",
         source="facebookresearch/xformers#982",
-        remedies=("reinstall-companion",),
+        ways=(InstallWheels,),
     ),
+    *EXTENSION_RULES,
+    *FRAMEWORK_RULES,
     *PROJECT_RULES,
 )

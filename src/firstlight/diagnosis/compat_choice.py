@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import as_root, container, install, observed_cuda, platform
+from firstlight.diagnosis.observed import observed_cuda, platform
 from firstlight.elf.loader import Rule as Search
 from firstlight.facts.collect import Facts
-from firstlight.facts.compat import CompatLibrary, is_compat_path
+from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.libcuda import LibcudaCandidate
 from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
 from firstlight.tables import CompatVerdict
+from firstlight.tables.gpu_rows import GpuKind
 from firstlight.versions import CudaVersion, DriverVersion
 
 # NVML brands that no compat library lists, but NVIDIA_REQUIRE_CUDA of the CUDA images lets in: unknown and GRID.
 _LET_IN_BY_IMAGES = (0, 4)
-# Debian and Ubuntu do not have them; whether that repository is set up is no fact that was looked at.
-NVIDIAS = "  # the package is in NVIDIA's repository: docs.nvidia.com/cuda/cuda-installation-guide-linux"
-STARTUP_FILES = "~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d /etc/environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +131,14 @@ def all_eligible(question: Question, library: CompatLibrary) -> bool:
     return bool(gpus) and len(known) == len(gpus) and not tuple(ineligible_gpus(question, listed))
 
 
+def by_product_line(question: Question) -> bool:
+    """Whether every GPU is known as a data-center one by its name; NVML does not tell every brand."""
+    gpus = question.facts.gpus.devices
+    models = [question.tables.gpu_named(gpu.name.value) for gpu in gpus if isinstance(gpu.name, Known)]
+    known = [model for model in models if model is not None and model.kind is GpuKind.DATA_CENTER]
+    return bool(gpus) and len(known) == len(gpus)
+
+
 def wheel_needs_compat(question: Question) -> CudaVersion | None:
     """The CUDA of a torch wheel that the kernel driver is too old for and no library makes up for; else None."""
     facts = question.facts
@@ -163,56 +167,3 @@ def driver_runs(question: Question, driver: DriverVersion, *, major: int) -> boo
     floor = row.min_driver_same_major
     # A Jetson's driver 580.00 has CUDA 13.0; NVIDIA's floor names the branch, its exact number is of other builds.
     return driver.branch >= floor.branch if platform(question.facts) is Platform.JETSON else driver >= floor
-
-
-def how_to_unwire(facts: Facts, found: InUse) -> tuple[str, ...]:
-    """Commands that stop the loader from taking a compat library, for the way in which it is wired here."""
-    library = found.library
-    if found.copied:
-        return (
-            f"in the image: RUN rm -r {shlex.quote(found.copied)}",
-            "on the host, in /etc/nvidia-container-runtime/config.toml under [nvidia-container-runtime.modes.legacy]: "
-            'cuda-compat-mode = "disabled"',
-        )
-    if library.found_by is Search.LIBRARY_PATH:
-        kept = [each for each in facts.libcuda.ld_library_path if each and not is_compat_path(each)]
-        return (without_them(kept), where_it_is_set(facts, library.entry))
-    if library.found_by is Search.PRELOAD:
-        return ("unset LD_PRELOAD", f"grep -rn LD_PRELOAD {STARTUP_FILES} /etc/ld.so.preload  # and delete it there")
-    if library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
-        return (as_root(facts, f"rm {shlex.quote(library.entry)}"), as_root(facts, "ldconfig"))
-    folder = shlex.quote(library.path.rpartition("/")[0])
-    return (f"grep -rn {folder} /etc/ld.so.conf /etc/ld.so.conf.d  # delete the line, then run ldconfig",)
-
-
-def without_them(kept: list[str]) -> str:
-    """The command that leaves only some folders in LD_LIBRARY_PATH; a toolkit's lib64 is worth no keeping silently."""
-    if not kept:
-        return "unset LD_LIBRARY_PATH"
-    libraries = [each for each in kept if re.search(r"/cuda[^/]*/(?:lib64|targets/[^/]+/lib)/?$", each)]
-    now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}"
-    if not libraries:
-        return now
-    return f"unset LD_LIBRARY_PATH  # torch brings its own libraries; who needs {' and '.join(libraries)}: {now}"
-
-
-def where_it_is_set(facts: Facts, entry: str) -> str:
-    """How to find who puts a folder into LD_LIBRARY_PATH; in a container it may be the image itself."""
-    image = ", or the ENV line of the image" if container(facts) else ""
-    return f"grep -rn {shlex.quote(entry)} {STARTUP_FILES}  # and delete the line that sets it{image}"
-
-
-def how_to_install_package(question: Question, needed: CudaVersion, *, branch: int) -> Iterator[str]:
-    """The newest compat package of a CUDA major that takes a driver branch, e.g. apt-get install cuda-compat-13-4."""
-    for package in question.tables.compat_packages_for(branch):
-        if package.cuda.major == needed.major:
-            yield as_root(question.facts, install(question.facts, package.package)) + NVIDIAS
-            return
-
-
-def how_to_remove_package(facts: Facts) -> Iterator[str]:
-    """apt commands for compat packages that dpkg knows, e.g. sudo apt-get remove cuda-compat-13-0."""
-    names = {each.package.value for each in facts.compat if isinstance(each.package, Known)}
-    for name in sorted(names):
-        if name.startswith("cuda-compat-") and not name.startswith("cuda-compat-impl"):
-            yield as_root(facts, f"apt-get remove {name}")

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_answers import (
+    UNWIRE_WAYS,
+    unwire_compat,
+    wired,
+)
 from firstlight.diagnosis.compat_choice import (
+    InUse,
     all_eligible,
     branches_of,
     compat_in_use,
     cuda_of,
-    how_to_install_package,
-    how_to_remove_package,
-    how_to_unwire,
+    driver_runs,
     ineligible_gpus,
     init_code,
     init_said,
     takes_branch,
     wheel_needs_compat,
 )
-from firstlight.diagnosis.driver_ways import driver_way
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.libcuda_rules import LIBCUDA_RULES
-from firstlight.diagnosis.wheel_choice import best_wheel, install_wheel, python_of
+from firstlight.diagnosis.observed import while_nvml_works
+from firstlight.diagnosis.old_driver_answers import FOR_A_TORCH, for_a_torch
 from firstlight.elf.loader import Rule as Search
 from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.known import Known, Unknown
-from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import AskPerson, Why, WireCompat
+from firstlight.ways.way import Chain, Proof, chain
 
 _FORWARD = "docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+_STARTS = "cuInit of that library returned 0 on this machine"
 _MISMATCH, _NOT_ELIGIBLE = 803, 804
+_WHO_MAY = "forward compatibility is for data-center GPUs, some workstation ones and Jetson."
 _TORCH_PREFIX = (
     "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
     "before calling NumCudaDevices() that might have already set an error? Error "
@@ -45,7 +51,8 @@ def compat_stale(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"libcuda {found.version} from {found.place} is older than the kernel driver {found.kernel} "
         f"({found.seen_in}); {init_said(facts, _MISMATCH)}",
-        do=(*how_to_unwire(facts, found), *how_to_remove_package(facts)),
+        answers=unwire_compat(facts, found),
+        means=f"torch sees no GPU{while_nvml_works(facts)}; the driver alone runs newer CUDA than that library does.",
     )
 
 
@@ -63,7 +70,8 @@ def compat_not_eligible(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"libcuda {found.version} from {found.place} is a compat library for the kernel driver {found.kernel} "
             f"({found.seen_in}), which {gpus} may not use; {init_said(facts, _NOT_ELIGIBLE)}",
-            do=(*how_to_unwire(facts, found), *_without_compat(question)),
+            answers=unwire_compat(facts, found),
+            means=f"torch sees no GPU{while_nvml_works(facts)}; {_WHO_MAY}",
         )
 
 
@@ -81,15 +89,13 @@ def _refused_for_no_visible_reason(question: Question) -> Seen:
         if isinstance(version, Known) and isinstance(kernel, Known) and version.value != kernel.value:
             order = "newer" if version.value > kernel.value else "older"
             below = f"it is {order} than the kernel driver {kernel.value} ({kernel.seen_in})"
-    owner = (f"see whose file it is: dpkg -S $(readlink -f {shlex.quote(path)})",) if path else ()
+    real = loads.value.real_path if isinstance(loads, Known) else path
+    which_one = (("ldconfig", "-p"), *((("dpkg", "-S", real),) if real else ()))
     return Seen(
         saw=f"cuInit of {which} gives {_NOT_ELIGIBLE}" + (f"; {below}" if below else ""),
-        do=(
-            "see which libcuda is loaded: LD_DEBUG=libs python3 -c 'import ctypes; "
-            'ctypes.CDLL("libcuda.so.1")\' 2>&1 | grep libcuda',
-            *owner,
-            "take cuda-compat out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d, so that the driver's own libcuda loads",
-            *_without_compat(question),
+        answers=(
+            chain(AskPerson("make the driver's own libcuda load, not a compat one", Why.DECISION, which_one)),
+            *_for_an_old_driver(question),
         ),
         means="The library believes that it runs in compatibility mode, which this GPU may not use; torch sees no GPU.",
     )
@@ -103,17 +109,14 @@ def compat_unused(question: Question) -> Iterator[Seen]:
         return
     if compat_in_use(facts) is not None or isinstance(library.version, Unknown):
         return  # one is in use and fails: the rule for that failure speaks
-    python, folder = python_of(facts), library.folder
+    folder = library.folder
     branches, says = branches_of(question, library)
     built = f"{facts.torch.value.folder}/version.py"
     takes = f"takes branches {', '.join(str(each) for each in branches)} ({says})" if branches else "takes this branch"
     yield Seen(
         saw=f"libcuda {library.version.value} in {folder} is not loaded; it {takes}, the kernel driver is "
         f"{kernel.value} ({kernel.seen_in}) and torch was built with CUDA {needed} ({built})",
-        do=(
-            f"LD_LIBRARY_PATH={shlex.quote(folder)} {python} YOUR_SCRIPT.py  # for this one program; do not export it",
-            *_newer_driver(question, needed),
-        ),
+        answers=_for_an_old_driver(question),
     )
 
 
@@ -139,15 +142,7 @@ def compat_branch_not_accepted(question: Question) -> Iterator[Seen]:
                 saw=f"libcuda {library.version.value} in {library.folder} {how}; it takes kernel driver branches "
                 f"{', '.join(str(each) for each in branches) or 'of no kind'} ({says}), and the kernel driver is "
                 f"{kernel.value} ({kernel.seen_in})" + (f"; {init_said(facts, _MISMATCH)}" if in_use else ""),
-                do=(
-                    *(how_to_unwire(facts, found) if in_use and found is not None else ()),
-                    *(
-                        how_to_install_package(question, needed, branch=kernel.value.branch)
-                        if needed is not None
-                        else ()
-                    ),
-                    *_without_compat(question),
-                ),
+                answers=unwire_compat(facts, found) if in_use and found is not None else _for_an_old_driver(question),
             )
 
 
@@ -165,12 +160,19 @@ def compat_baked_in(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"libcuda {found.version} from {found.place} works on the kernel driver {found.kernel} ({found.seen_in}); "
         "with a newer driver than the library it will not",
-        do=(
-            *how_to_unwire(facts, found),
-            f"LD_LIBRARY_PATH={shlex.quote(found.library.path.rpartition('/')[0])} {python_of(facts)} YOUR_SCRIPT.py"
-            "  # for this one program; do not export it",
-        ),
+        answers=_decided_at_start(question, found),
     )
+
+
+def _decided_at_start(question: Question, found: InUse) -> tuple[Chain, ...]:
+    """The folder out of the path, and wired at each start where the driver alone does not run this CUDA."""
+    first, *rest = unwire_compat(question.facts, found)
+    for library in question.facts.compat:
+        cuda = cuda_of(question, library)
+        same = isinstance(library.version, Known) and library.version.value == found.version
+        if same and cuda is not None and not driver_runs(question, found.kernel, major=cuda.major):
+            return (chain(*first.ways, wired(question, library, cuda), proof=Proof.PROVED_HERE, by=_STARTS),)
+    return (first, *rest)
 
 
 def _usable_library(question: Question) -> CompatLibrary | None:
@@ -191,22 +193,10 @@ def _usable_library(question: Question) -> CompatLibrary | None:
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
-def _without_compat(question: Question) -> Iterator[str]:
-    """What is left without compat where the wheel's CUDA needs a newer driver: another wheel, or that driver."""
-    needed, facts = wheel_needs_compat(question), question.facts
-    if needed is None or isinstance(facts.torch, Unknown):
-        return
-    version = facts.torch.value.version
-    wheel = best_wheel(question, version.value if isinstance(version, Known) else None)
-    if wheel is not None:
-        yield install_wheel(question, wheel)
-    yield from _newer_driver(question, needed)
-
-
-def _newer_driver(question: Question, needed: CudaVersion) -> Iterator[str]:
-    floor = question.tables.cuda_major(needed.major)
-    if floor is not None:
-        yield driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(needed.major, 0))
+def _for_an_old_driver(question: Question) -> tuple[Chain, ...]:
+    """What makes up for a driver that the wheel's CUDA is too new for; () where it runs it."""
+    needed = wheel_needs_compat(question)
+    return () if needed is None else for_a_torch(question, needed)
 
 
 _WIRING = ("libcuda.would_load", "libcuda.ld_library_path", "driver.kernel_version", "libcuda.init_code", "compat")
@@ -220,10 +210,10 @@ COMPAT_RULES = (
         title="An old compat library is loaded in place of the driver's own libcuda.",
         fires_when="The libcuda that loads is a compat library older than the kernel driver, and cuInit does not work.",
         looks_at=_WIRING,
-        means="torch sees no GPU, although nvidia-smi works and the driver is new enough.",
+        means="torch sees no GPU; the driver alone runs newer CUDA than that library does.",
         error=f"{_TORCH_PREFIX}803: system has unsupported display driver / cuda driver combination",
         source=_FORWARD,
-        remedies=("remove-from-library-path", "remove-compat"),
+        ways=UNWIRE_WAYS,
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
@@ -234,11 +224,10 @@ COMPAT_RULES = (
         title="A compat library is loaded on a GPU that may not use one.",
         fires_when="The libcuda that loads is a compat library and cuInit gives 804, or the GPU is a GeForce or Titan.",
         looks_at=(*_WIRING, "gpus.devices.brand"),
-        means="torch sees no GPU, although nvidia-smi works; forward compatibility is for data-center GPUs, some "
-        "workstation ones and Jetson.",
+        means=f"torch sees no GPU; {_WHO_MAY}",
         error=f"{_TORCH_PREFIX}804: forward compatibility was attempted on non supported HW",
         source=_FORWARD,
-        remedies=("remove-from-library-path", "remove-compat", "upgrade-driver", "install-other-wheel"),
+        ways=(*UNWIRE_WAYS, *FOR_A_TORCH),
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
@@ -259,7 +248,7 @@ COMPAT_RULES = (
         means="torch imports and sees no GPU; the cuda-compat package only copies files, it configures nothing.",
         error="UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version ...).",
         source=_FORWARD,
-        remedies=("wire-forward-compat", "upgrade-driver", "install-other-wheel"),
+        ways=FOR_A_TORCH,
         explains=("driver-too-old-for-wheel",),
     ),
     Rule(
@@ -274,7 +263,7 @@ COMPAT_RULES = (
         error="ERROR: This container was built for NVIDIA Driver Release ... or later, but version ... was "
         "detected and compatibility mode is UNAVAILABLE.",
         source=_FORWARD,
-        remedies=("install-forward-compat", "install-other-wheel", "upgrade-driver", "remove-from-library-path"),
+        ways=(*UNWIRE_WAYS, *FOR_A_TORCH),
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
@@ -288,7 +277,7 @@ COMPAT_RULES = (
         means="It works today; once the driver is newer than the library, every CUDA program fails with error 803.",
         error=f"{_TORCH_PREFIX}803: system has unsupported display driver / cuda driver combination",
         source=_FORWARD,
-        remedies=("wire-forward-compat", "remove-from-library-path"),
+        ways=(*UNWIRE_WAYS, WireCompat),
     ),
     *LIBCUDA_RULES,
 )

@@ -4,61 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.boot_rules import lets_in
+from firstlight.diagnosis.driver_answers import DRIVER_WAYS
+from firstlight.diagnosis.driver_module_answers import (
+    driver_loaded,
+    given_back,
+    libraries_are_newer,
+    module_let_in,
+    open_module,
+    same_version_again,
+)
 from firstlight.diagnosis.driver_packages import (
     LTS_BRANCH,
-    branch_to_have,
-    driver_package,
     open_only_gpus,
-    signed_module_package,
 )
+from firstlight.diagnosis.elsewhere_answers import described_anew, nodes_opened, restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
+from firstlight.diagnosis.log_lines import lines_with, summing_up
+from firstlight.diagnosis.module_build_answers import said_of_failed
+from firstlight.diagnosis.no_device_rules import NO_DEVICE_RULES
 from firstlight.diagnosis.observed import (
-    as_root,
     container,
     cuda_starts,
     cuda_works,
     has_device_nodes,
     has_numbered_node,
-    has_nvidia_gpu,
     has_own_kernel_driver,
     init_code,
     init_error,
-    install,
     listed,
-    on_the_host,
     pci_gpus,
-    platform,
     shown,
-    start_with_gpus,
-    uses_rpm,
+    while_nvml_works,
 )
-from firstlight.facts.collect import Facts
 from firstlight.facts.driver import ModuleKind
 from firstlight.facts.known import Known, Unknown, value_or
-from firstlight.facts.place import Platform
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson
+from firstlight.ways.platform import platform_of
+from firstlight.ways.way import chain
 
+_UVM_NODE = "/dev/nvidia-uvm"
+_UNKNOWN_ERROR = (
+    "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
+    "CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."
+)
 _SMI_FAILED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
     "Make sure that the latest NVIDIA driver is installed and running."
 )
 _LIBRARY_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
-_INSTALL_GUIDE = "docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html"
+_BEHIND = (
+    "The libraries and the module on disk come from packages of different versions; nothing new can use the GPU, and a "
+    "restart loads the same module again."
+)
+_BEHIND_IN_IMAGE = (
+    "The image of this system has libraries and a module of different versions; nothing new can use the GPU, and a "
+    "restart starts the same image again."
+)
+_GONE = ": the kernel was upgraded, and what the running one had not loaded by then cannot be loaded any more"
 _RIVALS = ("nouveau", "nova")  # nova_core, nouveau's successor, names its PCI driver NovaCore
-
-
-def no_nvidia_device(question: Question) -> Iterator[Seen]:
-    """A laptop or a build machine without an NVIDIA GPU: nothing is wrong, and nothing of CUDA can run."""
-    facts = question.facts
-    if platform(facts) is Platform.WSL1:
-        yield Seen(
-            f"this is WSL 1 (kernel {facts.place.kernel_release}), which reaches no GPU",
-            do=("in Windows: wsl --set-version DISTRIBUTION 2",),
-        )
-    elif not has_nvidia_gpu(facts) and isinstance(facts.driver.kernel_version, Unknown):
-        yield Seen(
-            "no NVIDIA GPU on the PCI bus (/sys/bus/pci/devices), no /dev/nvidia0, no driver",
-            do=(f"if the host has one, {start_with_gpus(facts)}",) if container(facts) else (),
-        )
 
 
 def driver_not_loaded(question: Question) -> Iterator[Seen]:
@@ -73,27 +78,11 @@ def driver_not_loaded(question: Question) -> Iterator[Seen]:
     names = listed(f"{gpu.address} (device {value_or(gpu.device_id, 'not read')})" for gpu in gpus[:4])
     set_aside = [gpu.address for gpu in gpus if value_or(gpu.driver, "") == "vfio-pci"]
     module = facts.driver.module_file
-    there = f"{module.value} is there" if isinstance(module, Known) else module.reason
+    there = f"{module.value} is there" if isinstance(module, Known) else f"{module.reason}{said_of_failed(facts)}"
     yield Seen(
         f"NVIDIA GPU at {names} in /sys/bus/pci/devices; no nvidia module in {modules.seen_in}; {there}",
-        do=(f"give {listed(set_aside)} back from the virtual machines: it is bound to vfio-pci",)
-        if set_aside
-        else _ways_to_load(question),
+        answers=given_back(set_aside) if set_aside else driver_loaded(question),
     )
-
-
-def _ways_to_load(question: Question) -> tuple[str, ...]:
-    facts = question.facts
-    release = facts.place.kernel_release
-    if isinstance(facts.driver.module_file, Known):
-        return (as_root(facts, "modprobe nvidia"), "if it refuses, read why: dmesg | tail")
-    if any("dkms" in name for name in value_or(facts.driver.packages, ())):
-        headers = as_root(facts, install(facts, f"linux-headers-{release}"))
-        return (f"{headers}, then {as_root(facts, 'dkms autoinstall')} and {as_root(facts, 'modprobe nvidia')}",)
-    if value_or(facts.place.os_id, "") == "ubuntu":
-        package = driver_package(question, branch_to_have(question) or LTS_BRANCH)
-        return (f"{as_root(facts, install(facts, package))}, then reboot",)
-    return (f"install a driver ({_INSTALL_GUIDE}), then reboot",)
 
 
 def nouveau_loaded(question: Question) -> Iterator[Seen]:
@@ -101,19 +90,15 @@ def nouveau_loaded(question: Question) -> Iterator[Seen]:
     facts = question.facts
     held = {gpu.address: value_or(gpu.driver, "") for gpu in pci_gpus(facts)}
     taken = {address: name for address, name in held.items() if name.lower().startswith(_RIVALS)}
-    if not taken:
-        return
+    if not taken or cuda_works(facts):
+        return  # where others work, gpu-left-out names this one
     names = listed(f"{address} is bound to {name}" for address, name in taken.items())
-    lines = r"blacklist nouveau\noptions nouveau modeset=0\n"
-    if any(name.lower().startswith("nova") for name in taken.values()):
-        lines += r"blacklist nova_core\nblacklist nova_drm\n"
-    rebuild = "dracut --force" if uses_rpm(facts) else "update-initramfs -u"
+    nova = any(name.lower().startswith("nova") for name in taken.values())
+    rivals = ("nouveau", "nova_core", "nova_drm") if nova else ("nouveau",)
     yield Seen(
         f"{names} (/sys/bus/pci/devices)",
-        do=(
-            f"printf '{lines}' | {on_the_host(facts, 'tee /etc/modprobe.d/blacklist-nouveau.conf')}",
-            f"{on_the_host(facts, rebuild)}, then reboot",
-        ),
+        answers=(chain(*(kinds.ForbidModule(module) for module in rivals), kinds.Restart()),),
+        lines=(*lines_with(facts, "already bound"), *summing_up(facts)),
     )
 
 
@@ -125,23 +110,12 @@ def secure_boot_blocks_module(question: Question) -> Iterator[Seen]:
         return
     if not isinstance(secure, Known) or not secure.value or not isinstance(module, Known):
         return
-    if value_or(facts.health.driver_messages, ()):  # the module did start once, so it was let in
+    if value_or(facts.health.driver_messages, ()) or lets_in(facts):  # the module did start once, so it was let in
         return
-    signed = signed_module_package(question, branch_to_have(question) or LTS_BRANCH)
-    ubuntu = value_or(facts.place.os_id, "") == "ubuntu"
-    enrol = f"enrol the key and reboot: {as_root(facts, 'mokutil --import /var/lib/shim-signed/mok/MOK.der')}"
     yield Seen(
         f"Secure Boot is on ({secure.seen_in.rpartition('/')[2].partition('-')[0]} variable); {module.value} is there "
         "and not loaded",
-        do=(
-            f"{as_root(facts, 'modprobe nvidia')}  # 'Key was rejected by service' proves it",
-            *(
-                (f"install a module that Ubuntu signed: {as_root(facts, install(facts, signed))}", f"or {enrol}")
-                if ubuntu
-                else (enrol,)
-            ),
-            "or without a console to confirm the key: turn Secure Boot off in the firmware or the cloud's settings",
-        ),
+        answers=module_let_in(question),
     )
 
 
@@ -159,21 +133,16 @@ def driver_library_mismatch(question: Question) -> Iterator[Seen]:
     if isinstance(library, Known):
         parts.append(f"NVML library {shown(library)}")
     said = f"; nvmlInit gives {_LIBRARY_MISMATCH}" if refused else ""
-    reload = "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia"
-    if container(facts):
-        steps: tuple[str, ...] = ("recreate the container: the host's driver changed while it ran",)
-    else:
-        steps = (
-            as_root(facts, "reboot"),
-            f"or without a reboot, with every program off the GPU: {as_root(facts, f'sh -c {reload!r}')}",
-            f"so that it does not come again: {as_root(facts, 'apt-mark hold')} {_driver_package(facts)}",
-        )
-    yield Seen(f"{', '.join(parts)}{said}", do=steps)
-
-
-def _driver_package(facts: Facts) -> str:
-    names = value_or(facts.driver.packages, ())
-    return next((name for name in names if name.startswith("nvidia-driver-")), "the nvidia-driver package")
+    disk = facts.driver.module_on_disk
+    behind = isinstance(disk, Known) and isinstance(library, Known) and disk.value != library.value
+    if behind and isinstance(disk, Known):
+        parts.append(f"the module on disk {shown(disk)}")
+    lines = lines_with(facts, "API mismatch")
+    of_image = platform_of(facts).is_image_based and libraries_are_newer(facts)
+    means = _BEHIND_IN_IMAGE if of_image else _BEHIND
+    yield Seen(
+        f"{', '.join(parts)}{said}", answers=same_version_again(question), means=means if behind else "", lines=lines
+    )
 
 
 def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:
@@ -193,10 +162,8 @@ def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:
     seen = "; ".join((*which, *(f"it said: {line.rstrip('.')}" for line in told[:1]), *failed[:1]))
     yield Seen(
         f"the proprietary module{version} is loaded ({kind.seen_in}); {seen}",
-        do=(
-            f"{on_the_host(facts, install(facts, driver_package(question, branch)))}, then reboot",
-            f"or with NVIDIA's installer: {as_root(facts, 'sh NVIDIA-Linux-*.run -m=kernel-open')}",
-        ),
+        answers=open_module(question, branch),
+        lines=(*lines_with(facts, "open kernel modules", "RmInitAdapter", "rm_init_adapter"), *summing_up(facts)),
     )
 
 
@@ -211,21 +178,24 @@ def device_nodes_missing(question: Question) -> Iterator[Seen]:
     absent = [node.path for node in facts.driver.nodes if node.kind == "absent" and node.path == "/dev/nvidiactl"]
     if not has_numbered_node(facts):
         absent.append("/dev/nvidia0")
-    uvm = next((node for node in facts.driver.nodes if node.path == "/dev/nvidia-uvm"), None)
+    uvm = next((node for node in facts.driver.nodes if node.path == _UVM_NODE), None)
     if uvm is not None and uvm.kind == "absent" and value_or(facts.driver.uvm_loaded, default=False):
         absent.append(uvm.path)
     closed = [n.path for n in facts.driver.nodes if n.kind == "device" and not n.openable and "/nvidia" in n.path]
     driver = f"driver {shown(facts.driver.kernel_version)}"
     if absent:
-        step = start_with_gpus(facts) if container(facts) else as_root(facts, "nvidia-modprobe -u -c=0")
-        yield Seen(f"{driver} is loaded; there is no {listed(absent)}", do=(step,))
+        nodes = (chain(kinds.MakeDeviceNodes()),)
+        uvm_alone = absent == [_UVM_NODE]
+        again = described_anew(question) if uvm_alone else restart_with_gpus(question)
+        yield Seen(
+            f"{driver} is loaded; there is no {listed(absent)}",
+            answers=again if container(facts) else nodes,
+            error=_UNKNOWN_ERROR if uvm_alone and value_or(facts.driver.nvml_code, -1) == 0 else "",
+        )
     if closed:
         yield Seen(
             f"{driver} is loaded; user {facts.ability.uid} may not open {listed(closed)}",
-            do=(
-                f"look at owner and mode: ls -l {closed[0]}",
-                f"where a group may open it: {as_root(facts, 'usermod -aG video $USER')}, then log in again",
-            ),
+            answers=nodes_opened(facts, closed),
         )
 
 
@@ -237,40 +207,34 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
         return
     if init_code(facts) <= 0 or not has_own_kernel_driver(facts) or (container(facts) and not has_device_nodes(facts)):
         return
+    ready = value_or(facts.driver.kernels_with_module, ())  # looked for where the running kernel has no module
+    gone = bool(ready) and container(facts) is None
+    lost = f"; {facts.place.kernel_release}, which runs, has no modules any more, {ready[-1]} has" if gone else ""
+    kind = container(facts)
+    anew = () if kind is None else (started(kind.value),)  # its nodes were not there when this one was started
+    load = chain(kinds.LoadModules(("nvidia_uvm",)), kinds.MakeDeviceNodes(), *anew)
     yield Seen(
         f"driver {shown(facts.driver.kernel_version)} is loaded, nvidia_uvm is not ({uvm.seen_in}); "
-        f"cuInit gives {init_error(question)}",
-        do=(on_the_host(facts, "modprobe nvidia_uvm"), on_the_host(facts, "nvidia-modprobe -u -c=0")),
+        f"cuInit gives {init_error(question)}{lost}",
+        answers=(chain(kinds.Restart()) if gone else load,),
+        means=f"CUDA does not start{while_nvml_works(facts)}{_GONE if gone else ''}.",
     )
 
 
 MODULE_RULES: tuple[Rule, ...] = (
-    Rule(
-        code="no-nvidia-device",
-        check=no_nvidia_device,
-        severity=Severity.NOTE,
-        depth=10,
-        title="There is no NVIDIA GPU here.",
-        fires_when="No NVIDIA GPU is on the PCI bus, in the chip or behind a device node, and no driver is loaded.",
-        looks_at=("gpus.pci", "gpus.devices", "gpus.tegra_chip", "driver.nodes", "driver.kernel_version"),
-        means="Nothing is wrong with that; CUDA cannot run here, and torch works on the CPU.",
-        error="Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver",
-        source="the string in libc10_cuda.so of the PyPI wheel torch 2.15.0",
-        remedies=("other-machine",),
-        when_wanted=Severity.BLOCKS,
-    ),
+    *NO_DEVICE_RULES,
     Rule(
         code="nouveau-loaded",
         check=nouveau_loaded,
         severity=Severity.BLOCKS,
         depth=20,
         title="Another kernel driver (nouveau or nova) holds the GPU.",
-        fires_when="An NVIDIA GPU on the PCI bus is bound to nouveau or nova_core.",
+        fires_when="An NVIDIA GPU on the PCI bus is bound to nouveau or nova_core, and no other one works.",
         looks_at=("gpus.pci", "driver.nouveau_loaded"),
         means="NVIDIA's module cannot take the GPU, so there is no CUDA.",
         error="NVRM: GPU 0000:01:00.0 is already bound to nouveau.",
         source="negativo17/nvidia-driver#73, beclab/Olares#3963",
-        remedies=("blacklist-nouveau", "reboot"),
+        ways=(kinds.ForbidModule, kinds.Restart),
         explains=(
             "driver-not-loaded",
             "secure-boot-blocks-module",
@@ -297,7 +261,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="The kernel takes only modules whose key it knows; one that DKMS built has a key of this machine.",
         error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         source="acidanthera/bugtracker#2237, MicrosoftDocs/azure-docs#111536",
-        remedies=("enrol-module-key", "install-signed-module", "turn-off-secure-boot"),
+        ways=(kinds.InstallPackages, kinds.LoadModules, kinds.EnrolKey, kinds.Restart, AskPerson),
         explains=("driver-not-loaded", "cuinit-fails"),
     ),
     Rule(
@@ -312,13 +276,14 @@ MODULE_RULES: tuple[Rule, ...] = (
             "driver.kernel_version",
             "driver.uvm_loaded",
             "driver.module_file",
+            "driver.module_builds",
             "driver.packages",
             "container.kind",
         ),
         means="No program can reach the GPU: nvidia-smi fails and torch.cuda.is_available() is False.",
         error=_SMI_FAILED,
         source="GoogleCloudPlatform/compute-gpu-installation#10",
-        remedies=("load-driver", "install-driver", "reboot"),
+        ways=(kinds.LoadModules, kinds.BuildModules, *DRIVER_WAYS),
         explains=("cuinit-fails", "libcuda-missing"),
     ),
     Rule(
@@ -332,7 +297,15 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="An upgrade replaced the libraries while the old module stayed loaded; nothing new can use the GPU.",
         error="Failed to initialize NVML: Driver/library version mismatch",
         source="lyulyul/shine-cluster#30, oddmario/NVIDIA-Ubuntu-Driver-Guide#4",
-        remedies=("reboot", "reload-driver", "hold-driver"),
+        ways=(
+            kinds.Restart,
+            kinds.ReloadModules,
+            kinds.HoldPackages,
+            kinds.StartContainer,
+            kinds.InstallPackages,
+            kinds.BuildModules,
+            AskPerson,
+        ),
         explains=("cuinit-fails", "device-access-lost"),
     ),
     Rule(
@@ -347,7 +320,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="CUDA sees no GPU, and nvidia-smi says 'No devices were found'.",
         error="NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
         source="getsolus/packages#5575, NVIDIA/open-gpu-kernel-modules#862",
-        remedies=("install-open-module", "reboot"),
+        ways=DRIVER_WAYS,
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
     Rule(
@@ -367,7 +340,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="Programs reach the GPU through /dev/nvidiactl, /dev/nvidia0 and /dev/nvidia-uvm.",
         error=_SMI_FAILED,
         source="docs.nvidia.com/cuda/cuda-installation-guide-linux, NVIDIA/nvidia-docker#139",
-        remedies=("create-device-nodes", "restart-with-gpus"),
+        ways=(kinds.MakeDeviceNodes, kinds.StartContainer, kinds.InstallPackages, AskPerson),
         explains=("cuinit-fails",),
     ),
     Rule(
@@ -377,12 +350,11 @@ MODULE_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The kernel module nvidia_uvm, which CUDA needs, is not loaded.",
         fires_when="The nvidia module is loaded, nvidia_uvm is not, and cuInit failed.",
-        looks_at=("driver.uvm_loaded", "driver.kernel_version", "libcuda.init_code"),
-        means="CUDA does not start, while nvidia-smi works.",
-        error="CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
-        "CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.",
+        looks_at=("driver.uvm_loaded", "driver.kernel_version", "driver.kernels_with_module", "libcuda.init_code"),
+        means="CUDA does not start.",
+        error=_UNKNOWN_ERROR,
         source="NVIDIA/nvidia-docker#319, ggml-org/llama.cpp#7218",
-        remedies=("load-uvm",),
+        ways=(kinds.LoadModules, kinds.MakeDeviceNodes, kinds.StartContainer, kinds.Restart),
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
 )

@@ -1,15 +1,19 @@
-"""Which driver this machine should have, by its GPUs: the branch, and Ubuntu's package with the module that fits."""
+"""Which driver this machine should have, by its GPUs: the branch, and the module that fits."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import pci_gpus
 from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, value_or
 from firstlight.frozen import dataclass
+from firstlight.tables import Tables
 from firstlight.tables.gpu_rows import OpenModule
+from firstlight.ways.kinds import Flavour
 
 LTS_BRANCH = 580  # supported until 2028-06
 # By chip: envytools.readthedocs.io/en/latest/hw/pciid.html, pci-ids.ucw.cz/read/PC/10de. GM10x and GM20x lie around
@@ -24,6 +28,7 @@ _ARCHITECTURE_OF_ID = (
     (range(0x1D80, 0x1E00), "Volta"),
     (range(0x2900, 0x3000), "Blackwell"),
 )
+_SET_ASIDE = ("vfio-pci",)  # for virtual machines, whose driver is not this system's
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class _Chip:
 
     name: str
     architecture: str
+    label: str  # what a sentence calls it: gpu-0, or its address on the bus
+    words: str  # what it is there
 
 
 def architecture_of_id(device_id: str) -> str:
@@ -40,16 +47,6 @@ def architecture_of_id(device_id: str) -> str:
         return ""
     number = int(device_id, 16)
     return next((name for ids, name in _ARCHITECTURE_OF_ID if number in ids), "")
-
-
-def driver_package(question: Question, branch: int) -> str:
-    """Ubuntu's package, nvidia-driver-580-server-open; without -open for GPUs that the open modules do not drive."""
-    return f"nvidia-driver-{_flavour(question, branch)}"
-
-
-def signed_module_package(question: Question, branch: int) -> str:
-    """Ubuntu's package of signed modules for the running kernel: linux-modules-nvidia-580-server-open-6.8.0-60."""
-    return f"linux-modules-nvidia-{_flavour(question, branch)}-{question.facts.place.kernel_release}"
 
 
 def branch_to_have(question: Question, floor: int = 0) -> int:
@@ -63,58 +60,98 @@ def branch_to_have(question: Question, floor: int = 0) -> int:
     return floor if longest is None else longest.branch
 
 
+def branch_on_disk(facts: Facts) -> int:
+    """The branch of the driver whose libraries lie here, loaded or not; 0: none is known."""
+    library = facts.driver.nvml_library_version
+    if isinstance(library, Known):
+        return library.value.branch
+    own = (each.version for each in facts.libcuda.candidates if not (each.is_compat or each.is_stub))
+    return next((each.value.branch for each in own if isinstance(each, Known)), 0)
+
+
 def why_not_branch(question: Question, branch: int) -> str:
-    """Why a branch does not drive a GPU here, R590 and later no Volta; '' where nothing is known against it."""
+    """Why a branch does not drive a GPU here: R590 and later no Volta, 550 no Blackwell; '' where nothing is known."""
     for chip in _chips(question):
         limit = question.tables.architecture_limit(chip.architecture)
         if limit is not None and limit.last_driver_branch < branch:
             return f"driver branch {limit.last_driver_branch} is the last one for {chip.name}"
+        first = _first_branch(question.tables, chip.architecture)
+        if branch < first:
+            return f"driver branch {first} is the first one for {chip.name}"
     return ""
 
 
-def branch_in_words(question: Question, floor: int) -> str:
-    """'525 or newer'; '580, the last branch for NVIDIA TITAN V' where later ones do not drive a GPU here."""
-    for chip in _chips(question):
-        limit = question.tables.architecture_limit(chip.architecture)
-        if limit is not None and limit.last_driver_branch >= floor:
-            return f"{limit.last_driver_branch}, the last branch for {chip.name}"
-    return f"{floor} or newer"
+def _first_branch(tables: Tables, architecture: str) -> int:
+    """The driver of the first toolkit that has code for an architecture, e.g. 570 for Blackwell; 0: not known.
+
+    Only of those that came with CUDA 12 and later: of older ones the first toolkits are not in the tables.
+    """
+    names = {
+        f"sm_{row.capability.major}{row.capability.minor}"
+        for row in tables.capabilities
+        if row.architecture == architecture
+    }
+    with_code = [row.toolkit for row in tables.toolkit_targets if names & set(row.targets)]
+    without = [row.toolkit for row in tables.toolkit_targets if not names & set(row.targets)]
+    if not with_code or not any(each < min(with_code) for each in without):
+        return 0
+    row = tables.cuda_release(min(with_code))
+    return 0 if row is None else row.driver_in_release_notes.branch
 
 
 def open_only_gpus(question: Question) -> list[str]:
     """GPUs here that only the open module drives, by capability where NVML tells it, else by PCI id."""
-    found = []
-    for gpu in question.facts.gpus.devices:
-        row = question.tables.capability(gpu.capability.value) if isinstance(gpu.capability, Known) else None
-        module = question.tables.kernel_module(row.architecture) if row is not None else None
-        if row is not None and module is not None and module.open_module is OpenModule.REQUIRED:
-            found.append(f"{gpu.id} is {row.architecture}")
-    if found:
-        return found
-    for device in pci_gpus(question.facts):
-        text = value_or(device.device_id, "")
-        if architecture_of_id(text) == "Blackwell":
-            found.append(f"{device.address} is a Blackwell GPU (device {text}, /sys/bus/pci/devices)")
-    return found
+    return [
+        f"{chip.label} is {chip.words}" for chip in _chips(question) if _takes(question, chip) is OpenModule.REQUIRED
+    ]
 
 
-def _flavour(question: Question, branch: int) -> str:
-    modules = (question.tables.kernel_module(chip.architecture) for chip in _chips(question))
-    closed = any(row is not None and row.open_module is OpenModule.NOT_SUPPORTED for row in modules)
-    return f"{branch}-server" if closed else f"{branch}-server-open"
+def closed_only_gpus(question: Question) -> list[str]:
+    """GPUs here that the open module does not drive."""
+    found = (chip for chip in _chips(question) if _takes(question, chip) is OpenModule.NOT_SUPPORTED)
+    return [f"{chip.label} is {chip.words}" for chip in found]
+
+
+def flavour_of(question: Question) -> Flavour:
+    """The modules that drive all of these GPUs: the open ones, except where one is too old for them."""
+    return Flavour.PROPRIETARY if closed_only_gpus(question) else Flavour.OPEN
+
+
+def why_no_flavour(question: Question) -> str:
+    """Why neither kind of module drives all GPUs here: one is too new for the one, one too old for the other."""
+    new, old = open_only_gpus(question), closed_only_gpus(question)
+    if not new or not old:
+        return ""
+    return f"{new[0]} and takes the open module alone, {old[0]} and takes the proprietary one alone"
+
+
+def _takes(question: Question, chip: _Chip) -> OpenModule | None:
+    row = question.tables.kernel_module(chip.architecture)
+    return None if row is None else row.open_module
 
 
 def _chips(question: Question) -> tuple[_Chip, ...]:
-    """The GPUs of known architecture, oldest first: by capability, else, where no driver tells it, by PCI id."""
-    found = []
-    for gpu in sorted(gpus_of(question), key=lambda each: each.capability):
-        row = question.tables.capability(gpu.capability)
-        if row is not None:
-            found.append(_Chip(gpu.name, row.architecture))
-    if found:
-        return tuple(found)
+    """The GPUs of known architecture, oldest first: by capability, and by PCI id those that no driver tells of."""
+    found, listed = [], set()
+    for gpu in question.facts.gpus.devices:
+        listed.add(value_or(gpu.pci_address, ""))
+        row = question.tables.capability(gpu.capability.value) if isinstance(gpu.capability, Known) else None
+        if row is not None and isinstance(gpu.capability, Known):
+            name = value_or(gpu.name, gpu.id)
+            found.append((gpu.capability.value, _Chip(name, row.architecture, gpu.id, row.architecture)))
+    if not found:
+        for seen in gpus_of(question):
+            row = question.tables.capability(seen.capability)
+            if row is not None:
+                found.append((seen.capability, _Chip(seen.name, row.architecture, seen.name, row.architecture)))
+    known = tuple(chip for _, chip in sorted(found, key=lambda each: each[0]))
+    return (*known, *(chip for address, chip in _by_id(question) if address not in listed))
+
+
+def _by_id(question: Question) -> Iterator[tuple[str, _Chip]]:
     for device in pci_gpus(question.facts):
         device_id = value_or(device.device_id, "")
-        if architecture := architecture_of_id(device_id):
-            found.append(_Chip(f"{device.address} ({architecture}, device {device_id})", architecture))
-    return tuple(found)
+        if (architecture := architecture_of_id(device_id)) and value_or(device.driver, "") not in _SET_ASIDE:
+            name = f"{device.address} ({architecture}, device {device_id})"
+            words = f"a {architecture} GPU (device {device_id}, /sys/bus/pci/devices)"
+            yield device.address, _Chip(name, architecture, device.address, words)

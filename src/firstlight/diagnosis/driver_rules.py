@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
+from firstlight.diagnosis.compat_choice import offered_cuda
+from firstlight.diagnosis.cuinit_rules import CUINIT_RULES
+from firstlight.diagnosis.driver_answers import DRIVER_WAYS, installed
 from firstlight.diagnosis.driver_module_rules import MODULE_RULES
+from firstlight.diagnosis.driver_packages import flavour_of, why_not_branch
 from firstlight.diagnosis.driver_start_rules import START_RULES
-from firstlight.diagnosis.driver_ways import compat_way, driver_way, install_wanted, wheel_way
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, has_own_kernel_driver, init_code, install, observed_cuda, shown
+from firstlight.diagnosis.module_flavour_rules import MODULE_FLAVOUR_RULES
+from firstlight.diagnosis.observed import container, has_own_kernel_driver, init_code, shown
+from firstlight.diagnosis.old_driver_answers import (
+    FOR_A_TOOLKIT,
+    FOR_A_TORCH,
+    for_a_toolkit,
+    for_a_torch,
+    runs_only_older,
+    toolkits_in_use,
+)
 from firstlight.facts.known import Known, Unknown
-from firstlight.facts.toolkits import Part, Toolkit
-from firstlight.versions import CudaVersion
+from firstlight.facts.toolkits import Part
+from firstlight.ways.kinds import WireCompat
+from firstlight.ways.way import Chain
 
 _MINOR_COMPAT = "docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+_LIMITS = (
+    "It works, by minor-version compatibility. What does not: PTX made by a newer toolkit than the driver knows (error "
+    "222), and the few calls that are newer than the driver (error 36)."
+)
+_NO_FIXES = "It goes on working, but gets no fixes, and newer CUDA releases are not tested with it."
 
 
 def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
@@ -27,47 +44,32 @@ def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
         return
     wheel_cuda = torch.wheel_cuda.value
     floor = question.tables.cuda_major(wheel_cuda.major)
-    if floor is None or not _runs_only_older(question, wheel_cuda.major):
+    if floor is None or not runs_only_older(question, wheel_cuda.major):
         return
     needed, offered = floor.min_driver_same_major, offered_cuda(question)
-    driver = facts.driver.kernel_version
-    compat = compat_way(question, wheel_cuda, driver=driver.value) if isinstance(driver, Known) else ""
-    first = install_wanted(question) if compat else ""
-    steps = (
-        first,
-        compat,
-        wheel_way(question, torch.version.value),
-        driver_way(question, branch=needed.branch, cuda=CudaVersion(wheel_cuda.major, 0)),
-    )
+    answers = for_a_torch(question, wheel_cuda)
+    by_compat = any(isinstance(way, WireCompat) for one in answers for way in one.ways)
     number = "" if offered is None else f" It says: found version {offered.major * 1000 + offered.minor * 10}."
     yield Seen(
         f"{_driver_and_offer(question)}; torch {torch.version.value} needs {needed} or newer"
-        + (", or a compat library" if compat else ""),
-        do=tuple(step for step in steps if step),
+        + (", or a compat library" if by_compat else ""),
+        answers=answers,
         means=f"torch imports, but torch.cuda.is_available() is False.{number}",
     )
 
 
 def driver_too_old_for_toolkit(question: Question) -> Iterator[Seen]:
     """What nvcc 13 builds does not start on driver 550: its runtime is newer than the driver's major."""
-    for toolkit in _toolkits_in_use(question):
+    for toolkit in toolkits_in_use(question):
         if isinstance(toolkit.version, Unknown) or Part.NVCC not in toolkit.has:
             continue
         version = toolkit.version.value
         floor = question.tables.cuda_major(version.major)
-        if floor is None or not _runs_only_older(question, version.major):
+        if floor is None or not runs_only_older(question, version.major):
             continue
-        driver = question.facts.driver.kernel_version
-        ways = (
-            _older_toolkit(question, offered_cuda(question)),
-            compat_way(question, version, driver=driver.value, program="./your_program")
-            if isinstance(driver, Known)
-            else "",
-            driver_way(question, branch=floor.min_driver_same_major.branch, cuda=CudaVersion(version.major, 0)),
-        )
         yield Seen(
             f"{_driver_and_offer(question)}; the toolkit in use is {version} ({toolkit.path})",
-            do=tuple(way for way in ways if way),
+            answers=for_a_toolkit(question, version),
         )
 
 
@@ -86,7 +88,7 @@ def minor_version_limits(question: Question) -> Iterator[Seen]:
     target = f" ({', '.join(sorted(names))})" if names else ""
     yield Seen(
         f"{_driver_and_offer(question)}; torch {torch.version.value} was built with {wheel_cuda}, of the same major",
-        do=(f"nothing, unless error 222 comes up; then build machine code for this GPU{target} instead of PTX",),
+        means=f"{_LIMITS} If error 222 comes up, build machine code for this GPU{target} instead of PTX.",
     )
 
 
@@ -102,31 +104,21 @@ def driver_branch_ended(question: Question) -> Iterator[Seen]:
     lives = (question.tables.branch_life(row.branch) for row in question.tables.driver_branches)
     alive = [each for each in lives if each is not None and facts.collected_at[:7] <= each.supported_until]
     longest = max(alive, key=lambda each: each.supported_until, default=None)
-    next_one = "" if longest is None else f"branch {longest.branch} ({longest.kind.value}) is supported until "
+    until = "" if longest is None else f"supported until {longest.supported_until}"
+    next_one = "" if longest is None else f" Branch {longest.branch} ({longest.kind.value}) is {until}."
     yield Seen(
         f"driver {shown(driver)}: NVIDIA supported branch {driver.value.branch} ({life.kind.value}) "
         f"until {life.supported_until}",
-        do=() if longest is None else (f"at the next service: {next_one}{longest.supported_until}",),
+        answers=() if longest is None else _at_the_next_service(question, longest.branch),
+        means=f"{_NO_FIXES}{next_one}",
     )
 
 
-def _older_toolkit(question: Question, offered: CudaVersion | None) -> str:
-    """A toolkit of the major that the driver runs: torch's own minor where torch has that major."""
-    if offered is None:
-        return ""
-    torch = question.facts.torch
-    wheel = torch.value.wheel_cuda if isinstance(torch, Known) else torch
-    cuda = wheel.value.release if isinstance(wheel, Known) and wheel.value.major == offered.major else offered.release
-    package = install(question.facts, f"cuda-toolkit-{cuda.major}-{cuda.minor}")
-    return f"{as_root(question.facts, package)}, then export CUDA_HOME=/usr/local/cuda-{cuda}"
-
-
-def _runs_only_older(question: Question, major: int) -> bool:
-    """Whether this driver is known not to run a CUDA major: by what its libcuda says, else by its version."""
-    observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
-    if observed is not None:
-        return observed.major < major
-    return isinstance(driver, Known) and not driver_runs(question, driver.value, major=major)
+def _at_the_next_service(question: Question, branch: int) -> tuple[Chain, ...]:
+    """The branch that is supported longest, where the driver is this system's to change and it drives these GPUs."""
+    if container(question.facts) is not None or why_not_branch(question, branch):
+        return ()
+    return (installed(question, branch, flavour_of(question)),)
 
 
 def _driver_and_offer(question: Question) -> str:
@@ -136,15 +128,6 @@ def _driver_and_offer(question: Question) -> str:
     return has if offered is None else f"{has} offers CUDA {offered}"
 
 
-def _toolkits_in_use(question: Question) -> Iterator[Toolkit]:
-    """The toolkit that torch's extension builder takes and the one whose nvcc is on PATH."""
-    facts = question.facts.toolkits
-    used = {facts.cpp_extension_home.value} if isinstance(facts.cpp_extension_home, Known) else set()
-    if isinstance(facts.nvcc_on_path, Known) and isinstance(facts.nvcc_on_path.value.toolkit, Known):
-        used.add(facts.nvcc_on_path.value.toolkit.value)
-    return (toolkit for toolkit in facts.toolkits if used & {toolkit.path, *toolkit.found_by})
-
-
 _VERSION_RULES: tuple[Rule, ...] = (
     Rule(
         code="driver-too-old-for-wheel",
@@ -152,6 +135,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
         severity=Severity.BLOCKS,
         depth=20,
         title="The GPU driver is too old for the installed torch wheel.",
+        wanted_title="The GPU driver is too old for the wanted torch wheel.",
         fires_when="The CUDA major of the torch wheel is above what the driver runs: by the CUDA that libcuda offers "
         "when cuInit works, else by the driver's version against the floor of that major.",
         looks_at=(
@@ -165,7 +149,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
         error="CUDA initialization: The NVIDIA driver on your system is too old (found version ...). "
         "Please update your GPU driver",
         source=_MINOR_COMPAT,
-        remedies=("install-forward-compat", "install-other-wheel", "upgrade-driver", "other-machine"),
+        ways=FOR_A_TORCH,
         explains=("driver-too-old-for-toolkit",),
     ),
     Rule(
@@ -187,7 +171,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
         "Setting LD_LIBRARY_PATH to an older toolkit does not change that: the runtime is linked in.",
         error="CUDA driver version is insufficient for CUDA runtime version",
         source=_MINOR_COMPAT,
-        remedies=("install-toolkit-wheels", "install-forward-compat", "upgrade-driver"),
+        ways=FOR_A_TOOLKIT,
         for_goals=((Goal.BUILD_EXTENSIONS, Severity.DEGRADES), (Goal.KERNELS, Severity.BLOCKS)),
     ),
     Rule(
@@ -198,11 +182,10 @@ _VERSION_RULES: tuple[Rule, ...] = (
         title="The driver is of the wheel's CUDA major but of an earlier minor.",
         fires_when="The wheel's CUDA has the major that the driver offers and a later minor.",
         looks_at=("torch.wheel_cuda", "driver.kernel_version", "libcuda.driver_cuda", "libcuda.init_code"),
-        means="It works, by minor-version compatibility. What does not: PTX made by a newer toolkit than the driver "
-        "knows (error 222), and the few calls that are newer than the driver (error 36).",
+        means=_LIMITS,
         error="the provided PTX was compiled with an unsupported toolchain.",
         source=_MINOR_COMPAT,
-        remedies=("upgrade-driver",),
+        ways=(),
     ),
     Rule(
         code="driver-branch-ended",
@@ -212,11 +195,17 @@ _VERSION_RULES: tuple[Rule, ...] = (
         title="NVIDIA no longer supports this driver branch.",
         fires_when="The month the facts were collected in is after the month in which the branch's support ended.",
         looks_at=("driver.kernel_version", "collected_at"),
-        means="It goes on working, but gets no fixes, and newer CUDA releases are not tested with it.",
+        means=_NO_FIXES,
         error="",
         source="docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html",
-        remedies=("upgrade-driver",),
+        ways=DRIVER_WAYS,
     ),
 )
 
-DRIVER_RULES: tuple[Rule, ...] = (*MODULE_RULES, *START_RULES, *_VERSION_RULES)
+DRIVER_RULES: tuple[Rule, ...] = (
+    *MODULE_RULES,
+    *MODULE_FLAVOUR_RULES,
+    *START_RULES,
+    *CUINIT_RULES,
+    *_VERSION_RULES,
+)

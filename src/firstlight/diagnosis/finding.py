@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from firstlight.facts.collect import Facts
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
+from firstlight.ways.way import Chain, Way
 
 
 class Severity(enum.Enum):
@@ -45,22 +45,30 @@ class Question:
         """Whether what is wanted is a torch without CUDA, which a machine without a GPU runs."""
         return bool(self.wants) and all(want.rstrip().endswith("+cpu") for want in self.wants)
 
-    @property
-    def leaves_torch_open(self) -> bool:
-        """Whether something else is wanted than one exact torch, e.g. torch<2.6 or vllm: `plan` finds the torch."""
-        return not all(re.fullmatch(r"\s*torch\s*===?[^,*]+", want, re.IGNORECASE) for want in self.wants)
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a log that the rules read, without its time, e.g. LogLine("Xid 79 at 0000:18:00: ...", "dmesg")."""
+
+    text: str
+    seen_in: str
+    pci: str = ""  # the GPU it names: 0000:18:00; "" where it names none
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One thing a rule saw, with where, and what to do about exactly that.
+    """One thing a rule saw, with where, and the answers to exactly that, best first: each is a chain of ways.
 
-    `means` replaces the rule's own sentence where this case differs; `do` holds exact commands for this machine.
+    `means` and `error` replace the rule's own where this case differs: numbers in them are those of this machine.
+    `severity` too, where this case is worse or lighter; `lines` are those of a log that it accounts for.
     """
 
     saw: str
-    do: tuple[str, ...] = ()
+    answers: tuple[Chain, ...] = ()
     means: str = ""
+    error: str = ""
+    severity: Severity | None = None
+    lines: tuple[LogLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +87,11 @@ class Rule:
     means: str  # what follows, in the user's terms
     error: str  # the text the user meets, as the program prints it
     source: str  # vendor page or public thread
-    remedies: tuple[str, ...]  # codes, e.g. install-forward-compat; `plan` turns them into options
+    ways: tuple[type[Way], ...]  # every kind of way that its answers are made of
     explains: tuple[str, ...] = ()  # codes that are only symptoms once this rule has fired
     for_goals: tuple[tuple[Goal, Severity], ...] = ()  # where the goal changes the severity
     when_wanted: Severity = Severity.NOTE  # where something is wanted, at least this
+    wanted_title: str = ""  # the title where the judged torch is only wanted: nothing of it is installed
 
     def severity_for(self, question: Question) -> Severity:
         """How bad it is for this goal and these wants."""
@@ -102,10 +111,10 @@ class Finding:
     saw: tuple[str, ...]
     means: str
     error: str
-    do: tuple[str, ...]
-    remedies: tuple[str, ...]
+    answers: tuple[Chain, ...]  # best first; those that cannot work here come last, with the reason
     source: str
     caused_by: str = ""  # code of the finding it is a symptom of; "" when it stands alone
+    lines: tuple[LogLine, ...] = ()  # of logs, that it accounts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +130,3 @@ class Diagnosis:
 
     def of(self, code: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.code == code), None)
-
-
-def with_other_ways(steps: Sequence[str]) -> list[tuple[str, ...]]:
-    """Each step with the other ways to do it: a line that begins with 'or' belongs to the step before it."""
-    groups: list[tuple[str, ...]] = []
-    for step in steps:
-        if groups and step.startswith("or "):
-            groups[-1] += (step,)
-        else:
-            groups.append((step,))
-    return groups

@@ -5,24 +5,28 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, container, listed, on_the_host, start_with_gpus
+from firstlight.diagnosis.elsewhere_answers import machine_answers
+from firstlight.diagnosis.finding import Goal, LogLine, Question, Rule, Seen, Severity
+from firstlight.diagnosis.log_lines import lines_about, message_lines
+from firstlight.diagnosis.observed import container, listed, typed
+from firstlight.diagnosis.xid_answers import XID_WAYS, gpu_at, is_of_the_gpu, xid_answers
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.gpus import Gpu
-from firstlight.facts.health import GpuHealth, XidEvent
+from firstlight.facts.health import GpuHealth
+from firstlight.facts.kernel_log import XidEvent, address_in
 from firstlight.facts.known import Fact, Known, value_or
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.way import Chain, Way, chain
 
 _LOST, _RESET_REQUIRED = 15, 16  # NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED
-# Xids after which the GPU, not the program, is to be looked at. 13, 31, 43 and 45 are mostly a program's own faults.
-# docs.nvidia.com/deploy/xid-errors; NVIDIA/open-gpu-kernel-modules#1045 (62, 119, 154), Azure/azurehpc#714 (120),
-# wtdcode/vllm-backport#62 (171).
-_OF_THE_GPU = (46, 48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140, 154, 171)
 _FELL_OFF = 79
 _HELD_BACK = ("hardware-slowdown", "hardware-thermal", "hardware-power-brake", "software-thermal")
 _GIB = 1 << 30
 _LITTLE_DISK = 5 * _GIB  # torch 2.15 with its NVIDIA wheels unpacks to more than 4 GB
 _LITTLE_SHM = 1 * _GIB  # Docker gives 64 MiB unless told otherwise
+_STATE = (("nvidia-smi", "-q", "-d", "PERFORMANCE"),)  # no measurement counts until it names no such reason
 _NOT_A_STORE = ("tmpfs", "devtmpfs", "ramfs", "squashfs", "proc", "sysfs")
 
 
@@ -39,15 +43,25 @@ def gpu_lost(question: Question) -> Iterator[Seen]:
         event = event or (next(iter(fallen.values()), None) if not address else None)
         logged = "" if event is None else f"; the kernel log has Xid {event.code} at {event.pci} ({event.text})"
         word = "lost" if code == _LOST else "in need of a reset"
-        yield Seen(f"{gpu.id}: NVML says {code}, the GPU is {word}{logged}", do=_ways_for_lost(facts))
+        yield Seen(
+            f"{gpu.id}: NVML says {code}, the GPU is {word}{logged}",
+            answers=_ways_for_lost(question),
+            lines=_lines_of_lost(facts, address or ("" if event is None else event.pci)),
+        )
 
 
-def _ways_for_lost(facts: Facts) -> tuple[str, ...]:
-    return (
-        "keep what the driver knows for the report: " + on_the_host(facts, "nvidia-bug-report.sh"),
-        "stop what runs on it and power the machine off and on; a reboot alone may not bring it back",
-        "a rented machine: give it back and name Xid 79; your own: look at power, cooling and the slot",
-    )
+def _lines_of_lost(facts: Facts, place: str) -> tuple[LogLine, ...]:
+    """What names the GPU, and what follows from it: where it is the only one, every line that names none."""
+    alone = len(facts.gpus.devices) == 1
+    after = tuple(line for line in message_lines(facts) if not line.pci) if alone and place else ()
+    return (*lines_about(facts, place), *after)
+
+
+def _ways_for_lost(question: Question) -> tuple[Chain, ...]:
+    """A restart alone may not bring it back; what the driver knows is lost with the power."""
+    report = (typed(question.facts, "nvidia-bug-report.sh"),)
+    what = "keep the driver's report, then power the machine off and on"
+    return (chain(AskPerson(what, Why.HARDWARE, report, as_root=True)), *machine_answers(question, None))
 
 
 def gpu_memory_faulty(question: Question) -> Iterator[Seen]:
@@ -58,19 +72,10 @@ def gpu_memory_faulty(question: Question) -> Iterator[Seen]:
         if not signs:
             continue
         number = gpu.id.removeprefix("gpu-")
-        reset = on_the_host(facts, f"nvidia-smi --gpu-reset -i {number}")
-        if value_or(gpu.row_remap_failure, default=False):
-            steps: tuple[str, ...] = (
-                "take it out of use: NVIDIA replaces a GPU whose row remapping failed",
-                "a rented machine: give it back",
-            )
-        else:
-            steps = (
-                f"with every program off the GPU: {reset}",
-                f"then look again: nvidia-smi -q -i {number} -d ECC,ROW_REMAPPER",
-                "if errors come back after the reset, have the GPU replaced or give the machine back",
-            )
-        yield Seen(f"{gpu.id}: {', '.join(signs)} (NVML)", do=steps)
+        failed = value_or(gpu.row_remap_failure, default=False)
+        replaced = chain(AskPerson(f"have GPU {number} replaced by NVIDIA", Why.HARDWARE))
+        first = replaced if failed else chain(kinds.ResetGpu(number))
+        yield Seen(f"{gpu.id}: {', '.join(signs)} (NVML)", answers=(first, *machine_answers(question, None)))
 
 
 def _memory_signs(gpu: GpuHealth) -> Iterator[str]:
@@ -89,7 +94,8 @@ def xid_seen(question: Question) -> Iterator[Seen]:
     """The driver logged a fault of the GPU itself."""
     facts = question.facts
     events = value_or(facts.health.xids, ())
-    grave = [event for event in events if event.family == "SXid" or event.code in _OF_THE_GPU]
+    known = {event.code: question.tables.xid(event.code) for event in events}
+    grave = [event for event in events if event.family == "SXid" or is_of_the_gpu(known[event.code])]
     groups: dict[tuple[str, int, str], list[XidEvent]] = {}
     for event in grave:
         groups.setdefault((event.family, event.code, event.pci), []).append(event)
@@ -97,22 +103,31 @@ def xid_seen(question: Question) -> Iterator[Seen]:
         last = found[-1]
         when = f", last at {last.when.value}" if isinstance(last.when, Known) else ""
         times = f"{len(found)} times{when}" if len(found) > 1 else f"once{when.replace('last ', '')}"
+        row = known.get(code) if family == "Xid" else None
+        meaning = f". {row.meaning}" if row is not None else ""
         yield Seen(
-            f"{family} {code} at {pci}, {times}: {last.text or 'no text'} ({_seen_in(facts.health.xids)})",
-            do=(
-                "what the numbers mean: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
-                f"with every program off the GPU: {on_the_host(facts, _reset(facts, last))}",
-                "if work on that GPU crashes or hangs, stop it there and run dcgmi diag -r 3, or give the machine back",
-            ),
+            f"{family} {code} at {pci}, {times}: {(last.text or 'no text').rstrip('.')} "
+            f"({_seen_in(facts.health.xids)}){meaning}",
+            answers=xid_answers(question, last, gpu_at(facts, last)),
+            means=_now(facts, grave),
+            error=f"NVRM: {family} (PCI:{pci}): {code}" + (f", {last.text}" if last.text else ""),
+            lines=lines_about(facts, pci),  # the programs that died with it are logged beside it
         )
 
 
-def _reset(facts: Facts, event: XidEvent) -> str:
-    """The reset of the GPU that an event names, by number where NVML has it; of all where it names an NVSwitch."""
-    if event.family == "SXid":
-        return "nvidia-smi --gpu-reset"
-    at = (gpu.id for gpu in facts.gpus.devices if value_or(gpu.pci_address, "").startswith(event.pci))
-    return f"nvidia-smi --gpu-reset -i {next(at, f'{event.pci}.0').removeprefix('gpu-')}"
+def _now(facts: Facts, events: list[XidEvent]) -> str:
+    """Whether the GPUs that failed answer now: said of those alone that NVML lists without an error."""
+    failed = {address_in(event.pci) for event in events if event.family == "Xid"}
+    answering = {
+        address_in(gpu.pci_address.value)
+        for gpu in facts.gpus.devices
+        if isinstance(gpu.pci_address, Known) and value_or(gpu.nvml_code, -1) == 0
+    }
+    silent = sorted(failed - answering)
+    if failed and not silent:
+        return "The GPU answers NVML now; it failed before and may again."
+    whose = f"NVML does not show that {listed(silent)} answers now" if silent else "It failed before and may again"
+    return f"{whose}; look at it before work is put on it." if silent else f"{whose}."
 
 
 def _seen_in(fact: Fact[tuple[XidEvent, ...]]) -> str:
@@ -130,14 +145,10 @@ def gpu_throttled(question: Question) -> Iterator[Seen]:
         heat = f" at {health.temperature_c.value} C" if isinstance(health.temperature_c, Known) else ""
         clocks = _clocks(gpus[health.id]) if health.id in gpus else ""
         power = any("power" in reason for reason in reasons)
+        what = "look at the power supply and its cables" if power else "look at fans, air flow and what is hot there"
         yield Seen(
             f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)",
-            do=(
-                "look at the power supply and its cables"
-                if power
-                else "look at fans, air flow and what else is hot there",
-                "do not benchmark until `nvidia-smi -q -d PERFORMANCE` shows these reasons as not active",
-            ),
+            answers=(chain(AskPerson(what, Why.COOLING, _STATE)),),
         )
 
 
@@ -158,42 +169,46 @@ def disk_nearly_full(question: Question) -> Iterator[Seen]:
         if disk.free_bytes >= _LITTLE_DISK or point in seen:
             continue
         seen.add(point)
-        volume = question.facts.resources.persistent_volume
-        move = (f"keep caches elsewhere: export HF_HOME={_under(volume.value, 'huggingface')} "
-                f"PIP_CACHE_DIR={_under(volume.value, 'pip')}",
-                ) if isinstance(volume, Known) and volume.value != point else ()  # fmt: skip
         yield Seen(
             f"{disk.free_bytes / _GIB:.1f} GiB of {disk.total_bytes / _GIB:.0f} GiB are free at {disk.path}",
-            do=(
-                "pip cache purge",
-                *move,
-                f"see what takes the room: du -xh --max-depth=2 {shlex.quote(disk.path)} | sort -h | tail",
-            ),
+            answers=(_more_room(question.facts, disk.path, point),),
         )
 
 
-def _under(folder: str, name: str) -> str:
-    return shlex.quote(f"{folder}/{name}")
+def _more_room(facts: Facts, path: str, point: str) -> Chain:
+    """The cache emptied, later ones elsewhere, and what only its owner knows: what that frees is not known before."""
+    elsewhere = value_or(facts.resources.persistent_volume, point)
+    homes = (("HF_HOME", "huggingface"), ("PIP_CACHE_DIR", "pip"))
+    caches = kinds.SetVariables(tuple(kinds.Variable(name, f"{elsewhere}/{folder}") for name, folder in homes))
+    largest = ("sh", "-c", f"du -xh --max-depth=2 {shlex.quote(path)} | sort -h | tail")
+    rest = AskPerson("remove what takes the room and is not needed", Why.DECISION, (largest,))
+    return chain(kinds.ClearCache("pip"), *((caches,) if elsewhere != point else ()), rest)
 
 
 def shm_too_small(question: Question) -> Iterator[Seen]:
     """Data loaders and NCCL pass tensors through /dev/shm; Docker gives it 64 MiB."""
-    facts, kind = question.facts, container(question.facts)
+    facts = question.facts
     size = facts.resources.shm_bytes
     if not isinstance(size, Known) or size.value >= _LITTLE_SHM:
         return
-    if kind is None:
-        step = as_root(facts, "mount -o remount,size=8G /dev/shm")
-    elif kind.value is ContainerKind.KUBERNETES:
-        step = "mount an emptyDir with medium: Memory at /dev/shm in the pod"
-    elif kind.value is ContainerKind.DOCKER:
-        step = "start the container again with --shm-size=8g (or --ipc=host)"
-    else:
-        step = start_with_gpus(facts) + ", and with a /dev/shm of some GiB"
+    until_then = AskPerson("load data without workers: num_workers=0", Why.PROGRAM, cures=False)
     yield Seen(
         f"{size.value / (1 << 20):.0f} MiB of shared memory at {size.seen_in}",
-        do=(step, "until then: DataLoader(num_workers=0)"),
+        answers=(chain(_more_shared_memory(facts)), chain(until_then)),
+        severity=Severity.DEGRADES if len(facts.gpus.devices) > 1 else None,  # NCCL between them goes through it
     )
+
+
+def _more_shared_memory(facts: Facts) -> Way:
+    kind = container(facts)
+    if kind is None:
+        remount = (typed(facts, "mount", "-o", "remount,size=8G", "/dev/shm"),)  # noqa: S108 a mount point
+        return AskPerson("give /dev/shm 8 GiB", Why.DECISION, remount, as_root=True)
+    if kind.value is ContainerKind.KUBERNETES:
+        return AskPerson("mount an emptyDir: {medium: Memory} at /dev/shm in the pod's manifest", Why.HOST)
+    if kind.value in (ContainerKind.DOCKER, ContainerKind.PODMAN):
+        return kinds.StartContainer(("--shm-size=8g",))
+    return AskPerson("start the container with a /dev/shm of 8 GiB", Why.HOST)
 
 
 HEALTH_RULES: tuple[Rule, ...] = (
@@ -208,7 +223,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         means="Programs on it die; often no new CUDA program starts at all, on the other GPUs neither.",
         error="Unable to determine the device handle for GPU ...: GPU is lost.  Reboot the system to recover this GPU",
         source="akash-network/support#209, leptonai/gpud#604; docs.nvidia.com/deploy/xid-errors",
-        remedies=("power-cycle", "other-machine"),
+        ways=(AskPerson, kinds.OtherMachine),
         explains=("xid-seen", "cuinit-fails", "cuinit-hangs", "gpu-memory-faulty"),
     ),
     Rule(
@@ -223,7 +238,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         means="Work on it may crash at any time, and hang the other GPUs of the same job.",
         error="CUDA error: uncorrectable ECC error encountered",
         source="docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt; wtdcode/vllm-backport#62",
-        remedies=("reset-gpu", "other-machine"),
+        ways=(kinds.ResetGpu, kinds.OtherMachine, AskPerson),
         explains=("xid-seen",),
     ),
     Rule(
@@ -234,10 +249,10 @@ HEALTH_RULES: tuple[Rule, ...] = (
         title="The driver has logged faults of a GPU.",
         fires_when="The kernel log has an Xid that NVIDIA lays at the GPU's or the driver's door, or an SXid.",
         looks_at=("health.xids",),
-        means="The GPU answers now; it failed before and may again.",
+        means="It failed before and may again.",
         error="NVRM: Xid (PCI:0000:01:00): 119, Timeout after 45s of waiting for RPC response from GPU0 GSP!",
-        source="docs.nvidia.com/deploy/xid-errors",
-        remedies=("reset-gpu", "other-machine"),
+        source="docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        ways=XID_WAYS,
     ),
     Rule(
         code="gpu-throttled",
@@ -250,7 +265,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         means="Everything works, at a fraction of the speed, and no measurement is worth anything.",
         error="",
         source="leptonai/gpud#330; NVML, clocks event reasons",
-        remedies=("cool-or-power",),
+        ways=(AskPerson,),
     ),
     Rule(
         code="disk-nearly-full",
@@ -263,7 +278,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         means="Installing torch, building an extension or fetching a model fails half-way.",
         error="ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
         source="artokun/comfyui-mcp#2016",
-        remedies=("free-disk",),
+        ways=(kinds.ClearCache, kinds.SetVariables, AskPerson),
     ),
     Rule(
         code="shm-too-small",
@@ -271,13 +286,14 @@ HEALTH_RULES: tuple[Rule, ...] = (
         severity=Severity.DEGRADES,
         depth=70,
         title="The shared memory of this container is too small for data loaders and NCCL.",
-        fires_when="Less than 1 GiB is mounted at /dev/shm.",
-        looks_at=("resources.shm_bytes", "container.kind"),
+        fires_when="Less than 1 GiB is mounted at /dev/shm; it degrades whatever the goal where there are two GPUs or "
+        "more.",
+        looks_at=("resources.shm_bytes", "container.kind", "gpus.devices"),
         means="Training with worker processes, and several GPUs by NCCL, die with a bus error.",
         error="RuntimeError: DataLoader worker (pid 572) is killed by signal: Bus error. It is possible that "
         "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
-        source="pytorch/pytorch#5040, bytedance/Protenix#2",
-        remedies=("raise-shm",),
+        source="pytorch/pytorch#5040, bytedance/Protenix#2, NVIDIA/nccl#525",
+        ways=(kinds.StartContainer, AskPerson),
         for_goals=((Goal.INFER, Severity.NOTE), (Goal.BUILD_EXTENSIONS, Severity.NOTE), (Goal.KERNELS, Severity.NOTE)),
     ),
 )

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.build_flags_rules import BLOCKS_BUILDS, has_compiler, toolkit_in_use, variable
+from firstlight.diagnosis.build_flags_rules import BLOCKS_BUILDS, conda_compilers, host_compilers
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, shown
+from firstlight.diagnosis.observed import shown
+from firstlight.diagnosis.toolkit_answers import TOOLKIT_WAYS, torch_and_toolkit
+from firstlight.diagnosis.toolkit_in_use import has_compiler, toolkit_in_use, variable
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS
 from firstlight.facts.collect import Facts
 from firstlight.facts.compilers import CompilerFacts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Toolkit
 from firstlight.frozen import dataclass
+from firstlight.tables.system_rows import Role
+from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import InstallConda, InstallPackages, Scope, SetVariables, UseImage, Variable
+from firstlight.ways.platform import Manager, platform_of
+from firstlight.ways.system_names import filled, rows_for
+from firstlight.ways.way import Chain, Proof, chain
 
 _GLIBC_WITH_SINPI = (2, 41)
+_MAJOR_WHOSE_HEADERS_FIT = 13
+_UNCHECKED = "-allow-unsupported-compiler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class _Used:
 def host_compiler_out_of_range(question: Question) -> Iterator[Seen]:
     """nvcc's headers refuse a host compiler newer than they know."""
     facts, toolkit = question.facts, toolkit_in_use(question.facts)
-    if toolkit is None or "-allow-unsupported-compiler" in _all_flags(facts):
+    if toolkit is None or _UNCHECKED in _all_flags(facts):
         return
     for used in _used_compilers(facts.compilers):
         is_clang = "clang" in posixpath.basename(used.path)
@@ -41,7 +51,7 @@ def host_compiler_out_of_range(question: Question) -> Iterator[Seen]:
             yield Seen(
                 saw=f"{used.path} is {name} {used.version} ({used.found}); the toolkit at {toolkit.path} takes {name} "
                 f"up to {newest} ({where})",
-                do=tuple(_older_compiler(facts, newest)),
+                answers=tuple(_older_compiler(question, newest)),
             )
 
 
@@ -75,23 +85,30 @@ def _newest_accepted(question: Question, toolkit: Toolkit, name: str) -> tuple[i
     return (0, "") if row is None else (row.newest_major, row.source)
 
 
-def _older_compiler(facts: Facts, newest: int) -> Iterator[str]:
+def _numbered_packages(question: Question, newest: int) -> Iterator[Chain]:
+    """The newest gcc that the toolkit takes and that this system has beside its own, e.g. gcc-12 on Debian 12."""
+    platform = platform_of(question.facts)
+    rows = rows_for(Role.NUMBERED_COMPILER, platform, question.tables)
+    have = [(number, row) for row in rows for number in row.numbers if number <= newest]
+    if have and platform.manager is not Manager.NONE:
+        number, row = max(have, key=lambda each: each[0])
+        packages = InstallPackages(filled(row, platform, number=str(number)), (f"/usr/bin/g++-{number}",))
+        yield chain(packages, host_compilers(f"gcc-{number}", f"g++-{number}"))
+
+
+def _older_compiler(question: Question, newest: int) -> Iterator[Chain]:
+    """A gcc that the toolkit takes: one that is here, the system's package, conda; last the check switched off."""
+    facts = question.facts
     pairs = [each for each in facts.compilers.numbered if each.number <= newest]
     for pair in reversed(pairs):
         if isinstance(pair.gcc, Known) and isinstance(pair.gxx, Known):
-            gxx = shlex.quote(pair.gxx.value)
-            yield f"export CC={shlex.quote(pair.gcc.value)} CXX={gxx} CUDAHOSTCXX={gxx}"
-            return
-    if "apt-get" in facts.ability.package_managers:
-        yield as_root(facts, f"apt-get install --yes gcc-{newest} g++-{newest}")
-        yield f"export CC=gcc-{newest} CXX=g++-{newest} CUDAHOSTCXX=g++-{newest}"
+            yield chain(host_compilers(pair.gcc.value, pair.gxx.value))
+            break
     else:
-        prefix = f"~/gcc-{newest}"
-        name = f"{facts.place.arch}-conda-linux-gnu"
-        package = "gxx_linux-aarch64" if facts.place.arch == "aarch64" else "gxx_linux-64"
-        yield f"conda create --prefix {prefix} --channel conda-forge {package}={newest}"
-        yield f"export CC={prefix}/bin/{name}-gcc CXX={prefix}/bin/{name}-g++ CUDAHOSTCXX={prefix}/bin/{name}-g++"
-    yield "or as a last resort, at your own risk: export NVCC_APPEND_FLAGS=-allow-unsupported-compiler"
+        yield from _numbered_packages(question, newest)
+        yield conda_compilers(facts, newest)
+    unchecked = SetVariables((Variable("NVCC_APPEND_FLAGS", _UNCHECKED),), Scope.BUILD)
+    yield chain(unchecked, proof=Proof.GUESSED, by="nvcc then takes any compiler, at your own risk")
 
 
 def glibc_breaks_cuda_headers(question: Question) -> Iterator[Seen]:
@@ -101,16 +118,25 @@ def glibc_breaks_cuda_headers(question: Question) -> Iterator[Seen]:
     if toolkit is None or isinstance(glibc, Unknown) or isinstance(toolkit.version, Unknown):
         return
     numbers = tuple(int(part) for part in glibc.value.split(".") if part.isdecimal())
-    if numbers >= _GLIBC_WITH_SINPI and toolkit.version.value.major < 13 and has_compiler(toolkit):
-        header = f"{toolkit.include_folders[0] if toolkit.include_folders else toolkit.path}/crt/math_functions.h"
+    if (
+        numbers >= _GLIBC_WITH_SINPI
+        and toolkit.version.value.major < _MAJOR_WHOSE_HEADERS_FIT
+        and has_compiler(toolkit)
+    ):
         yield Seen(
             saw=f"glibc {shown(glibc)}; the toolkit at {toolkit.path} is CUDA {toolkit.version.value}",
-            do=(
-                "build in a container with glibc below 2.41, e.g. Ubuntu 24.04 (2.39)",
-                f"or add `noexcept (true)` to sinpi, sinpif, cospi and cospif (2.42: rsqrt, rsqrtf too) in {header}",
-                "or move to torch and toolkit of CUDA 13, whose headers fit",
+            answers=(
+                _image(question, toolkit.version.value),
+                *torch_and_toolkit(question, lambda wheel: wheel.cuda.major >= _MAJOR_WHOSE_HEADERS_FIT),
             ),
         )
+
+
+def _image(question: Question, cuda: CudaVersion) -> Chain:
+    """An image of Ubuntu 24.04, with the toolkit in it where one is on record."""
+    row = question.tables.image(cuda)
+    name = "ubuntu:24.04" if row is None else f"{row.image}-devel-ubuntu24.04"
+    return chain(UseImage(name), proof=Proof.GUESSED, by="Ubuntu 24.04 has glibc 2.39, below 2.41")
 
 
 def _all_flags(facts: Facts) -> str:
@@ -130,7 +156,7 @@ HOST_COMPILER_RULES = (
         means="nvcc stops in its own header, and torch refuses the compiler as well.",
         error="#error -- unsupported GNU version! gcc versions later than ... are not supported!",
         source="github.com/pytorch/pytorch/issues/185698",
-        remedies=("use-older-compiler", "install-toolkit-wheels"),
+        ways=(SetVariables, InstallPackages, InstallConda),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
@@ -141,11 +167,12 @@ HOST_COMPILER_RULES = (
         title="This machine's C library is too new for the headers of CUDA 12.",
         fires_when="Glibc is 2.41 or newer and the toolkit that would be used is older than CUDA 13.",
         looks_at=("runtime.glibc", "toolkits.cpp_extension_home", "toolkits.toolkits"),
-        means="Every .cu file that includes <cmath> fails to compile, with any host compiler.",
+        means="Every .cu file that includes <cmath> fails to compile, with any host compiler. Some add noexcept (true) "
+        "to sinpi, sinpif, cospi and cospif (glibc 2.42: rsqrt and rsqrtf too) in the toolkit's crt/math_functions.h.",
         error="/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous "
         'function "cospi"',
         source="github.com/opencv/opencv/issues/27111",
-        remedies=("use-container", "install-toolkit-wheels", "install-other-wheel"),
+        ways=(UseImage, *TORCH_WAYS, *TOOLKIT_WAYS),
         for_goals=BLOCKS_BUILDS,
     ),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
+from firstlight.diagnosis.answers import combined
 from firstlight.diagnosis.finding import WORST_FIRST, Diagnosis, Finding, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import is_wanted
 
@@ -16,32 +16,35 @@ def judge(question: Question, rules: tuple[Rule, ...]) -> Diagnosis:
     """
     fired = [_finding(rule, question, seen) for rule in rules if (seen := tuple(rule.check(question)))]
     causes = _causes({finding.code for finding in fired}, rules)
-    findings = [replace(finding, caused_by=causes.get(finding.code, "")) for finding in fired]
+    findings = [
+        replace(finding, caused_by=causes.get(finding.code, ""), severity=_worst(finding, fired, causes))
+        for finding in fired
+    ]
     order = {rule.code: (rule.depth, index) for index, rule in enumerate(rules)}
     findings.sort(key=lambda each: (WORST_FIRST.index(each.severity), order[each.code]))
     standing = [each for each in findings if not each.caused_by and each.severity is not Severity.NOTE]
     return Diagnosis(tuple(findings), standing[0].code if standing else "")
 
 
+def _worst(finding: Finding, fired: list[Finding], causes: dict[str, str]) -> Severity:
+    """How bad a finding is: as bad as the worst of its symptoms."""
+    symptoms = (each.severity for each in fired if causes.get(each.code) == finding.code)
+    return min((finding.severity, *symptoms), key=WORST_FIRST.index)
+
+
 def _finding(rule: Rule, question: Question, seen: tuple[Seen, ...]) -> Finding:
-    means = next((each.means for each in seen if each.means), rule.means)
-    steps = dict.fromkeys(step for each in seen for step in each.do)
+    usual = rule.severity_for(question)
     return Finding(
         code=rule.code,
-        severity=rule.severity_for(question),
-        title=_of_the_wanted(question, rule.title),
+        severity=min((each.severity or usual for each in seen), key=WORST_FIRST.index),
+        title=rule.wanted_title if rule.wanted_title and is_wanted(question.facts) else rule.title,
         saw=tuple(dict.fromkeys(each.saw for each in seen)),
-        means=_of_the_wanted(question, means),
-        error=rule.error,
-        do=tuple(steps),
-        remedies=rule.remedies,
+        means=next((each.means for each in seen if each.means), rule.means),
+        error=next((each.error for each in seen if each.error), rule.error),
+        answers=combined(rule, seen),
         source=rule.source,
+        lines=tuple(dict.fromkeys(line for each in seen for line in each.lines)),
     )
-
-
-def _of_the_wanted(question: Question, words: str) -> str:
-    """A rule's own words where the torch that is judged is only wanted: nothing of it is installed."""
-    return re.sub(r"\b([Tt])he installed torch\b", r"\1he wanted torch", words) if is_wanted(question.facts) else words
 
 
 def _causes(fired: set[str], rules: tuple[Rule, ...]) -> dict[str, str]:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_choice import init_code, where_it_is_set, wired_by
+from firstlight.diagnosis.compat_answers import LOADER, unwire
+from firstlight.diagnosis.compat_choice import init_code, wired_by
+from firstlight.diagnosis.driver_answers import of_somebody_else
+from firstlight.diagnosis.driver_packages import LTS_BRANCH
+from firstlight.diagnosis.elsewhere_answers import restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, container, install
+from firstlight.diagnosis.observed import container
 from firstlight.elf.loader import Rule as Search
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.containers import ContainerKind
+from firstlight.facts.known import Known, Unknown, value_or
+from firstlight.facts.libcuda import LIBCUDA
+from firstlight.tables.system_rows import Role
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.managers import of_driver
+from firstlight.ways.platform import GuestKind, ModuleBuilder, platform_of
+from firstlight.ways.system_names import names_for
+from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 _STUB = 34
+_LIB64 = "/usr/lib64"
+_CONF = "/etc/ld.so.conf.d/nvidia-driver.conf"
+_NOT_OUR_DRIVER = (GuestKind.WSL1, GuestKind.WSL2, GuestKind.JETSON, GuestKind.VGPU)
+_BOUND_BY_HAND = (ContainerKind.NSPAWN, ContainerKind.LXC, ContainerKind.PROXMOX)
+_JAILS = "Jip-Hop/jailmaker#127, Jip-Hop/jailmaker#165"
+_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 
 
 def stub_libcuda_wins(question: Question) -> Iterator[Seen]:
@@ -25,14 +43,11 @@ def stub_libcuda_wins(question: Question) -> Iterator[Seen]:
     said = "cuInit will give 34 (it was not called here)" if code is None else "cuInit gives 34"
     others = [each.path for each in facts.libcuda.candidates if not each.is_stub and not each.is_damaged]
     behind = f"; the driver's own {others[0]} is behind it" if others else ""
-    steps: tuple[str, ...] = (f"rm {shlex.quote(library.path)}  # the stub folder needs libcuda.so alone",)
-    if library.found_by is Search.LIBRARY_PATH:
-        kept = [each for each in facts.libcuda.ld_library_path if each and "/stubs" not in each]
-        now = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-        steps = (now, where_it_is_set(facts, "/stubs"))
-    elif library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
-        steps = (as_root(facts, f"rm {shlex.quote(library.entry)}"), as_root(facts, "ldconfig"))
-    yield Seen(saw=f"{library.path} ({wired_by(library)}) is the toolkit's stub; {said}{behind}", do=steps)
+    stubs = tuple(each for each in facts.libcuda.ld_library_path if "/stubs" in each)
+    yield Seen(
+        saw=f"{library.path} ({wired_by(library)}) is the toolkit's stub; {said}{behind}",
+        answers=(chain(unwire(facts, library, folders=stubs), proof=Proof.DOCUMENTED, by=LOADER),),
+    )
 
 
 def libcuda_missing(question: Question) -> Iterator[Seen]:
@@ -49,25 +64,29 @@ def libcuda_missing(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{driver} is there; the first libcuda.so.1 of /etc/ld.so.cache is gone, and the loader does not try "
             f"the next one, {later[0].path}",
-            do=(as_root(facts, "ldconfig"),),
+            answers=(chain(kinds.RefreshLoaderCache()),),
         )
     elif libcuda.out_of_reach:
         path = libcuda.out_of_reach[0]
-        folder = path.rpartition("/")[0]
+        folder, _, name = path.rpartition("/")
+        if name != LIBCUDA:
+            yield Seen(
+                saw=f"{path} is there, and no link to it of the name {LIBCUDA}, which programs ask for",
+                answers=_with_the_name(facts, folder),
+                means="The driver's library is here and not found: programs take it that there is no driver.",
+                error=f"{LIBCUDA}: cannot open shared object file: No such file or directory",
+            )
+            return
         yield Seen(
-            saw=f"{driver} is there, and {path} too; that folder is neither in LD_LIBRARY_PATH nor known to ldconfig",
-            do=(
-                f"echo {shlex.quote(folder)} | {as_root(facts, 'tee /etc/ld.so.conf.d/nvidia-driver.conf')}",
-                as_root(facts, "ldconfig"),
-                f"or without root, in place of both: export LD_LIBRARY_PATH={shlex.quote(folder)}"
-                "  # it holds the driver's own libraries",
-            ),
+            saw=f"{driver} is there, and {path} too; that folder is neither in LD_LIBRARY_PATH nor in the loader's "
+            "cache",
+            answers=_in_reach(facts, folder),
         )
     else:
         where = ", ".join(libcuda.ld_library_path) or "not set"
         yield Seen(
             saw=f"{driver} is there; {libcuda.would_load.reason} (LD_LIBRARY_PATH: {where})",
-            do=tuple(_how_to_get_libcuda(facts)),
+            answers=_how_to_get_libcuda(question),
         )
 
 
@@ -81,36 +100,85 @@ def libcuda_damaged(question: Question) -> Iterator[Seen]:
     real = "" if first.real_path == first.path else f"; it is a link to {first.real_path}"
     behind = [each.path for each in libcuda.candidates[1:] if not each.is_damaged and not each.is_stub]
     rest = f"; {behind[0]} behind it is not tried" if behind else ""
-    remove = as_root(facts, f"rm {shlex.quote(first.real_path)}")
-    folder = shlex.quote(first.real_path.rpartition("/")[0])
-    empty = as_root(facts, f"find {folder} -maxdepth 1 -name '*.so.*' -size 0 -delete")
-    in_image = (
-        remove,
-        f"{empty}  # an image built with the NVIDIA runtime keeps empty files",
-        "start the container with its GPUs: docker run --gpus all ...",
-    )
     yield Seen(
         saw=f"{first.path} ({wired_by(first)}) is not an ELF file{real}{rest}",
-        do=in_image if container(facts) else (remove, *_package(facts)),
+        answers=_without_damaged(question),
     )
 
 
-def _how_to_get_libcuda(facts: Facts) -> Iterator[str]:
+def _without_damaged(question: Question) -> tuple[Chain, ...]:
+    """The file goes, and the real one comes; an image built with the NVIDIA runtime keeps more such files."""
+    facts = question.facts
+    damaged = tuple(dict.fromkeys(each.real_path for each in facts.libcuda.candidates if each.is_damaged))
+    remove = kinds.RemoveFiles(damaged)
+    if container(facts) is None:
+        return (chain(remove, *_package(question)),)
+    folder = damaged[0].rpartition("/")[0]
+    find = (("find", folder, "-maxdepth", "1", "-name", "*.so.*", "-size", "0", "-print"),)
+    more = AskPerson("look for further empty libraries", Why.DECISION, find, cures=False)
+    bound = _bound_whole(facts, damaged)
+    return bound or tuple(chain(remove, *one.ways, more) for one in restart_with_gpus(question))
+
+
+def _bound_whole(facts: Facts, damaged: tuple[str, ...]) -> tuple[Chain, ...]:
+    """Where the host's files are bound in one by one: an empty one is a place to bind to whose source was not named."""
+    kind, folder = container(facts), damaged[0].rpartition("/")[0]
+    if kind is None or kind.value not in _BOUND_BY_HAND:
+        return ()
+    own = "nvidia" in folder or "tegra" in folder  # a folder of the driver's alone is bound whole
+    paths = (folder,) if own else damaged
+    binds = tuple(f"--bind-ro={path}" for path in paths)
+    return (chain(kinds.StartContainer(binds, gives_gpus=True), proof=Proof.REPORTED, by=_JAILS),)
+
+
+def _with_the_name(facts: Facts, folder: str) -> tuple[Chain, ...]:
+    """ldconfig makes the link in each folder that it knows: the default ones, and a Jetson's, which JetPack names."""
+    known = platform_of(facts).guest is GuestKind.JETSON or folder in (f"/usr/lib/{facts.place.arch}-linux-gnu", _LIB64)
+    return (chain(kinds.RefreshLoaderCache() if known else kinds.RegisterFolder(folder, _CONF)),)
+
+
+def _in_reach(facts: Facts, folder: str) -> tuple[Chain, ...]:
+    """The folder of the driver's own libraries made known, for all or, without root, in front of this user's path."""
+    path = ":".join((folder, *(each for each in facts.libcuda.ld_library_path if each)))
+    answers = (
+        chain(kinds.RegisterFolder(folder, _CONF)),
+        chain(kinds.SetVariables((kinds.Variable("LD_LIBRARY_PATH", path),), kinds.Scope.PROGRAM)),
+    )
+    kind = container(facts)
+    if kind is None:
+        return answers
+    if kind.value is ContainerKind.APPTAINER:
+        return answers[1:]  # its files are not to be written: the variable alone
+    return (*answers, cannot("the container started again with its GPUs", f"the driver's libcuda is in {folder}"))
+
+
+def _how_to_get_libcuda(question: Question) -> tuple[Chain, ...]:
     """In a container the runtime brings libcuda, and leaves it out without the capability `compute`; else a package."""
-    if container(facts):
-        asked = facts.container.driver_capabilities
-        now = f" (it is {asked.value})" if isinstance(asked, Known) else ""
-        yield f"start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility{now}"
-    else:
-        yield from _package(facts)
+    kind = container(question.facts)
+    if kind is None:
+        package = _package(question)
+        if package:
+            return (chain(*package),)
+        driver = question.facts.driver.kernel_version
+        theirs = of_somebody_else(question, driver.value.branch if isinstance(driver, Known) else LTS_BRANCH)
+        look = AskPerson("install the driver's libraries of the module's version", Why.DECISION)
+        return (chain(look),) if theirs is None else (theirs,)
+    if kind.value in (ContainerKind.DOCKER, ContainerKind.PODMAN):
+        return (chain(started(kind.value, "--env", _CAPABILITIES)),)
+    return restart_with_gpus(question)
 
 
-def _package(facts: Facts) -> Iterator[str]:
-    """The package that has libcuda on Debian and Ubuntu; it must be of the loaded module's version."""
-    if isinstance(facts.driver.kernel_version, Known):
-        version = facts.driver.kernel_version.value
-        command = as_root(facts, install(facts, f"libnvidia-compute-{version.branch}"))
-        yield f"{command}  # of version {version}, as the loaded module"
+def _package(question: Question) -> tuple[Way, ...]:
+    """The package that has libcuda on this system; it must be of the loaded module's version."""
+    facts, platform = question.facts, platform_of(question.facts)
+    kernel = facts.driver.kernel_version
+    if isinstance(kernel, Unknown) or platform.guest in _NOT_OUR_DRIVER:
+        return ()
+    branch = str(kernel.value.branch)
+    server = any("-server" in each for each in value_or(facts.driver.packages, ()))
+    of = "server" if server else "rpmfusion" if ModuleBuilder.AKMODS in platform.module_builders else ""
+    names = names_for(Role.DRIVER_LIBRARIES, platform, question.tables, of=of, branch=branch)
+    return (kinds.InstallPackages(names, version=of_driver(kernel.value)),) if names else ()
 
 
 LIBCUDA_RULES = (
@@ -125,7 +193,7 @@ LIBCUDA_RULES = (
         means="No CUDA program starts; the stub is there to link against and contains no driver.",
         error="RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library",
         source="NVIDIA/warp#219",
-        remedies=("remove-from-library-path",),
+        ways=(kinds.Unwire, kinds.RefreshLoaderCache, kinds.RemoveFiles),
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
@@ -134,13 +202,21 @@ LIBCUDA_RULES = (
         severity=Severity.BLOCKS,
         depth=30,
         title="The driver's libcuda.so.1 is not where programs look for it.",
-        fires_when="A kernel driver is loaded and the loader finds no libcuda.so.1 by any of its rules.",
+        fires_when="A kernel driver is loaded, or a driver's library is on disk, and the loader finds no libcuda.so.1 "
+        "by any of its rules.",
         looks_at=("libcuda.would_load", "libcuda.candidates", "libcuda.out_of_reach", "driver.kernel_version"),
         means="torch sees no GPU and says that there is no driver, although one is loaded.",
         error="RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and "
         "installed a driver from http://www.nvidia.com/Download/index.aspx",
-        source="keras-team/kinetic#269",
-        remedies=("register-library-folder", "restart-with-gpus", "install-driver-library"),
+        source="keras-team/kinetic#269, NVIDIA/nvidia-container-toolkit#231",
+        ways=(
+            kinds.RefreshLoaderCache,
+            kinds.RegisterFolder,
+            kinds.SetVariables,
+            kinds.StartContainer,
+            kinds.InstallPackages,
+            AskPerson,
+        ),
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
@@ -153,8 +229,8 @@ LIBCUDA_RULES = (
         looks_at=("libcuda.would_load", "libcuda.candidates"),
         means="Every program that needs CUDA stops at this file; the loader does not go on to the next one.",
         error="ImportError: /usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short",
-        source="NVIDIA/libnvidia-container#140",
-        remedies=("remove-empty-library", "restart-with-gpus", "install-driver-library"),
+        source="NVIDIA/libnvidia-container#140, Jip-Hop/jailmaker#127",
+        ways=(kinds.RemoveFiles, kinds.StartContainer, kinds.InstallPackages, AskPerson),
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
 )

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.library_providers import DRIVERS_OWN, PRELOADED, stem, wheel_with
-from firstlight.diagnosis.runtime_library_rules import without_entry
 from firstlight.elf.loader import Rule as LoaderRule
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.facts.torch_libraries import ShadowedLibrary
+from firstlight.ways.kinds import Unwire, WiredBy
+from firstlight.ways.way import chain
 
 _NVIDIA = (  # not libcurl
     r"lib(?:cu(?:blas|dart|dnn|dss|fft|file|pti|rand|solver|sparse|tensor)|nccl|npp|nv(?:JitLink|rtc|ToolsExt|shmem))"
@@ -28,27 +29,24 @@ _PRELOADED_FIRST = ("libcublasLt", "libnvJitLink", "libnvrtc")
 
 def library_path_breaks(question: Question) -> Iterator[Seen]:
     """A library older than the one it replaces lacks what the libraries above it were built against."""
-    for each in _exchanged(question):
-        if older := _how_it_is_older(question.facts, each):
-            yield _seen(question.facts, each, f"; {older}")
+    found = ((each, _how_it_is_older(question.facts, each)) for each in _exchanged(question))
+    return _seen([(each, f"; {older}") for each, older in found if older])
 
 
 def library_path_shadows(question: Question) -> Iterator[Seen]:
     """LD_LIBRARY_PATH wins over the RUNPATH of NVIDIA's libraries, though not over the RPATH of torch's own."""
-    for each in _exchanged(question):
-        if not _how_it_is_older(question.facts, each):
-            yield _seen(question.facts, each, "")
+    return _seen([(each, "") for each in _exchanged(question) if not _how_it_is_older(question.facts, each)])
 
 
-def _seen(facts: Facts, each: ShadowedLibrary, order: str) -> Seen:
-    return Seen(
-        saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {plain(each.path)} "
-        f"(LD_LIBRARY_PATH) instead of {plain(each.instead_of)}{order}",
-        do=(
-            without_entry(facts, each.entry),
-            "and take the line that sets it out of ~/.bashrc, /etc/environment, the Dockerfile or the job script",
-        ),
-    )
+def _seen(exchanged: list[tuple[ShadowedLibrary, str]]) -> Iterator[Seen]:
+    """What was exchanged, and one answer for all: the folders that lead there, and no others, leave the path."""
+    folders = tuple(dict.fromkeys(each.entry for each, _ in exchanged))
+    for each, order in exchanged:
+        yield Seen(
+            saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {plain(each.path)} "
+            f"(LD_LIBRARY_PATH) instead of {plain(each.instead_of)}{order}",
+            answers=(chain(Unwire(folders, WiredBy.LIBRARY_PATH)),),
+        )
 
 
 def _exchanged(question: Question) -> Iterator[ShadowedLibrary]:
@@ -114,7 +112,7 @@ def _found_there_only(question: Question) -> Iterator[ShadowedLibrary]:
         if wheel is not None and isinstance(wheel.library_folder, Known):
             own = f"{wheel.library_folder.value}/{each.name}"
             if posixpath.normpath(own) != plain(each.path):
-                yield ShadowedLibrary(each.name, each.path, each.entry, own, each.requested_by[0])
+                yield ShadowedLibrary(each.name, each.path, each.entry, own, first_of(each.requested_by))
 
 
 def _is_preloaded(torch: TorchInstall, each: ShadowedLibrary) -> bool:
@@ -127,6 +125,11 @@ def _is_preloaded(torch: TorchInstall, each: ShadowedLibrary) -> bool:
 
 def is_at_least(torch: TorchInstall, release: tuple[int, int]) -> bool:
     return isinstance(torch.version, Known) and torch.version.value.release[:2] >= release
+
+
+def first_of(names: tuple[str, ...]) -> str:
+    """The first name; "" where a document of facts has none."""
+    return names[0] if names else ""
 
 
 def plain(path: str) -> str:
@@ -156,7 +159,7 @@ LIBRARY_PATH_RULES = (
         "call into it, fails with a symbol that is not there.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
-        remedies=("remove-from-library-path",),
+        ways=(Unwire,),
         explains=("library-path-shadows",),
     ),
     Rule(
@@ -172,6 +175,6 @@ LIBRARY_PATH_RULES = (
         "nobody's test. An older one breaks the import.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
-        remedies=("remove-from-library-path",),
+        ways=(Unwire,),
     ),
 )

@@ -13,10 +13,11 @@ from firstlight.facts.companions import NvidiaWheel
 from firstlight.facts.known import Known
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.frozen import dataclass
+from firstlight.ways.kinds import Package
 
 __all__ = [
     "DRIVERS_OWN", "PRELOADED", "Provider", "cuda_major", "installed_wheel", "provider", "providers_here",
-    "search_path_of_torch", "site_packages", "stem", "wheel_with",
+    "search_path_of_torch", "site_packages", "stem", "wheel_with", "wheels_for",
 ]  # fmt: skip
 # What torch opens by path before its own libraries, from whichever site-packages has it (torch/__init__.py, 2.1 on).
 PRELOADED = (
@@ -69,6 +70,16 @@ def providers_here(question: Question, missing: tuple[str, ...]) -> Providers:
         installed={wheel.name: wheel.version for wheel in facts.nvidia_wheels},
         tables=question.tables,
     )
+
+
+def wheels_for(question: Question, names: tuple[str, ...]) -> tuple[Package, ...]:
+    """What is fetched for missing libraries: the wheels that ship them, and those that these require in turn."""
+    libraries = question.facts.torch_libraries
+    damaged = {each.name for each in libraries.value.missing if each.damaged} if isinstance(libraries, Known) else set()
+    found = providers_here(question, names)
+    chosen = {each.project: each.version for each in found.chosen if not each.is_installed or each.soname in damaged}
+    brought = {each.project.partition("[")[0]: each.version for each in found.brought if chosen and each.version}
+    return tuple(Package(project, version) for project, version in {**brought, **chosen}.items())
 
 
 def installed_wheel(facts: Facts, project: str) -> NvidiaWheel | None:

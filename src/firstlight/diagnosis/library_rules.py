@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Iterator
 
+from firstlight.diagnosis.companion_answers import for_this_cuda
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.library_path_rules import LIBRARY_PATH_RULES, is_at_least, plain
+from firstlight.diagnosis.library_path_rules import LIBRARY_PATH_RULES, first_of, is_at_least, plain
 from firstlight.diagnosis.library_providers import (
     DRIVERS_OWN,
     PRELOADED,
@@ -19,19 +19,40 @@ from firstlight.diagnosis.library_providers import (
     site_packages,
     stem,
     wheel_with,
+    wheels_for,
 )
-from firstlight.diagnosis.observed import as_root, is_wanted, listed
-from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES, without_entry
+from firstlight.diagnosis.observed import is_wanted, listed
+from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES
 from firstlight.diagnosis.specifiers import satisfies
-from firstlight.diagnosis.wheel_choice import best_wheel, install, install_wheel, uninstall, wheels_that_run
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS, hides_another, torch_answers
+from firstlight.elf.loader import Rule as LoaderRule
 from firstlight.facts.companions import NvidiaWheel
-from firstlight.facts.cuda_libraries import FoundIn
+from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known, Unknown
+from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.torch_libraries import MissingLibrary
+from firstlight.tables.system_rows import Role
+from firstlight.ways.families import family_of, release_of
+from firstlight.ways.kinds import (
+    AskPerson,
+    CloseLibraries,
+    InstallWheels,
+    Manner,
+    Package,
+    RemoveDistributions,
+    RemovePackages,
+    Unwire,
+    Why,
+    WiredBy,
+)
+from firstlight.ways.platform import Manager, platform_of
+from firstlight.ways.system_names import names_for, renamed_libraries
+from firstlight.ways.way import Chain, Proof, chain
 
 _CUDNN_FROM_ONE_FOLDER_SINCE = (2, 14)
 _TENSOR_IR = "libcudnn_engines_tensor_ir.so.9"
 _ASKS_FOR_TENSOR_IR = ">=9.19,<9.21"  # file lists of the PyPI wheels: shipped from 9.21.0.82 on
+_OF_GLIBC = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1")
 
 
 def missing_library(question: Question) -> Iterator[Seen]:
@@ -41,10 +62,10 @@ def missing_library(question: Question) -> Iterator[Seen]:
         return
     missing = [each for each in facts.torch_libraries.value.missing if _is_a_package_matter(question, each)]
     owners = {each.name: _who_has_it(question, each) for each in missing}
-    steps = (fix_command(question),) if any(owners.values()) else tuple(_torch_again(question))
+    answers = tuple(_closed(question, tuple(name for name, owner in owners.items() if owner)))
     for each in missing:
         askers = listed(sorted({posixpath.basename(path) for path in each.requested_by}))
-        where = f"in {posixpath.normpath(posixpath.dirname(each.requested_by[0]))}"
+        where = f"in {posixpath.normpath(posixpath.dirname(first_of(each.requested_by)))}"
         what = "is on no path that the loader searches"
         if each.damaged:
             what = f"is damaged: the loader cannot use {posixpath.normpath(each.damaged)}"
@@ -54,17 +75,18 @@ def missing_library(question: Question) -> Iterator[Seen]:
         owner = f"; {owners[each.name]}" if owners[each.name] else ""
         yield Seen(
             saw=f"{each.name}, asked for by {askers} {where}, {what}{owner}",
-            do=steps if each is missing[0] else (),
+            answers=answers if each is missing[0] else (),
             means=f"import torch ends with: ImportError: {complaint}. It prints only the first name; the others "
             "follow once that one is there.",
         )
 
 
-def fix_command(question: Question) -> str:
-    """What closes the whole chain at once; it shows every step and asks before it changes anything."""
-    environment = question.facts.environment
-    given = environment is not None and "given" in environment.found_by
-    return "firstlight libs --fix" + (f" --python {shlex.quote(environment.prefix)}" if given and environment else "")
+def _closed(question: Question, names: tuple[str, ...]) -> Iterator[Chain]:
+    """The names of which it is known who brings them, at once; another torch may not ask for them."""
+    if names and not hides_another(question.facts):
+        close = CloseLibraries(names, wheels_for(question, names))
+        yield chain(close, proof=Proof.DOCUMENTED, by="the files of the packages that bring them")
+    yield from torch_answers(question)
 
 
 def _who_has_it(question: Question, each: MissingLibrary) -> str:
@@ -75,14 +97,20 @@ def _who_has_it(question: Question, each: MissingLibrary) -> str:
     if known is not None:
         return f"{known.requirement} has it"
     row = question.tables.debian_package_with(each.name)
-    return f"the package {row.package} has it" if row is not None else ""
+    if row is None:
+        return ""
+    place = question.facts.place
+    here = renamed_libraries((row.package,), family_of(place), release_of(place), question.tables)
+    return f"the package {here[0]} has it" if here else f"Debian's package {row.package} has it"
 
 
 def _is_a_package_matter(question: Question, each: MissingLibrary) -> bool:
-    """Not the driver's, and not one that torch itself opens from another site-packages folder."""
+    """Not the driver's, not the running C library's, and not one that torch itself opens from another folder."""
     facts = question.facts
     if each.name.startswith(DRIVERS_OWN):
         return False
+    if each.name in _OF_GLIBC and not each.damaged and platform_of(facts).libc is not Libc.MUSL:
+        return False  # Python itself runs with it: on NixOS it lies in no folder that others search
     wheel = wheel_with(question, each.name)
     own = site_packages(facts.torch.value) if isinstance(facts.torch, Known) else ""
     return wheel is None or wheel.folder == own or stem(each.name) not in PRELOADED or bool(each.damaged)
@@ -105,18 +133,6 @@ def _is_searched(question: Question, folder: str) -> bool:
     return posixpath.normpath(f"{site_packages(torch)}/{folder}") in search_path_of_torch(torch)
 
 
-def _torch_again(question: Question) -> Iterator[str]:
-    """Where nobody is known to provide the names: a torch with all it needs, and whose file lacks what."""
-    torch = question.facts.torch
-    if isinstance(torch, Unknown):
-        return
-    version = torch.value.version
-    wheel = best_wheel(question, version.value if isinstance(version, Known) else None)
-    if wheel is not None:
-        yield f"another build of torch may not ask for them: {install_wheel(question, wheel)}"
-    yield "see who asks for what: firstlight libs --all"
-
-
 def two_cuda_majors(question: Question) -> Iterator[Seen]:
     """Libraries of two CUDA majors in one process, or two wheels that write the same files."""
     yield from _two_runtimes(question)
@@ -124,17 +140,24 @@ def two_cuda_majors(question: Question) -> Iterator[Seen]:
 
 
 def _two_runtimes(question: Question) -> Iterator[Seen]:
-    facts = question.facts
+    facts, major = question.facts, cuda_major(question.facts)
     loaded = facts.torch_libraries.value.loaded if isinstance(facts.torch_libraries, Known) else ()
     for name in ("libcudart", "libcublas"):
         both = [each for each in loaded if re.fullmatch(rf"{name}\.so\.\d+(?:\.\d+)*", each.name)]
         if len({each.name.partition(".so.")[2].partition(".")[0] for each in both}) > 1:
             parts = [
-                f"{each.name} for {posixpath.basename(each.requested_by[0])} ({plain(each.path)})" for each in both
+                f"{each.name} for {posixpath.basename(first_of(each.requested_by))} ({plain(each.path)})"
+                for each in both
             ]
-            yield Seen(saw=f"torch loads {listed(parts)}")
+            foreign = [each for each in both if each.name.split(".")[2] != str(major)]
+            path = [each.entry for each in foreign if each.found_by is LoaderRule.LIBRARY_PATH]
+            unwired = (
+                (chain(Unwire(tuple(dict.fromkeys(path)), WiredBy.LIBRARY_PATH)),)
+                if path and len(path) == len(foreign)
+                else ()
+            )
+            yield Seen(saw=f"torch loads {listed(parts)}", answers=unwired)
             break
-    major = cuda_major(facts)
     for companion in facts.companions:
         own = companion.cuda_major
         if major is None or isinstance(own, Unknown) or own.value == major:
@@ -144,9 +167,9 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
             yield Seen(
                 saw=f"{companion.name} {companion.version} is built for CUDA {own.value} ({own.seen_in}) and finds the "
                 f"runtime of {runtime.name} {runtime.version}; torch is built for CUDA {major}",
-                do=(
-                    f"install a build of {companion.name} for CUDA {major}, or take it out of this environment: "
-                    f"{uninstall(facts, companion.name)}",
+                answers=(
+                    *for_this_cuda(question, companion.name),
+                    chain(RemoveDistributions((companion.name,)), title=f"take {companion.name} out"),
                 ),
             )
 
@@ -164,12 +187,12 @@ def _same_files(question: Question) -> Iterator[Seen]:
         if len(names) < 2:
             continue
         right = [wheel for wheel in wheels if wheel.name.endswith(f"-cu{major}")]
-        steps = [uninstall(facts, wheel.name) for wheel in wheels if right and wheel not in right]
-        steps += [install(facts, "--force-reinstall", "--no-deps", f"{each.name}=={each.version}") for each in right]
+        wrong = tuple(dict.fromkeys(wheel.name for wheel in wheels if right and wheel not in right))
+        again = tuple(Package(wheel.name, wheel.version) for wheel in right)
         yield Seen(
             saw=f"{listed(f'{wheel.name} {wheel.version}' for wheel in wheels)} are both installed into {folder}; "
             + (f"torch is built for CUDA {major}" if major else "which CUDA torch is built for is not known"),
-            do=tuple(steps),
+            answers=(chain(RemoveDistributions(wrong), InstallWheels(again, manner=Manner.AGAIN)),) if wrong else (),
             means=f"The files in {folder} are those of whichever was installed last, and uninstalling one takes the "
             "other's away. torch may meet a library that lacks what it was built against.",
         )
@@ -196,20 +219,22 @@ def cudnn_mix(question: Question) -> Iterator[Seen]:
             how = f"opens its parts by name, and LD_LIBRARY_PATH leads to cuDNN {other.version.value} in {folder} first"
         else:
             continue
-        yield Seen(saw=f"{wheel.name} {wheel.version} {how}", do=tuple(_apart(question, folder, other.found_in)))
+        yield Seen(saw=f"{wheel.name} {wheel.version} {how}", answers=tuple(_apart(question, other)))
 
 
-def _apart(question: Question, folder: str, found_in: FoundIn) -> Iterator[str]:
-    facts = question.facts
-    if found_in is FoundIn.LD_LIBRARY_PATH:
-        yield without_entry(facts, folder)
-    elif "apt-get" in facts.ability.package_managers:
-        yield as_root(facts, "apt-get remove --yes 'libcudnn9-*'") + "  # if nothing else here uses it"
+def _apart(question: Question, other: LibraryFound) -> Iterator[Chain]:
+    """The second cuDNN off the loader's way, or a torch whose cuDNN is complete."""
+    facts, folder, platform = question.facts, posixpath.dirname(other.path), platform_of(question.facts)
+    names = names_for(Role.CUDNN, platform, question.tables)
+    path = (each for each in facts.libcuda.ld_library_path if each)
+    entries = tuple(each for each in path if posixpath.normpath(each) == folder)
+    if entries:
+        yield chain(Unwire(entries, WiredBy.LIBRARY_PATH))
+    elif other.found_in is FoundIn.SYSTEM and platform.manager is not Manager.NONE and names:
+        yield chain(RemovePackages(names))
     else:
-        yield f"take the cuDNN in {folder} off the loader's way, if nothing else here uses it"
-    complete = (wheel for wheel in wheels_that_run(question) if wheel.torch.release >= _CUDNN_FROM_ONE_FOLDER_SINCE)
-    if (wheel := next(complete, None)) is not None:
-        yield f"or a torch whose cuDNN is complete: {install_wheel(question, wheel)}"
+        yield chain(AskPerson("take the second cuDNN off the loader's way", Why.DECISION, (("ls", "-l", other.path),)))
+    yield from torch_answers(question, lambda wheel: wheel.torch.release >= _CUDNN_FROM_ONE_FOLDER_SINCE)
 
 
 LIBRARY_RULES = (
@@ -225,7 +250,7 @@ LIBRARY_RULES = (
         means="Importing torch fails at the first of them.",
         error="ImportError: libcudss.so.0: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
-        remedies=("install-library-wheels", "install-other-wheel"),
+        ways=(CloseLibraries, *TORCH_WAYS),
     ),
     *LIBRARY_PATH_RULES,
     Rule(
@@ -241,7 +266,7 @@ LIBRARY_RULES = (
         "then lacks functions it was built against.",
         error="ImportError: .../torch/lib/libtorch_cuda.so: undefined symbol: ...",
         source="github.com/pytorch/pytorch/issues/186591",
-        remedies=("remove-duplicate", "reinstall-companion"),
+        ways=(Unwire, RemoveDistributions, InstallWheels),
     ),
     Rule(
         code="cudnn-mix",
@@ -256,6 +281,6 @@ LIBRARY_RULES = (
         "different versions.",
         error="RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
         source="github.com/pytorch/pytorch/issues/188892",
-        remedies=("remove-from-library-path", "remove-duplicate", "install-other-wheel"),
+        ways=(Unwire, RemovePackages, AskPerson, *TORCH_WAYS),
     ),
 )

@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from firstlight.diagnosis.finding import Question
+from firstlight.facts.ability import Sudo
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.gpus import Gpu, PciDevice, PciKind
-from firstlight.facts.known import Known, Unknown, value_or
+from firstlight.facts.known import Known, Origin, Unknown, value_or
 from firstlight.facts.place import Platform
 from firstlight.versions import CudaVersion, TorchVersion
 
 T = TypeVar("T")
-_WANTED = "--want"  # where firstlight.diagnosis.wanted says it saw torch
-_PRETENDED = "--set"  # where firstlight.facts.override says it saw a value
-_RPM = ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol")
+NO_ROOT = "it takes root, and this user has neither root nor sudo"
 
 
 def shown(fact: Known[T]) -> str:
@@ -41,20 +40,23 @@ def cuda_starts(facts: Facts) -> bool:
 
 
 def observed_cuda(facts: Facts) -> CudaVersion | None:
-    """The CUDA of a libcuda that was seen to start, a compat library's included.
+    """The CUDA of a libcuda that was seen to start, a compat library's included; on paper that of the one to come.
 
     None where none started, and where another driver is pretended (--set driver=...): what was seen then tells nothing.
     """
     offered, driver = facts.libcuda.driver_cuda, facts.driver.kernel_version
-    if not cuda_starts(facts) or isinstance(offered, Unknown):
+    if isinstance(offered, Unknown):
         return None
-    pretended = isinstance(driver, Known) and is_pretended(driver) and not is_pretended(offered)
+    to_come = offered.origin is Origin.PLANNED and isinstance(facts.libcuda.init_code, Unknown)
+    if not cuda_starts(facts) and not to_come:
+        return None
+    pretended = isinstance(driver, Known) and is_pretended(driver) and offered.origin is Origin.SEEN
     return None if pretended else offered.value
 
 
 def is_wanted(facts: Facts) -> bool:
     """Whether the torch that is judged is only wanted (--want torch==...): it is not installed."""
-    return isinstance(facts.torch, Known) and facts.torch.seen_in.startswith(_WANTED)
+    return isinstance(facts.torch, Known) and facts.torch.origin is Origin.WANTED
 
 
 def wanted_version(facts: Facts) -> TorchVersion | None:
@@ -66,7 +68,7 @@ def wanted_version(facts: Facts) -> TorchVersion | None:
 
 def is_pretended(fact: Known[T]) -> bool:
     """Whether a value comes from --set: a what-if, not something this machine showed."""
-    return fact.seen_in == _PRETENDED
+    return fact.origin is Origin.PRETENDED
 
 
 def cuda_works(facts: Facts) -> bool:
@@ -107,21 +109,35 @@ def has_nvidia_gpu(facts: Facts) -> bool:
     return bool(pci_gpus(facts) or facts.gpus.devices or nodes or isinstance(facts.gpus.tegra_chip, Known))
 
 
+def kernel_unseen(facts: Facts) -> bool:
+    """Whether nothing can be told of the host's driver and GPUs: a chroot into which no /sys was mounted."""
+    kind = facts.container.kind
+    chroot = isinstance(kind, Known) and kind.value is ContainerKind.CHROOT
+    return chroot and isinstance(facts.driver.uvm_loaded, Unknown) and not facts.gpus.pci
+
+
+def while_nvml_works(facts: Facts) -> str:
+    """', although nvidia-smi works' where NVML was seen to start; '' where it was not."""
+    works = isinstance(facts.driver.nvml_code, Known) and facts.driver.nvml_code.value == 0
+    return ", although nvidia-smi works" if works else ""
+
+
 def has_device_nodes(facts: Facts) -> bool:
     """Whether /dev/nvidiactl or a numbered node is there, i.e. this place was given a GPU."""
     paths = [node.path for node in facts.driver.nodes if node.kind == "device"]
-    return any(path == "/dev/nvidiactl" or _is_numbered(path) for path in paths)
+    return any(path == "/dev/nvidiactl" or is_numbered(path) for path in paths)
 
 
 def has_numbered_node(facts: Facts) -> bool:
-    return any(_is_numbered(node.path) for node in facts.driver.nodes if node.kind == "device")
+    return any(is_numbered(node.path) for node in facts.driver.nodes if node.kind == "device")
 
 
 def _is_gpu_node(path: str) -> bool:
-    return path == "/dev/dxg" or _is_numbered(path)
+    return path == "/dev/dxg" or is_numbered(path)
 
 
-def _is_numbered(path: str) -> bool:
+def is_numbered(path: str) -> bool:
+    """Whether a path is the node of one GPU: /dev/nvidia0."""
     return path.removeprefix("/dev/nvidia").isdecimal()
 
 
@@ -145,42 +161,24 @@ def at(facts: Facts, provider: Provider) -> bool:
     return any(seen.provider is provider for seen in facts.container.providers)
 
 
-def as_root(facts: Facts, command: str) -> str:
-    """The command as this user has to type it: with sudo unless root."""
-    return command if facts.ability.is_root else f"sudo {command}"
+def may_become_root(facts: Facts) -> bool:
+    """Whether root is in reach: already root, or sudo is there and the kernel does not refuse it."""
+    if facts.ability.is_root:
+        return True
+    refused = facts.ability.no_new_privileges
+    return facts.ability.sudo is not Sudo.ABSENT and not (isinstance(refused, Known) and refused.value)
 
 
-def on_the_host(facts: Facts, command: str) -> str:
-    """The command, or who has to run it: a container cannot change the kernel driver below it."""
-    return f"on the host, not in this container: sudo {command}" if container(facts) else as_root(facts, command)
+def typed(facts: Facts, *argv: str) -> tuple[str, ...]:
+    """A command that takes root, as this user types it."""
+    return argv if facts.ability.is_root else ("sudo", *argv)
 
 
-def uses_rpm(facts: Facts) -> bool:
-    return isinstance(facts.place.os_id, Known) and facts.place.os_id.value in _RPM
-
-
-def install(facts: Facts, package: str) -> str:
-    """How the system's package manager installs a package."""
-    return f"{'dnf install --assumeyes' if uses_rpm(facts) else 'apt-get install --yes'} {package}"
+def kernel_log(facts: Facts) -> tuple[str, ...]:
+    """The command that shows what the driver said."""
+    return typed(facts, "sh", "-c", "dmesg | grep -E 'NVRM|Xid'")
 
 
 def gpu_label(gpu: Gpu) -> str:
     """'gpu-0 NVIDIA H200'."""
     return gpu.id if isinstance(gpu.name, Unknown) else f"{gpu.id} {gpu.name.value}"
-
-
-_WITH_GPUS = {
-    ContainerKind.DOCKER: "start the container again with its GPUs: docker run --gpus all IMAGE",
-    ContainerKind.PODMAN: "start the container again with its GPUs: podman run --device nvidia.com/gpu=all IMAGE",
-    ContainerKind.KUBERNETES: 'ask for a GPU in the pod: resources: {limits: {"nvidia.com/gpu": 1}}',
-    ContainerKind.APPTAINER: "start it again with --nv: apptainer exec --nv IMAGE COMMAND",
-    ContainerKind.ENROOT: "start it again with NVIDIA_VISIBLE_DEVICES=all",
-    ContainerKind.LXC: "on the host: lxc config set NAME nvidia.runtime true, add a gpu device, restart it",
-}
-
-
-def start_with_gpus(facts: Facts) -> str:
-    """How the container around us is started so that it has the host's GPUs."""
-    kind = container(facts)
-    fallback = "start the container again with the host's GPUs"
-    return fallback if kind is None else _WITH_GPUS.get(kind.value, fallback)

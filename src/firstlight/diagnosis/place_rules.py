@@ -2,44 +2,77 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
+from firstlight.diagnosis.elsewhere_answers import machine_answers, restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import (
-    as_root,
     at,
     container,
     cuda_starts,
     has_device_nodes,
+    init_code,
     init_error,
-    install,
+    kernel_unseen,
     listed,
     pci_gpus,
     platform,
     shown,
-    start_with_gpus,
 )
 from firstlight.diagnosis.visible_gpu_rules import VISIBLE_GPU_RULES
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS, torch_answers
 from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
+from firstlight.tables.system_rows import Role
 from firstlight.versions import CudaVersion
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.managers import installed as manager_install
+from firstlight.ways.platform import platform_of
+from firstlight.ways.system_names import filled, name_row, names_for
+from firstlight.ways.way import Chain, Proof, Way, chain
 
 # What programs in a shell use; NVIDIA_REQUIRE_CUDA and its like only steer the container runtime.
 _USED_IN_A_SHELL = ("LD_LIBRARY_PATH", "CUDA_HOME", "HF_HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
+_STUB = 34  # CUDA_ERROR_STUB_LIBRARY
 _GATE_BRANDS = ("tesla", "nvidia")  # of the longer list in NVIDIA_REQUIRE_CUDA of the CUDA images
-_CHECK_DOCKER = ("to see that the host can: docker run --rm --gpus all ubuntu nvidia-smi -L",)
+_CHECK_DOCKER = ("docker", "run", "--rm", "--gpus", "all", "ubuntu", "nvidia-smi", "-L")
+_JETSON = "docs.nvidia.com/datacenter/cloud-native/container-toolkit, Tegra: the nvidia runtime in csv mode"
+_BY_NODE = "custom-columns=NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu"
+_CHECKS: dict[ContainerKind, tuple[tuple[str, ...], ...]] = {
+    ContainerKind.DOCKER: (_CHECK_DOCKER,),
+    ContainerKind.PODMAN: (("nvidia-ctk", "cdi", "list"),),
+    ContainerKind.KUBERNETES: (("kubectl", "get", "nodes", "-o", _BY_NODE), ("kubectl", "get", "runtimeclass")),
+    ContainerKind.LXC: (("ls", "-l", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"),),
+    ContainerKind.PROXMOX: (("ls", "-l", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"),),
+    ContainerKind.NSPAWN: (("ls", "-l", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"),),
+    ContainerKind.APPTAINER: (("nvidia-smi", "-L"),),
+    ContainerKind.ENROOT: (("nvidia-container-cli", "info"),),
+    ContainerKind.INCUS: (("nvidia-container-cli", "info"),),
+    ContainerKind.LXD: (("nvidia-container-cli", "info"),),
+}
+_GATE = (
+    "The container starts on any host that satisfies the gate; on those with an older driver torch then sees no GPU. "
+    "Where it lands decides."
+)
 
 
 def no_gpu_in_container(question: Question) -> Iterator[Seen]:
     """The host has a GPU and a driver; this container was started without them."""
     facts, kind = question.facts, container(question.facts)
-    if kind is None or has_device_nodes(facts) or cuda_starts(facts) or platform(facts) is Platform.WSL2:
+    if kind is None or has_device_nodes(facts) or cuda_starts(facts):
+        return
+    if platform(facts) is Platform.WSL2:
+        yield from _without_windows_gpu(question, kind)
         return
     driver, gpus = facts.driver.kernel_version, pci_gpus(facts)
+    if platform(facts) is Platform.JETSON:
+        yield from _without_boards_gpu(question, kind)
+        return
     if isinstance(driver, Unknown) and not gpus:
+        yield from _without_kernels_files(question, kind)
         return
     host = f"the host's driver is {shown(driver)}" if isinstance(driver, Known) else "the host has a GPU"
     if gpus:
@@ -51,8 +84,57 @@ def no_gpu_in_container(question: Question) -> Iterator[Seen]:
     yield Seen(
         f"{kind.value.value} container ({kind.seen_in}); {host}, but there is no /dev/nvidiactl and no /dev/nvidia0"
         f"{masked}",
-        do=(start_with_gpus(facts), *(_CHECK_DOCKER if kind.value is ContainerKind.DOCKER else ())),
+        answers=(*restart_with_gpus(question, Proof.DOCUMENTED), *_look_at_host(kind.value)),
     )
+
+
+def _without_kernels_files(question: Question, kind: Known[ContainerKind]) -> Iterator[Seen]:
+    """A chroot without /sys and without the GPU's nodes: what the host has cannot be seen from here."""
+    facts, modules = question.facts, question.facts.driver.uvm_loaded
+    if not kernel_unseen(facts) or isinstance(modules, Known):
+        return
+    yield Seen(
+        f"{kind.value.value} ({kind.seen_in}) with {modules.reason} and no /dev/nvidiactl: whether the host has a GPU "
+        "and a driver cannot be seen from here",
+        answers=restart_with_gpus(question, Proof.DOCUMENTED),
+        means="Nothing in here reaches a driver: /proc, /sys and /dev of the host have to be mounted first.",
+        severity=None if isinstance(facts.libcuda.would_load, Known) else Severity.NOTE,
+    )
+
+
+def _without_windows_gpu(question: Question, kind: Known[ContainerKind]) -> Iterator[Seen]:
+    """A container under WSL 2 that has neither the node nor the folder of Windows' libraries."""
+    facts = question.facts
+    node = any(each.path == "/dev/dxg" and each.kind == "device" for each in facts.driver.nodes)
+    if node or isinstance(facts.place.wsl_libraries, Known) or isinstance(facts.libcuda.would_load, Known):
+        return
+    yield Seen(
+        f"{kind.value.value} container ({kind.seen_in}) under WSL 2 (kernel {facts.place.kernel_release}); there is "
+        "neither /dev/dxg nor /usr/lib/wsl/lib",
+        answers=restart_with_gpus(question, Proof.DOCUMENTED),
+    )
+
+
+def _without_boards_gpu(question: Question, kind: Known[ContainerKind]) -> Iterator[Seen]:
+    """A container on a Jetson: its runtime mounts what the board's own files list, and --gpus does not."""
+    facts = question.facts
+    nodes = [node.path for node in facts.driver.nodes if node.kind == "device"]
+    if nodes or isinstance(facts.libcuda.would_load, Known):
+        return
+    ways = (
+        (kinds.StartContainer(("--runtime", "nvidia"), gives_gpus=True),) if kind.value is ContainerKind.DOCKER else ()
+    )
+    yield Seen(
+        f"{kind.value.value} container ({kind.seen_in}) on a Jetson ({facts.place.kernel_release}); there is neither "
+        "/dev/nvmap nor a libcuda.so.1",
+        answers=(chain(*(ways or (started(kind.value),)), proof=Proof.DOCUMENTED, by=_JETSON),),
+    )
+
+
+def _look_at_host(kind: ContainerKind) -> Iterator[Chain]:
+    commands = _CHECKS.get(kind)
+    if commands:
+        yield chain(AskPerson("see that the host can hand GPUs out", Why.HOST, commands, cures=False))
 
 
 def container_gate_differs(question: Question) -> Iterator[Seen]:
@@ -66,28 +148,28 @@ def container_gate_differs(question: Question) -> Iterator[Seen]:
         return
     wheel = torch.wheel_cuda.value
     needs = CudaVersion(wheel.major, 0)
-    pod = (f"when renting: runpodctl pod create --min-cuda-version {needs}",) if at(facts, Provider.RUNPOD) else ()
     version = f" {torch.version.value}" if isinstance(torch.version, Known) else ""
     yield Seen(
         f"the image's gate is cuda>={floor} ({gate.seen_in}); torch{version} inside it is built with CUDA {wheel}",
-        do=(*_gates(question, needs), *pod, f"or install a wheel for CUDA {floor.major} in the image"),
+        answers=(*_gates(question, needs), *machine_answers(question, needs), *torch_answers(question)),
+        means=f"{_GATE} A bare cuda>={needs} shuts out data-centre hosts that would run it through a compat library.",
     )
 
 
-def _gates(question: Question, needs: CudaVersion) -> Iterator[str]:
-    """The gate that fits the wheel: NVIDIA's own form, which lets older data-centre hosts in, else the bare one."""
+def _gates(question: Question, needs: CudaVersion) -> Iterator[Chain]:
+    """The gate that fits the wheel: the bare one, or NVIDIA's own form, which lets older data-centre hosts in."""
+    yield chain(kinds.ChangeImage(f'ENV NVIDIA_REQUIRE_CUDA="cuda>={needs}"'))
     rows = (row for row in question.tables.images if row.cuda_at_least == needs)
     branches = next((row.branches for row in rows), ())
-    bare = f'in the Dockerfile: ENV NVIDIA_REQUIRE_CUDA="cuda>={needs}"'
-    if not branches:
-        yield bare
-        return
     older = " ".join(f"brand={brand},driver>={each},driver<{each + 1}" for each in branches for brand in _GATE_BRANDS)
-    yield f"{bare}  # shuts out data-centre hosts that would run it through a cuda-compat library"
-    yield (
-        f"with cuda-compat-{needs.major}-{needs.minor} in the image, as NVIDIA's own images do (two of the brands they "
-        f'list): ENV NVIDIA_REQUIRE_CUDA="cuda>={needs} {older}"'
-    )
+    if older:
+        platform = platform_of(question.facts)
+        packages = names_for(Role.COMPAT, platform, question.tables, major=str(needs.major), minor=str(needs.minor))
+        if not packages:
+            return
+        library = f"RUN {' '.join(manager_install(packages, platform))}"
+        gate = f'ENV NVIDIA_REQUIRE_CUDA="cuda>={needs} {older}"'
+        yield chain(kinds.ChangeImage(library), kinds.ChangeImage(gate))
 
 
 def container_runtime_missing(question: Question) -> Iterator[Seen]:
@@ -102,12 +184,21 @@ def container_runtime_missing(question: Question) -> Iterator[Seen]:
         return
     yield Seen(
         f"Docker listens at {runtime.docker_socket.seen_in}; {runtime.container_toolkit.reason}, no CDI file",
-        do=(
-            f"{as_root(facts, install(facts, 'nvidia-container-toolkit'))} (from NVIDIA's repository)",
-            as_root(facts, "nvidia-ctk runtime configure --runtime=docker"),
-            as_root(facts, "systemctl restart docker"),
-        ),
+        answers=(_toolkit_for_docker(question),),
     )
+
+
+def _toolkit_for_docker(question: Question) -> Chain:
+    platform, tables = platform_of(question.facts), question.tables
+    row = name_row(Role.CONTAINER_TOOLKIT, platform, tables)
+    if row is None or platform.is_image_based:
+        toolkit: tuple[Way, ...] = (AskPerson("install NVIDIA's container toolkit", Why.DECISION),)
+    else:
+        repository = (kinds.SetUpRepository(row.from_repository),) if row.from_repository else ()
+        toolkit = (*repository, kinds.InstallPackages(filled(row, platform)))
+    units = names_for(Role.SERVICE, platform, tables, of="docker")
+    again = (kinds.StartService(each, kinds.Service.RESTART) for each in units)
+    return chain(*toolkit, kinds.ConfigureContainers("docker"), *again)
 
 
 def shell_lacks_container_env(question: Question) -> Iterator[Seen]:
@@ -119,27 +210,18 @@ def shell_lacks_container_env(question: Question) -> Iterator[Seen]:
         lost = [name for name in lost if name != _LIBRARY_PATH]
     if kind is None or not lost:
         return
-    runpod = (". /etc/rp_environment",) if at(facts, Provider.RUNPOD) else ()
-    kept = [name for name in lost if name != _LIBRARY_PATH]
-    ways = [*runpod, f"for one program: {_with_variables_of_pid_1(lost)}", *_for_this_shell(kept)]
+    kept = tuple(name for name in lost if name != _LIBRARY_PATH)  # it would change every program of a shell
+    file = "/etc/rp_environment" if at(facts, Provider.RUNPOD) else "/proc/1/environ"
     yield Seen(
         f"{listed(lost)}: set for the container (/proc/1/environ), not in this shell",
-        do=tuple(f"or {way}" if number else way for number, way in enumerate(ways)),
+        answers=(*((chain(kinds.ReadEnvironment(file, kept)),) if kept else ()), chain(_for_one_program(lost))),
     )
 
 
-def _with_variables_of_pid_1(names: list[str]) -> str:
+def _for_one_program(names: list[str]) -> AskPerson:
     """A command with variables of pid 1, whatever is in their values: grep and xargs pass them on cut at the NULs."""
-    return f"grep -zE '^({'|'.join(names)})=' /proc/1/environ | xargs -0 sh -c 'exec env \"$@\" COMMAND' sh"
-
-
-def _for_this_shell(names: list[str]) -> tuple[str, ...]:
-    """The same for the shell itself; never LD_LIBRARY_PATH, which would change every program started from it."""
-    if not names:
-        return ()
-    pattern = "|".join(names)
-    loop = f"while IFS= read -r -d '' each; do export \"$each\"; done < <(grep -zE '^({pattern})=' /proc/1/environ)"
-    return (f"for this shell (bash): {loop}",)
+    line = f"grep -zE '^({'|'.join(names)})=' /proc/1/environ | xargs -0 sh -c 'exec env \"$@\" COMMAND' sh"
+    return AskPerson("start one program with the container's variables", Why.PROGRAM, (("sh", "-c", line),))
 
 
 def wsl_libcuda_shadowed(question: Question) -> Iterator[Seen]:
@@ -150,16 +232,26 @@ def wsl_libcuda_shadowed(question: Question) -> Iterator[Seen]:
         return
     if cuda_starts(facts) or loads.value.path.startswith(f"{folder.value}/"):
         return
+    if loads.value.is_stub or init_code(facts) == _STUB:
+        return  # stub-libcuda-wins speaks for the toolkit's
     error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
     packages = [name for name in value_or(facts.driver.packages, ()) if name.startswith(("libnvidia-", "nvidia-"))]
     yield Seen(
         f"the loader takes {loads.value.real_path} ({loads.seen_in}), not {folder.value}/libcuda.so.1{error}",
-        do=(
-            f"take the Linux driver out of WSL: {as_root(facts, 'apt-get purge')} "
-            f"{' '.join(packages) or 'libnvidia-compute-*'}, then {as_root(facts, 'ldconfig')}",
-            f"until then, for one process: LD_LIBRARY_PATH={shlex.quote(folder.value)} python3 your_script.py",
+        answers=(
+            chain(
+                kinds.RemovePackages(tuple(packages) or _any_libraries(question), purge=True),
+                proof=Proof.DOCUMENTED,
+                by="docs.nvidia.com/cuda/wsl-user-guide: no Linux driver in WSL",
+            ),
+            chain(kinds.SetVariables((kinds.Variable(_LIBRARY_PATH, folder.value),), kinds.Scope.PROGRAM)),
         ),
     )
+
+
+def _any_libraries(question: Question) -> tuple[str, ...]:
+    """The packages of a driver's libraries, of whatever branch: those that dpkg was not asked about."""
+    return names_for(Role.DRIVER_LIBRARIES, platform_of(question.facts), question.tables, branch="*") or ("*nvidia*",)
 
 
 PLACE_RULES: tuple[Rule, ...] = (
@@ -169,12 +261,13 @@ PLACE_RULES: tuple[Rule, ...] = (
         severity=Severity.BLOCKS,
         depth=10,
         title="This container was started without the host's GPUs.",
-        fires_when="In a container, the host's driver or GPU can be seen but no NVIDIA device node is there.",
+        fires_when="In a container, the host's driver or GPU can be seen but no NVIDIA device node is there; or a "
+        "chroot has no /sys to see them by.",
         looks_at=("container.kind", "driver.nodes", "driver.kernel_version", "gpus.pci", "container.visible_devices"),
         means="Nothing inside the container can reach a GPU, whatever is installed in it.",
         error="Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver",
         source="facebookresearch/detectron2#3107",
-        remedies=("restart-with-gpus",),
+        ways=(kinds.StartContainer, kinds.InstallPackages, AskPerson),
         explains=(
             "libcuda-missing",
             "libcuda-damaged",
@@ -193,11 +286,10 @@ PLACE_RULES: tuple[Rule, ...] = (
         title="The image's driver gate lets in hosts that cannot run the torch inside it.",
         fires_when="The CUDA floor in NVIDIA_REQUIRE_CUDA is of an earlier major than the torch wheel.",
         looks_at=("container.cuda_requirement", "torch.wheel_cuda"),
-        means="The container starts on any host that satisfies the gate; on those with an older driver torch then "
-        "sees no GPU. Where it lands decides.",
+        means=_GATE,
         error="CUDA initialization: The NVIDIA driver on your system is too old (found version ...)",
         source="artokun/comfyui-mcp#118",
-        remedies=("fix-gate", "install-other-wheel"),
+        ways=(kinds.ChangeImage, kinds.OtherMachine, *TORCH_WAYS),
     ),
     Rule(
         code="container-runtime-missing",
@@ -211,7 +303,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         means="The machine itself is not touched by that; docker run --gpus fails.",
         error='docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
         source="NVIDIA/nvidia-docker#1034, TorchDSP/torchsig#329",
-        remedies=("install-container-toolkit",),
+        ways=(kinds.SetUpRepository, kinds.InstallPackages, kinds.ConfigureContainers, kinds.StartService),
     ),
     Rule(
         code="shell-lacks-container-env",
@@ -225,7 +317,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         "libraries, other caches, other GPUs.",
         error="",
         source="runpod/containers#70, skypilot-org/skypilot#5451",
-        remedies=("export-container-env",),
+        ways=(kinds.ReadEnvironment, AskPerson),
     ),
     *VISIBLE_GPU_RULES,
     Rule(
@@ -245,7 +337,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         means="WSL has no NVIDIA kernel module; only Windows' own libcuda reaches the GPU.",
         error="RuntimeError: No CUDA GPUs are available",
         source="numba/numba#7106, NVIDIA/cuml#6218; docs.nvidia.com/cuda/wsl-user-guide",
-        remedies=("remove-linux-driver", "remove-from-library-path"),
+        ways=(kinds.RemovePackages, kinds.SetVariables),
         explains=("cuinit-fails", "driver-library-mismatch", "libcuda-missing"),
     ),
 )

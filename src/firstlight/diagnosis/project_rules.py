@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import ProjectFile
-from firstlight.facts.torch_install import TorchInstall
 from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import AskPerson, KeepInProject, Package, Why
+from firstlight.ways.way import Chain, chain
 
 
 def project_would_undo(question: Question) -> Iterator[Seen]:
@@ -27,7 +27,7 @@ def project_would_undo(question: Question) -> Iterator[Seen]:
         if said and _rules_the_environment(facts, file):
             yield Seen(
                 saw=f"{file.path} {said}; installed is torch {recorded} ({torch.folder})",
-                do=tuple(_how_to_keep(file, torch)),
+                answers=_how_to_keep(file, recorded, cuda=value_or(torch.wheel_cuda, None)),
             )
 
 
@@ -55,16 +55,12 @@ def _rules_the_environment(facts: Facts, file: ProjectFile) -> bool:
     return through or environment.prefix.startswith(file.path.rpartition("/")[0] + "/")
 
 
-def _how_to_keep(file: ProjectFile, torch: TorchInstall) -> Iterator[str]:
-    folder = file.path.rpartition("/")[0] or "/"
-    if file.path.endswith("pixi.lock"):
-        yield f"pixi run --manifest-path {shlex.quote(folder)} --frozen --no-install ..."
-        return
-    yield "uv run --no-sync ...  # or export UV_NO_SYNC=1 in this shell"
-    cuda: CudaVersion | None = torch.wheel_cuda.value.release if isinstance(torch.wheel_cuda, Known) else None
-    if cuda is not None and isinstance(torch.version, Known):
-        index = f"pytorch-{cuda.tag}={INDEX}{cuda.tag}"
-        yield f'uv add --project {folder} "torch=={torch.version.value.public}" --index {index}'
+def _how_to_keep(file: ProjectFile, recorded: str, *, cuda: CudaVersion | None) -> tuple[Chain, ...]:
+    """torch in the project's own files, or its tool told to leave the environment alone."""
+    tag = cuda.release.tag if cuda is not None else recorded.partition("+")[2]
+    keep = KeepInProject((Package("torch", recorded),), f"{INDEX}{tag}" if tag else "")
+    without = "pixi run --frozen --no-install" if file.path.endswith("pixi.lock") else "uv run --no-sync"
+    return chain(keep), chain(AskPerson(f"start programs with {without}", Why.PROGRAM))
 
 
 PROJECT_RULES = (
@@ -79,6 +75,6 @@ PROJECT_RULES = (
         means="The next `uv run` or `uv sync` replaces the torch that was put in here, without a question.",
         error="",
         source="talmolab/sleap-nn#662",
-        remedies=("pin-in-project",),
+        ways=(KeepInProject, AskPerson),
     ),
 )

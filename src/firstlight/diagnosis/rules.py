@@ -7,14 +7,24 @@ from firstlight.diagnosis.companion_rules import COMPANION_RULES
 from firstlight.diagnosis.compat_rules import COMPAT_RULES
 from firstlight.diagnosis.driver_rules import DRIVER_RULES
 from firstlight.diagnosis.finding import Rule
+from firstlight.diagnosis.fleet_rules import FLEET_RULES
+from firstlight.diagnosis.gpu_count_rules import GPU_COUNT_RULES
 from firstlight.diagnosis.health_rules import HEALTH_RULES
+from firstlight.diagnosis.image_library_rules import IMAGE_LIBRARY_RULES
 from firstlight.diagnosis.library_rules import LIBRARY_RULES
 from firstlight.diagnosis.place_rules import PLACE_RULES
+from firstlight.diagnosis.platform_rules import PLATFORM_RULES
+from firstlight.diagnosis.setting_rules import SETTING_RULES
 from firstlight.diagnosis.torch_rules import TORCH_RULES
 from firstlight.errors import BadInput
+from firstlight.near import nearest
 
 RULES: tuple[Rule, ...] = (
+    *PLATFORM_RULES,
     *PLACE_RULES,
+    *GPU_COUNT_RULES,
+    *IMAGE_LIBRARY_RULES,
+    *FLEET_RULES,
     *DRIVER_RULES,
     *COMPAT_RULES,
     *TORCH_RULES,
@@ -22,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     *LIBRARY_RULES,
     *BUILD_RULES,
     *HEALTH_RULES,
+    *SETTING_RULES,
 )
 
 
@@ -30,8 +41,6 @@ def rule_named(code: str) -> Rule:
     for rule in RULES:
         if rule.code == code:
             return rule
-    import difflib
-
-    near = difflib.get_close_matches(code, [rule.code for rule in RULES], n=3)
+    near = nearest(code, [rule.code for rule in RULES], 3)
     hint = f"near it: {', '.join(near)}" if near else "docs/rules lists all of them"
     raise BadInput(f"{code[:60]!r} is not the code of a rule; {hint}")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Iterator
 
+from firstlight.diagnosis.elsewhere_answers import machine_answers
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import as_root, shown, wanted_version
-from firstlight.diagnosis.wheel_choice import glibc_of
-from firstlight.facts.collect import Facts
+from firstlight.diagnosis.observed import shown, wanted_version
+from firstlight.diagnosis.wheel_answers import TORCH_WAYS, cuda_of_torch, torch_answers
+from firstlight.diagnosis.wheel_bounds import glibc_of_wheel
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
+from firstlight.tables.system_rows import Role
+from firstlight.ways.kinds import InstallConda, InstallPackages, OtherMachine, Unwire, UseImage, WiredBy
+from firstlight.ways.platform import Manager, platform_of
+from firstlight.ways.system_names import names_for
+from firstlight.ways.way import Chain, Proof, chain
 
 
 def glibc_too_old(question: Question) -> Iterator[Seen]:
@@ -32,13 +37,19 @@ def glibc_too_old(question: Question) -> Iterator[Seen]:
         )
     yield Seen(
         saw=f"glibc {shown(have)}; {asker} needs {needed.value} ({needed.seen_in})",
-        do=(
-            "run it in a container of a newer distribution: RHEL 8 has glibc 2.28, Ubuntu 22.04 2.35, Debian 12 2.36",
-            f"or move to a host with glibc {needed.value} or newer; do not replace this one's libc.so.6, "
-            "every program here depends on it",
+        answers=(
+            *torch_answers(question),
+            _newer_distribution(needed.value),
+            *machine_answers(question, cuda_of_torch(question)),
         ),
         means=means,
     )
+
+
+def _newer_distribution(needed: str) -> Chain:
+    """A container brings its own C library; that of the machine is not replaced, every program depends on it."""
+    by = f"a container brings its own C library, and the driver is the host's; glibc {needed}: RHEL 8 has 2.28, "
+    return chain(UseImage(""), proof=Proof.GUESSED, by=by + "Ubuntu 22.04 2.35, Debian 12 2.36")
 
 
 def _glibc_needed(question: Question) -> Fact[str]:
@@ -46,7 +57,7 @@ def _glibc_needed(question: Question) -> Fact[str]:
     facts = question.facts
     version = wanted_version(facts)
     release = None if version is None else question.tables.torch_release(version.public, facts.place.arch)
-    if release is not None and (needed := glibc_of(release)):
+    if release is not None and (needed := glibc_of_wheel(release, version.cuda if version else None)):
         return Known(needed, f"{release.platform_tag}_{release.machine}")
     if isinstance(facts.torch_libraries, Known) and isinstance(facts.torch_libraries.value.glibc_needed, Known):
         return facts.torch_libraries.value.glibc_needed
@@ -68,36 +79,29 @@ def libstdcxx_too_old(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"{have.seen_in} offers GLIBCXX_{have.value} at most; {posixpath.basename(needed.seen_in)} needs "
         f"GLIBCXX_{needed.value} ({needed.seen_in})",
-        do=tuple(_newer_libstdcxx(facts, have.seen_in)),
+        answers=tuple(_newer_libstdcxx(question, have.seen_in)),
         means=f"import torch ends with: ImportError: {have.seen_in}: version `GLIBCXX_{needed.value}' not found "
         f"(required by {needed.seen_in})",
     )
 
 
-def _newer_libstdcxx(facts: Facts, path: str) -> Iterator[str]:
+def _newer_libstdcxx(question: Question, path: str) -> Iterator[Chain]:
+    facts, platform = question.facts, platform_of(question.facts)
     environment, folder = facts.environment, posixpath.dirname(path)
-    if folder in (posixpath.normpath(each) for each in facts.libcuda.ld_library_path if each):
-        yield without_entry(facts, folder)
+    entries = tuple(each for each in facts.libcuda.ld_library_path if each and posixpath.normpath(each) == folder)
+    if entries:
+        yield chain(Unwire(entries, WiredBy.LIBRARY_PATH))
     if environment is not None and environment.kind in (EnvironmentKind.CONDA, EnvironmentKind.PIXI):
-        lib = shlex.quote(f"{environment.prefix}/lib")
-        prefix = shlex.quote(environment.prefix)
-        yield f"conda install --prefix {prefix} --channel conda-forge --force-reinstall libstdcxx-ng"
-        yield f"ls -l {lib}/libstdc++.so.6*  # without the link libstdc++.so.6 the system's library is taken"
-    elif "apt-get" in facts.ability.package_managers:
-        yield as_root(facts, "apt-get install --yes libstdc++6") + "  # a newer one may take a newer release"
+        # it makes the link libstdc++.so.6 again, without which the system's library is taken
+        yield chain(InstallConda("libstdcxx-ng", "conda-forge", "", "lib/libstdc++.so.6"))
+    elif platform.manager is not Manager.NONE and (names := names_for(Role.CXX_LIBRARY, platform, question.tables)):
+        by = "a newer one may take a newer release of the distribution"
+        yield chain(InstallPackages(names), proof=Proof.GUESSED, by=by)
+    yield chain(UseImage(""), proof=Proof.GUESSED, by="a container brings its own C++ library")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def without_entry(facts: Facts, folder: str) -> str:
-    """The command that takes one folder out of LD_LIBRARY_PATH and leaves the others."""
-    entries = [each for each in facts.libcuda.ld_library_path if each]
-    rest = [each for each in entries if posixpath.normpath(each) != posixpath.normpath(folder)]
-    if len(rest) == len(entries):
-        return f"take the entry that leads to {folder} out of LD_LIBRARY_PATH"
-    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(rest))}" if rest else "unset LD_LIBRARY_PATH"
 
 
 RUNTIME_LIBRARY_RULES = (
@@ -113,7 +117,7 @@ RUNTIME_LIBRARY_RULES = (
         means="torch cannot be imported here, and no setting helps: the distribution is too old for this build.",
         error="ImportError: .../libm.so.6: version `GLIBC_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/150724",
-        remedies=("use-container", "other-machine", "install-other-wheel"),
+        ways=(*TORCH_WAYS, UseImage, OtherMachine),
         explains=("libstdcxx-too-old",),
     ),
     Rule(
@@ -127,6 +131,6 @@ RUNTIME_LIBRARY_RULES = (
         means="torch cannot be imported with this libstdc++.",
         error="ImportError: .../libstdc++.so.6: version `GLIBCXX_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/157709",
-        remedies=("update-libstdcxx", "remove-from-library-path"),
+        ways=(Unwire, InstallConda, InstallPackages, UseImage),
     ),
 )

@@ -1,16 +1,26 @@
-"""The error texts we know: one row per cause, read from data/error_signatures.json."""
+"""The error texts we know: one row per cause, read from data/error_signatures.json and data/product_errors/.
+
+A row of a product (vLLM's own wording, uv's resolver) names its family; what it does not say itself, the family says.
+"""
 
 from __future__ import annotations
 
 import enum
 import functools
 import pkgutil
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from firstlight.versions import ComputeCapability, CudaVersion
+from firstlight.ways import kinds
+from firstlight.ways.way import Way, type_name
 
 DATA = "data/error_signatures.json"
+FAMILIES = "data/error_families.json"
+FINDINGS = "data/error_findings.json"
+PRODUCTS = "data/product_errors"
+_GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 
 class Decode(enum.Enum):
@@ -55,6 +65,13 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
+class WayOut(Commands):
+    """A way out, and the kinds of ways that it is made of, in order; () where it only explains: 'Ignore it.'"""
+
+    ways: tuple[type[Way], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """One cause: how it is recognised, what it means, the command that proves it and the ways out, best first."""
 
@@ -66,25 +83,79 @@ class Signature:
     cause: str
     means: str
     prove: Commands  # what to run, and what the output shows if this is the cause
-    ways_out: tuple[Commands, ...]
+    ways_out: tuple[WayOut, ...]
     source: tuple[str, ...]
     date: str
     confidence: Confidence
     not_a_fault: bool  # a warning that can be ignored
     fallback: bool  # spoken only where no other signature knows the line
     related: tuple[str, ...]  # codes of findings that `doctor` makes from the same cause
+    follows: tuple[str, ...]  # codes of causes that this one is a symptom of where both are in a log
     lookup: str  # a table that fills in further placeholders, e.g. toolkit-for-arch; '' for none
+    product: str = ""  # whose wording it is, e.g. vllm; '' for CUDA's, torch's and the system's own
+    family: str = ""  # the kind of message, e.g. resolver-conflict
+    wraps: bool = False  # only says that something failed above it: folded where a cause is known
 
 
 @functools.cache
 def signatures() -> tuple[Signature, ...]:
     """All rows, most basic first."""
+    rows = [signature_of(row) for row in _read(DATA)]
+    families = {family["code"]: family for family in _read(FAMILIES)}
+    findings = found_by()
+    for name in product_files():
+        for row in _read(f"{PRODUCTS}/{name}"):
+            whole = completed(row, families, name)
+            related = dict.fromkeys((*whole["related"], *findings.get(row["code"], ())))
+            rows.append(signature_of({**whole, "related": list(related)}))
+    return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
+
+
+def found_by() -> dict[str, list[str]]:
+    """Code of a product's row -> codes of the findings that doctor makes from the same cause."""
+    rows: Any = _read(FINDINGS)
+    return dict(rows)
+
+
+def product_files() -> tuple[str, ...]:
+    """The files of products' rows, by name."""
+    from importlib import resources
+
+    folder = resources.files("firstlight.diagnosis").joinpath(PRODUCTS)
+    return tuple(sorted(item.name for item in folder.iterdir() if item.name.endswith(".json")))
+
+
+def _read(name: str) -> list[dict[str, Any]]:
     import json
 
-    text = pkgutil.get_data("firstlight.diagnosis", DATA)
-    assert text is not None, f"{DATA} is not in the package"
-    rows = (_signature(row) for row in json.loads(text)["rows"])
-    return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
+    text = pkgutil.get_data("firstlight.diagnosis", name)
+    assert text is not None, f"{name} is not in the package"
+    rows: list[dict[str, Any]] = json.loads(text)["rows"]
+    return rows
+
+
+def completed(row: dict[str, Any], families: dict[str, dict[str, Any]], where: str) -> dict[str, Any]:
+    """A product's row with what its family says for it; named groups of its patterns are its captures."""
+    family = families.get(row["family"])
+    if family is None:
+        raise ValueError(f"{PRODUCTS}/{where}, {row['code']}: there is no family {row['family']!r}; {FAMILIES} has all")
+    slots = dict.fromkeys(name for form in row["patterns"] for name in _GROUP.findall(form["regex"]))
+    taken = ("title", "depth", "means", "prove", "ways_out", "related")
+    otherwise = row.get("otherwise", {})
+    return {
+        **{name: family[name] for name in taken},
+        "captures": [{"name": name, "decode": "text", "otherwise": otherwise.get(name, "?")} for name in slots],
+        "not_a_fault": False,
+        "fallback": False,
+        **row,
+    }
+
+
+@functools.cache
+def way_types() -> dict[str, type[Way]]:
+    """Every kind of way by its name, e.g. 'install-wheels'."""
+    found = (each for each in vars(kinds).values() if isinstance(each, type) and issubclass(each, Way))
+    return {type_name(each): each for each in found if each is not Way}
 
 
 def decoded(kind: Decode, text: str) -> str:
@@ -104,7 +175,25 @@ def filled(text: str, values: dict[str, str]) -> str:
     return text
 
 
-def _signature(row: dict[str, Any]) -> Signature:
+_WORD = re.compile(r"(?:[\w@%+=:,./~]|\\(?=\w))(?:[\w@%+=:,./~-]|\\(?=\w))*")  # C:\\path too
+_QUOTED = re.compile(r"[\w@%+=:,./~<>!*()\[\] -]+")
+
+
+def filled_command(line: str, captured: dict[str, str]) -> str:
+    """A command with what was read out of somebody's log in it, and nothing that a shell would take for more.
+
+    What we print is pasted: "cuda-drivers (>= 580)" is cuda-drivers, and within quotes no quote, $ or backtick stays.
+    """
+    for name, value in captured.items():
+        while (at := line.find("{" + name + "}")) >= 0:
+            inside = any(line.count(quote, 0, at) % 2 for quote in "\"'")
+            found = (_QUOTED if inside else _WORD).match(value.strip().strip("'\""))
+            line = line[:at] + (found.group() if found else name.upper()) + line[at + len(name) + 2 :]
+    return line
+
+
+def signature_of(row: dict[str, Any]) -> Signature:
+    """A row as it is read from the data; raises ValueError where it names a kind of way that there is not."""
     return Signature(
         code=row["code"],
         title=row["title"],
@@ -114,12 +203,23 @@ def _signature(row: dict[str, Any]) -> Signature:
         cause=row["cause"],
         means=row["means"],
         prove=Commands(row["prove"]["expect"], tuple(row["prove"]["run"])),
-        ways_out=tuple(Commands(way["say"], tuple(way["run"])) for way in row["ways_out"]),
+        ways_out=tuple(_way_out(way, row["code"]) for way in row["ways_out"]),
         source=tuple(row["source"]),
         date=row["date"],
         confidence=Confidence(row["confidence"]),
         not_a_fault=row["not_a_fault"],
         fallback=row["fallback"],
         related=tuple(row["related"]),
+        follows=tuple(row.get("follows", ())),
         lookup=row.get("lookup", ""),
+        product=row.get("product", ""),
+        family=row.get("family", ""),
+        wraps=row.get("wraps", False),
     )
+
+
+def _way_out(way: dict[str, Any], code: str) -> WayOut:
+    unknown = [name for name in way["ways"] if name not in way_types()]
+    if unknown:
+        raise ValueError(f"{DATA}, {code}: {unknown[0]!r} is not a kind of way; ways/kinds.py has them all")
+    return WayOut(way["say"], tuple(way["run"]), tuple(way_types()[name] for name in way["ways"]))

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, listed, platform, shown, wanted_version
-from firstlight.diagnosis.wheel_choice import (
-    INDEX,
-    SeenGpu,
-    Wheel,
-    best_wheel,
-    fits_python,
-    gpus_of,
-    install,
-    install_wheel,
-    wheels_that_run,
-)
+from firstlight.diagnosis.source_answers import source_answers
+from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_chain, torch_or_else
+from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, fits_python, gpus_of, wheels_that_run
 from firstlight.errors import BadVersion
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
+from firstlight.ways.kinds import AskPerson, BuildFromSource, InstallWheels, MakeEnvironment, Package, Why
+from firstlight.ways.way import Chain, Proof, chain
 
 _JETSON_GUIDE = "docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform"
 
@@ -31,23 +24,23 @@ _JETSON_GUIDE = "docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-
 def torch_cpu_only(question: Question) -> Iterator[Seen]:
     """A wheel from the CPU index on a machine with a GPU."""
     torch = _cpu_torch(question)
-    if torch is None or _is_plain_arm_wheel(question, torch) or _needs_jetson_wheel(question):
+    if torch is None or _is_plain_arm_wheel(question, torch) or _needsjetson_wheel(question):
         return
     yield Seen(
         saw=f"torch {_shown(torch)} was built without CUDA; {_gpus_shown(question)}",
-        do=tuple(_other_wheel(question, torch)),
+        answers=torch_or_else(question),
     )
 
 
 def aarch64_wheel_without_cuda(question: Question) -> Iterator[Seen]:
     """PyPI's torch for aarch64 has CUDA only from 2.11 on."""
     torch = _cpu_torch(question)
-    if torch is None or not _is_plain_arm_wheel(question, torch) or _needs_jetson_wheel(question):
+    if torch is None or not _is_plain_arm_wheel(question, torch) or _needsjetson_wheel(question):
         return
     yield Seen(
         saw=f"torch {_shown(torch)} is PyPI's wheel for aarch64, which had no CUDA at this release; "
         f"{_gpus_shown(question)}",
-        do=tuple(_other_wheel(question, torch)),
+        answers=torch_or_else(question),
     )
 
 
@@ -62,7 +55,7 @@ def torch_for_other_vendor(question: Question) -> Iterator[Seen]:
     vendor = {TorchBuild.ROCM: "AMD (ROCm)", TorchBuild.XPU: "Intel (XPU)"}[torch.build.value]
     yield Seen(
         saw=f"torch {_shown(torch)} was built for {vendor}; {_gpus_shown(question)}",
-        do=tuple(_other_wheel(question, torch)),
+        answers=torch_or_else(question),
     )
 
 
@@ -78,7 +71,7 @@ def arch_not_in_wheel(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{gpu.name} has compute capability {gpu.capability} ({gpu.seen_in}); torch {torch.version.value} has "
             f"code for {', '.join(codes)} ({said_by}), none of which runs on it",
-            do=tuple(_jetson_wheel(question) if _needs_jetson_wheel(question) else _other_wheel(question, torch)),
+            answers=_for_this_gpu(question),
         )
 
 
@@ -86,7 +79,7 @@ def jetson_needs_own_wheel(question: Question) -> Iterator[Seen]:
     """No official wheel runs on an Orin before CUDA 13.2: its code is for servers."""
     facts = question.facts
     torch = facts.torch.value if isinstance(facts.torch, Known) else None
-    if torch is None or not _needs_jetson_wheel(question):
+    if torch is None or not _needsjetson_wheel(question):
         return
     gpu = gpus_of(question)[0]
     built = "without CUDA" if isinstance(torch.build, Known) and torch.build.value is TorchBuild.CPU else "for servers"
@@ -94,7 +87,7 @@ def jetson_needs_own_wheel(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"torch {_shown(torch)} was built {built}; this is {gpu.name}, compute capability {gpu.capability} "
         f"({gpu.seen_in}){l4t}, for which PyTorch publishes no wheel",
-        do=tuple(_jetson_wheel(question)),
+        answers=jetson_wheel(question),
     )
 
 
@@ -107,33 +100,33 @@ def no_wheel_for_python(question: Question) -> Iterator[Seen]:
         return
     python = environment.python_version
     newest = next(each for each in reversed(release.cpython) if not each.endswith("t"))
-    index = f" --index-url {INDEX}{version.local}" if version.local else ""
-    here = f"~/venv-{newest}"
-    wheel = _nearest(question, version)
+    torch = InstallWheels((Package("torch", str(version)),), f"{INDEX}{version.local}" if version.local else "")
     yield Seen(
         saw=f"torch {version.public} has wheels for Python {listed(release.cpython)} (PyPI, {release.date}); this is "
         f"Python {shown(python) if isinstance(python, Known) else 'unknown'}",
-        do=(
-            f"uv venv --python {newest} {here} && uv pip install --python {here} torch=={version}{index}",
-            *(() if wheel is None else (f"or the nearest for this Python: {install_wheel(question, wheel)}",)),
+        answers=(
+            chain(MakeEnvironment(f"~/venv-{newest}", newest), torch),
+            *_nearest(question, version),
         ),
     )
 
 
-def _nearest(question: Question, version: TorchVersion) -> Wheel | None:
+def _nearest(question: Question, version: TorchVersion) -> Iterator[Chain]:
     """The wheel that runs here of the next release after a version; where there is none, of the newest before it."""
     found = tuple(wheels_that_run(question))
     later = min((wheel.torch for wheel in found if wheel.torch > version), default=None)
-    return next((wheel for wheel in found if later in (None, wheel.torch)), None)
+    wheel = next((wheel for wheel in found if later in (None, wheel.torch)), None)
+    if wheel is not None:
+        yield torch_chain(question, wheel)
 
 
 def _cpu_torch(question: Question) -> TorchInstall | None:
-    """The installed torch if it was built without CUDA and there is an NVIDIA GPU to miss it."""
+    """The torch if it was built without CUDA, nobody asked for that, and there is an NVIDIA GPU to miss it."""
     facts = question.facts
     torch = facts.torch.value if isinstance(facts.torch, Known) else None
     if torch is None or isinstance(torch.build, Unknown) or torch.build.value is not TorchBuild.CPU:
         return None
-    return torch if has_nvidia_gpu(facts) else None
+    return torch if has_nvidia_gpu(facts) and not question.wants_no_cuda else None
 
 
 def _is_plain_arm_wheel(question: Question, torch: TorchInstall) -> bool:
@@ -145,7 +138,7 @@ def _is_plain_arm_wheel(question: Question, torch: TorchInstall) -> bool:
     return "+" not in recorded and release is not None and release.wheel_cuda is None
 
 
-def _needs_jetson_wheel(question: Question) -> bool:
+def _needsjetson_wheel(question: Question) -> bool:
     """Whether this is a Jetson that the installed torch does not run on, nor any official wheel."""
     facts = question.facts
     gpus = gpus_of(question)
@@ -163,13 +156,13 @@ def _runs(question: Question, torch: TorchInstall, gpu: SeenGpu) -> Runs:
     if isinstance(torch.wheel_cuda, Unknown):
         return Runs.NOT_KNOWN
     codes, _ = _codes(question, torch)
-    answers = {_code_runs(question, code, gpu.capability, torch_cuda=torch.wheel_cuda.value) for code in codes}
+    answers = {code_runs(question, code, gpu.capability, torch_cuda=torch.wheel_cuda.value) for code in codes}
     if Runs.YES in answers:
         return Runs.YES
     return Runs.NOT_KNOWN if Runs.NOT_KNOWN in answers or not answers else Runs.NO
 
 
-def _code_runs(question: Question, code: str, device: ComputeCapability, *, torch_cuda: CudaVersion) -> Runs:
+def code_runs(question: Question, code: str, device: ComputeCapability, *, torch_cuda: CudaVersion) -> Runs:
     """One entry of the list: sm_90, sm_90a (that capability alone), compute_90 (PTX: that and later), compute_100f."""
     try:
         built_for = ComputeCapability.parse(code)
@@ -197,30 +190,36 @@ def _codes(question: Question, torch: TorchInstall) -> tuple[tuple[str, ...], st
     return ((), "") if variant is None else (tuple(each.sm for each in variant.compiled_for), variant.source)
 
 
-def _other_wheel(question: Question, torch: TorchInstall) -> Iterator[str]:
-    version = torch.version.value if isinstance(torch.version, Known) else None
-    wheel = best_wheel(question, version)
-    if wheel is None:
-        yield from where_no_wheel_runs(question)
-    else:
-        yield install_wheel(question, wheel)
-    if question.leaves_torch_open:
-        return
-    if wheel is not None and version is not None and wheel.torch.release != version.release:
-        newer, old = "newer" if wheel.torch > version else "older", version.public
-        yield f"torch {wheel.torch} is {newer} than {old}: packages built for {old} must follow it"
+def _for_this_gpu(question: Question) -> tuple[Chain, ...]:
+    """A wheel with code for the GPUs here, or a build."""
+    if _needsjetson_wheel(question):
+        return jetson_wheel(question)
+    return tuple(dict.fromkeys((*torch_or_else(question), *source_answers(question))))
 
 
-def _jetson_wheel(question: Question) -> Iterator[str]:
+def jetson_wheel(question: Question) -> tuple[Chain, ...]:
     """NVIDIA's index for JetPack 6; of the other releases the guide."""
     facts = question.facts
     l4t = facts.place.l4t.value if isinstance(facts.place.l4t, Known) else ""
     pack, release = question.tables.jetpack(l4t), question.tables.tegra_release(l4t)
-    index = ""
+    answers = []
     if pack is not None and release is not None and pack.jetpack.startswith("6"):
-        index = f"https://pypi.jetson-ai-lab.io/jp6/{release.cuda.tag}"
-        yield install(facts, "torch", "torchvision", index=index)
-    yield f"{'or ' if index else ''}NVIDIA's own wheels and containers for this JetPack: {_JETSON_GUIDE}"
+        packages = Package("torch"), Package("torchvision")
+        answers.append(chain(InstallWheels(packages, f"https://pypi.jetson-ai-lab.io/jp6/{release.cuda.tag}")))
+    number = "" if pack is None else f" ({pack.jetpack})"
+    python = "" if release is None else release.wheel_python
+    for_python = f", for Python {python}" if python else ""
+    new = ((f"python{python}", "-m", "venv", "FOLDER"),) if python and python != _python(question) else ()
+    own = AskPerson(f"take NVIDIA's own torch for this JetPack{number}{for_python}", Why.BOARD, new)
+    answers.append(chain(own, proof=Proof.DOCUMENTED, by=_JETSON_GUIDE))
+    return (*answers, *source_answers(question))
+
+
+def _python(question: Question) -> str:
+    """The judged Python's release, e.g. 3.10; '' where none is judged."""
+    environment = question.facts.environment
+    version = "" if environment is None else value_or(environment.python_version, "")
+    return ".".join(version.split(".")[:2])
 
 
 def _each_once(gpus: tuple[SeenGpu, ...]) -> tuple[SeenGpu, ...]:
@@ -259,7 +258,7 @@ BUILD_OF_TORCH_RULES = (
         means="Nothing is found to install: pip and uv take wheels of this Python alone.",
         error="ERROR: No matching distribution found for torch==...",
         source="pypi.org/project/torch, the wheels of each release",
-        remedies=("install-other-wheel",),
+        ways=(MakeEnvironment, *TORCH_WAYS),
     ),
     Rule(
         code="jetson-needs-own-wheel",
@@ -272,7 +271,7 @@ BUILD_OF_TORCH_RULES = (
         means="torch sees no GPU, or its first kernel fails; another official wheel does not help.",
         error="AssertionError: Torch not compiled with CUDA enabled",
         source="github.com/nvidia-cosmos/cosmos-reason2/pull/45",
-        remedies=("install-jetson-wheel", "build-from-source"),
+        ways=(InstallWheels, AskPerson, BuildFromSource),
         explains=("arch-not-in-wheel", "torch-cpu-only", "aarch64-wheel-without-cuda"),
     ),
     Rule(
@@ -281,12 +280,14 @@ BUILD_OF_TORCH_RULES = (
         severity=Severity.BLOCKS,
         depth=40,
         title="The installed torch was built without CUDA.",
+        wanted_title="The wanted torch was built without CUDA.",
         fires_when="The installed torch says cuda = None in its version.py, and there is an NVIDIA GPU.",
         looks_at=_BUILD,
         means="torch works on the CPU alone and never looks for a GPU; no driver and no variable changes that.",
         error="AssertionError: Torch not compiled with CUDA enabled",
         source="talmolab/sleap-nn#662",
-        remedies=("install-other-wheel",),
+        ways=TORCH_OR_ELSE_WAYS,
+        explains=("extension-lacks-symbols",),
     ),
     Rule(
         code="aarch64-wheel-without-cuda",
@@ -299,7 +300,8 @@ BUILD_OF_TORCH_RULES = (
         means="torch works on the CPU alone; the CUDA wheels for Arm are on PyTorch's own index, or on PyPI from 2.11.",
         error="AssertionError: Torch not compiled with CUDA enabled",
         source="pytorch/pytorch#160162",
-        remedies=("install-other-wheel",),
+        ways=TORCH_OR_ELSE_WAYS,
+        explains=("extension-lacks-symbols",),
     ),
     Rule(
         code="torch-for-other-vendor",
@@ -307,12 +309,13 @@ BUILD_OF_TORCH_RULES = (
         severity=Severity.BLOCKS,
         depth=40,
         title="The installed torch was built for another maker's GPUs.",
+        wanted_title="The wanted torch was built for another maker's GPUs.",
         fires_when="The installed torch names ROCm or XPU in its version.py, and the GPU is NVIDIA's.",
         looks_at=("torch.build", "torch.rocm", "torch.xpu", "gpus.devices"),
         means="torch looks for AMD or Intel GPUs and finds none.",
         error="RuntimeError: No HIP GPUs are available",
         source="pytorch/pytorch#70036",
-        remedies=("install-other-wheel",),
+        ways=TORCH_OR_ELSE_WAYS,
     ),
     Rule(
         code="arch-not-in-wheel",
@@ -320,11 +323,12 @@ BUILD_OF_TORCH_RULES = (
         severity=Severity.BLOCKS,
         depth=40,
         title="The installed torch has no machine code for this GPU.",
+        wanted_title="The wanted torch has no machine code for this GPU.",
         fires_when="No architecture in the wheel's own list runs on a GPU here, and it holds no PTX that would.",
         looks_at=("torch.compiled_for", "torch.wheel_cuda", "gpus.devices.capability", "libcuda.devices"),
         means="torch sees the GPU (is_available() is True), and the first kernel fails.",
         error="torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
         source="vllm-project/vllm#19185",
-        remedies=("install-other-wheel", "build-from-source"),
+        ways=TORCH_OR_ELSE_WAYS,
     ),
 )

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
-from firstlight.diagnosis.driver_ways import where_no_wheel_runs
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, is_wanted, shown
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.torch_build_rules import BUILD_OF_TORCH_RULES
-from firstlight.diagnosis.wheel_choice import (
-    SeenGpu,
-    best_wheel,
-    gpus_of,
-    install,
-    install_wheel,
-    plan_for_wants,
-    wheels_that_run,
-)
+from firstlight.diagnosis.torch_shadow_rules import TORCH_SHADOW_RULES
+from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_answers, torch_or_else, within
+from firstlight.diagnosis.wheel_choice import SeenGpu, Wheel, gpus_of
 from firstlight.facts.collect import Facts
-from firstlight.facts.distributions import find_distribution
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part
 from firstlight.facts.torch_install import TorchBuild
+from firstlight.ways.kinds import InstallWheels, SetVariables, Variable
+from firstlight.ways.way import Chain, chain
 
 _TRITON = ("triton", "pytorch-triton")
 
@@ -34,10 +27,7 @@ def torch_not_installed(question: Question) -> Iterator[Seen]:
     facts = question.facts
     if isinstance(facts.torch, Known) or not has_nvidia_gpu(facts):
         return
-    wheel = best_wheel(question)
-    steps = where_no_wheel_runs(question) if wheel is None else (install_wheel(question, wheel),)
-    do = (plan_for_wants(question),) if question.leaves_torch_open else tuple(steps)
-    yield Seen(saw=facts.torch.reason, do=do)
+    yield Seen(saw=facts.torch.reason, answers=torch_or_else(question))
 
 
 def torch_not_as_wanted(question: Question) -> Iterator[Seen]:
@@ -51,34 +41,8 @@ def torch_not_as_wanted(question: Question) -> Iterator[Seen]:
         if match is not None and satisfies(str(version.value), match[1]) is False:
             yield Seen(
                 saw=f"judged: the installed torch {shown(version)}, which {want.strip()} does not admit",
-                do=(plan_for_wants(question),),
+                answers=torch_answers(question),
             )
-
-
-def torch_shadowed(question: Question) -> Iterator[Seen]:
-    """Another torch is imported than the installed one: a folder or file of that name, or PYTHONPATH."""
-    facts = question.facts
-    if isinstance(facts.torch, Unknown):
-        return
-    torch = facts.torch.value
-    for path in torch.shadowed_by:
-        away = (
-            "run Python from another folder, e.g. cd ~",
-            "or leave the current folder out of the search: python3 -P (Python 3.11 and later)",
-        )
-        rename = (f"mv {shlex.quote(path)} {shlex.quote(path.removesuffix('torch.py') + 'my_torch.py')}",)
-        yield Seen(
-            saw=f"{path} is in the current folder; `python -c` and `python -m` import it before {torch.folder}",
-            do=rename if path.endswith("/torch.py") else away,
-        )
-    installed = find_distribution(facts.environment.distributions, "torch") if facts.environment else None
-    if torch.found_via == "PYTHONPATH" and installed is not None:
-        own = f"{torch.version.value} " if isinstance(torch.version, Known) else ""
-        yield Seen(
-            saw=f"PYTHONPATH ({':'.join(facts.python.python_path)}) makes Python import torch {own}from {torch.folder} "
-            f"before the installed torch {installed.version} ({installed.record_path})",
-            do=("unset PYTHONPATH",),
-        )
 
 
 def triton_too_old_for_gpu(question: Question) -> Iterator[Seen]:
@@ -95,7 +59,7 @@ def triton_too_old_for_gpu(question: Question) -> Iterator[Seen]:
             yield Seen(
                 saw=f"{triton.name} {triton.version} ({triton.folder}) has ptxas {newest}, which does not know "
                 f"{gpu.capability.sm}; {gpu.name} has compute capability {gpu.capability} ({gpu.seen_in})",
-                do=tuple(_newer_ptxas(question, gpu)),
+                answers=tuple(_newer_ptxas(question, gpu)),
             )
 
 
@@ -115,7 +79,7 @@ def nvidia_wheel_off_pin(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{asking} requires {pin.name}{pin.specifier}{through} ({facts.torch.value.requires.seen_in}); "
             f"installed is {wheel.version} ({wheel.folder})",
-            do=(install(facts, f"{pin.name}{pin.specifier}"),),
+            answers=(chain(InstallWheels((within(pin.name, pin.specifier),))),),
         )
 
 
@@ -125,21 +89,22 @@ def _is_for_cuda(facts: Facts) -> bool:
     return isinstance(build, Known) and build.value is TorchBuild.CUDA
 
 
-def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[str]:
-    """A ptxas of a toolkit that is here and knows the GPU; else a torch whose Triton does."""
+def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[Chain]:
+    """A ptxas of a toolkit that is here and knows the GPU; a torch whose Triton does."""
     facts, tables = question.facts, question.tables
     for toolkit in facts.toolkits.toolkits:
         row = tables.targets(toolkit.version.value) if isinstance(toolkit.version, Known) else None
         if row is not None and gpu.capability.sm in row.targets and Part.PTXAS in toolkit.has:
-            yield f"export TRITON_PTXAS_PATH={shlex.quote(toolkit.path + '/bin/ptxas')}"
+            yield chain(SetVariables((Variable("TRITON_PTXAS_PATH", f"{toolkit.path}/bin/ptxas"),)))
             break
-    for wheel in wheels_that_run(question):
+
+    def knows_it(wheel: Wheel) -> bool:
         release = tables.torch_release(wheel.torch, facts.place.arch)
         pin = None if release is None else release.pin("triton")
         version = "" if pin is None else pin.version or pin.spec.removeprefix("~=")
-        if version and tables.triton_knows(version, gpu.capability):
-            yield install_wheel(question, wheel, remark=f"its Triton knows {gpu.capability.sm}")
-            return
+        return bool(version) and tables.triton_knows(version, gpu.capability) is True
+
+    yield from torch_answers(question, knows_it)
 
 
 TORCH_RULES = (
@@ -154,7 +119,7 @@ TORCH_RULES = (
         means="There is nothing to judge above the driver yet.",
         error="ModuleNotFoundError: No module named 'torch'",
         source="pytorch.org/get-started/locally",
-        remedies=("install-torch",),
+        ways=TORCH_OR_ELSE_WAYS,
     ),
     Rule(
         code="torch-not-as-wanted",
@@ -167,7 +132,7 @@ TORCH_RULES = (
         means="All that is said here is of the installed torch; how one within the bounds does here was not judged.",
         error="",
         source="packaging.python.org/en/latest/specifications/version-specifiers",
-        remedies=("install-other-wheel",),
+        ways=TORCH_WAYS,
     ),
     *BUILD_OF_TORCH_RULES,
     Rule(
@@ -181,22 +146,10 @@ TORCH_RULES = (
         means="Plain torch works; torch.compile and every Triton kernel fail.",
         error="ptxas fatal   : Value 'sm_...' is not defined for option 'gpu-name'",
         source="triton-lang/triton#8539",
-        remedies=("set-triton-ptxas", "install-other-wheel"),
+        ways=(SetVariables, *TORCH_WAYS),
         for_goals=((Goal.KERNELS, Severity.BLOCKS),),
     ),
-    Rule(
-        code="torch-shadowed",
-        check=torch_shadowed,
-        severity=Severity.DEGRADES,
-        depth=40,
-        title="Python imports another torch than the installed one.",
-        fires_when="The current folder or PYTHONPATH holds something called torch that comes before the installed one.",
-        looks_at=("torch.shadowed_by", "torch.found_via", "python.python_path"),
-        means="From here `import torch` fails or gives another version than pip shows.",
-        error="ModuleNotFoundError: No module named 'torch._C'",
-        source="pytorch/pytorch#574",
-        remedies=("leave-folder", "unset-python-path"),
-    ),
+    *TORCH_SHADOW_RULES,
     Rule(
         code="nvidia-wheel-off-pin",
         check=nvidia_wheel_off_pin,
@@ -210,6 +163,6 @@ TORCH_RULES = (
         error="RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (...) but found runtime "
         "version (...).",
         source="pytorch/pytorch#169092",
-        remedies=("reinstall-pinned-wheel",),
+        ways=(InstallWheels,),
     ),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.elsewhere_answers import restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import (
-    as_root,
     at,
     container,
     counted_gpus,
@@ -15,17 +15,28 @@ from firstlight.diagnosis.observed import (
     gpu_label,
     init_code,
     init_error,
+    kernel_log,
     listed,
     pci_gpus,
-    start_with_gpus,
+    typed,
 )
 from firstlight.facts.collect import Facts
-from firstlight.facts.containers import Provider
+from firstlight.facts.containers import ContainerKind, Provider
 from firstlight.facts.gpus import ComputeMode, Gpu
 from firstlight.facts.known import Known, Unknown, value_or
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.way import Chain, Proof, chain
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _GIB = 1 << 30
+_MASK = "CUDA_VISIBLE_DEVICES"
+_GUIDE = "docs.nvidia.com/cuda/cuda-programming-guide, environment variables"
+_ONE_UNUSED = (
+    "A GPU in MIG mode is used through its slices alone: without one no program runs on it. The mode stays over a "
+    "restart, the slices do not."
+)
+_BY_BUS = kinds.Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
 def devices_masked(question: Question) -> Iterator[Seen]:
@@ -39,10 +50,14 @@ def devices_masked(question: Question) -> Iterator[Seen]:
     count = len(facts.gpus.devices)
     error = f", and cuInit gives {init_error(question)}" if init_error(question) else ""
     every = ",".join(str(number) for number in range(count))
-    slurm = ("ask Slurm for one: srun --gres=gpu:1 COMMAND",) if at(facts, Provider.SLURM) else ()
+    by_slurm = AskPerson("ask Slurm for a GPU", Why.PROGRAM, (("srun", "--gres=gpu:1", "COMMAND"),))
     yield Seen(
         f"CUDA_VISIBLE_DEVICES is {mask.value[:40]!r}; NVML sees {counted_gpus(count)}, numbered from 0{error}",
-        do=(*slurm, "unset CUDA_VISIBLE_DEVICES", f"or name GPUs that are there: export CUDA_VISIBLE_DEVICES={every}"),
+        answers=(
+            *((chain(by_slurm),) if at(facts, Provider.SLURM) else ()),
+            *_unmasked(facts),
+            chain(kinds.SetVariables((kinds.Variable(_MASK, every),)), proof=Proof.DOCUMENTED, by=_GUIDE),
+        ),
     )
 
 
@@ -58,23 +73,63 @@ def _hides_all(mask: str, count: int, *, error: int) -> bool:
 
 
 def mig_without_slices(question: Question) -> Iterator[Seen]:
-    """MIG is on and the GPU has no slice: CUDA has nothing to run on."""
+    """MIG is on and the GPU has no slice: CUDA has nothing to run on, or not this one of several."""
     facts = question.facts
-    if cuda_works(facts):
+    if cuda_works(facts) and not _misses_unmasked(facts):
         return
     for gpu in facts.gpus.devices:
         if not value_or(gpu.mig_mode, default=False) or gpu.mig_devices:
             continue
-        number = gpu.id.removeprefix("gpu-")
-        inside = ("ask for a slice when the container starts: docker run --gpus '\"device=0:0\"' IMAGE",)
-        outside = (
-            f"cut slices: {as_root(facts, f'nvidia-smi mig -i {number} -lgip')} lists the sizes, "
-            f"{as_root(facts, f'nvidia-smi mig -i {number} -cgi PROFILE -C')} makes one",
-            f"or turn MIG off: {as_root(facts, f'nvidia-smi -i {number} -mig 0')}",
-        )
         yield Seen(
-            f"{gpu_label(gpu)}: MIG is on, no slice is to be seen (NVML)", do=inside if container(facts) else outside
+            f"{gpu_label(gpu)}: MIG is on, no slice is to be seen (NVML){_of_several(facts)}",
+            answers=_to_slices(question, gpu.id.removeprefix("gpu-")),
+            means=_ONE_UNUSED if cuda_works(facts) else "",
+            error="CUDA error: invalid device ordinal" if cuda_works(facts) else "",
+            severity=Severity.DEGRADES if cuda_works(facts) else None,
         )
+
+
+def _misses_unmasked(facts: Facts) -> bool:
+    """Whether CUDA counts fewer GPUs than NVML, and no mask is there to explain it."""
+    count = facts.libcuda.device_count
+    fewer = isinstance(count, Known) and count.value < len(facts.gpus.devices)
+    return fewer and isinstance(facts.gpus.cuda_visible_devices, Unknown)
+
+
+def _of_several(facts: Facts) -> str:
+    count = facts.libcuda.device_count
+    if not cuda_works(facts) or not isinstance(count, Known):
+        return ""
+    return f"; CUDA counts {count.value} ({count.seen_in}), NVML {counted_gpus(len(facts.gpus.devices))}"
+
+
+def _to_slices(question: Question, number: str) -> tuple[Chain, ...]:
+    around = container(question.facts)
+    mig = typed(question.facts, "nvidia-smi", "mig", "-i", number)
+    cut = AskPerson(
+        f"cut GPU {number} into MIG slices{' on the host' if around else ''}",
+        Why.HOST if around else Why.DECISION,
+        ((*mig, "-lgip"), (*mig, "-cgi", "PROFILE", "-C")),
+        as_root=True,
+    )
+    if around and around.value is ContainerKind.KUBERNETES:  # the GPU is its other pods' too: its slices are asked for
+        whole = AskPerson("ask whoever runs the cluster for a GPU without MIG", Why.HOST)
+        return (chain(_one_slice(around.value, number)), chain(whole))
+    if around:
+        slice_of_it = _one_slice(around.value, number)
+        return (chain(cut, slice_of_it), chain(kinds.TurnOffMig(number), started(around.value)))
+    return (chain(kinds.TurnOffMig(number)), chain(cut))
+
+
+def _one_slice(kind: ContainerKind, number: str) -> kinds.StartContainer:
+    """The first slice of a GPU, as the engine around us is asked for it."""
+    words = {
+        ContainerKind.DOCKER: ("--gpus", f'"device={number}:0"'),
+        ContainerKind.PODMAN: ("--device", f"nvidia.com/gpu={number}:0"),
+        ContainerKind.ENROOT: ("--env", f"NVIDIA_VISIBLE_DEVICES={number}:0"),
+        ContainerKind.KUBERNETES: ('resources: {limits: {"nvidia.com/mig-PROFILE": 1}}',),
+    }.get(kind)
+    return started(kind) if words is None else kinds.StartContainer(words, gives_gpus=True)
 
 
 def mig_slice(question: Question) -> Iterator[Seen]:
@@ -94,29 +149,29 @@ def gpu_prohibited(question: Question) -> Iterator[Seen]:
     """Compute mode 'prohibited' lets cuInit pass and refuses every context."""
     for gpu in question.facts.gpus.devices:
         if isinstance(gpu.compute_mode, Known) and gpu.compute_mode.value is ComputeMode.PROHIBITED:
-            command = f"nvidia-smi -i {gpu.id.removeprefix('gpu-')} -c DEFAULT"
             yield Seen(
                 f"{gpu_label(gpu)}: compute mode is prohibited ({gpu.compute_mode.seen_in})",
-                do=(as_root(question.facts, command),),
+                answers=(chain(kinds.SetComputeMode(gpu.id.removeprefix("gpu-"))),),
             )
 
 
 def mixed_gpus(question: Question) -> Iterator[Seen]:
     """GPUs of different kinds in one host: CUDA counts them otherwise than nvidia-smi."""
     facts = question.facts
-    kinds = {(value_or(gpu.name, ""), str(value_or(gpu.capability, ""))): None for gpu in facts.gpus.devices
+    models = {(value_or(gpu.name, ""), str(value_or(gpu.capability, ""))): None for gpu in facts.gpus.devices
              if isinstance(gpu.name, Known)}  # fmt: skip
-    if len(kinds) < 2:
+    if len(models) < 2:
         return
     found = [gpu.capability.value for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)]
     targets = ";".join(str(each) for each in sorted(set(found)))
-    order = () if isinstance(facts.gpus.cuda_device_order, Known) else ("export CUDA_DEVICE_ORDER=PCI_BUS_ID",)
+    order = () if isinstance(facts.gpus.cuda_device_order, Known) else (kinds.SetVariables((_BY_BUS,)),)
     names = (
         f"{gpu_label(gpu)} ({gpu.capability.value})" if isinstance(gpu.capability, Known) else gpu_label(gpu)
         for gpu in facts.gpus.devices
     )
-    build = (f'build extensions for all of them: export TORCH_CUDA_ARCH_LIST="{targets}"',) if ";" in targets else ()
-    yield Seen(f"{listed(names)} (NVML)", do=(*order, *build))
+    for_all = kinds.SetVariables((kinds.Variable("TORCH_CUDA_ARCH_LIST", targets),), kinds.Scope.BUILD)
+    ways = (*order, *((for_all,) if ";" in targets else ()))
+    yield Seen(f"{listed(names)} (NVML)", answers=(chain(*ways),) if ways else ())
 
 
 def cuda_sees_no_device(question: Question) -> Iterator[Seen]:
@@ -130,17 +185,21 @@ def cuda_sees_no_device(question: Question) -> Iterator[Seen]:
         return
     loaded = facts.libcuda.loaded_path
     library = f" of {loaded.value}" if isinstance(loaded, Known) else ""
-    again = (start_with_gpus(facts),) if container(facts) else ()
-    unset = ("unset CUDA_VISIBLE_DEVICES",) if isinstance(facts.gpus.cuda_visible_devices, Known) else ()
     yield Seen(
         f"cuInit{library} gives 0 and counts no device ({count.seen_in}), while {here}{_mask_words(facts)}",
-        do=(
-            *unset,
-            "see that this user may open every node: ls -l /dev/nvidia*",
-            *again,
-            f"see what the driver says: {as_root(facts, 'dmesg')} | grep -E 'NVRM|Xid'",
-        ),
+        answers=(*_unmasked(facts), *restart_with_gpus(question), _look_at_nodes(facts)),
     )
+
+
+def _unmasked(facts: Facts) -> tuple[Chain, ...]:
+    masked = isinstance(facts.gpus.cuda_visible_devices, Known)
+    return (chain(kinds.UnsetVariables((_MASK,)), proof=Proof.DOCUMENTED, by=_GUIDE),) if masked else ()
+
+
+def _look_at_nodes(facts: Facts) -> Chain:
+    nodes = tuple(node.path for node in facts.driver.nodes if node.kind == "device") or ("/dev",)
+    commands = (("ls", "-l", *nodes), kernel_log(facts))
+    return chain(AskPerson("see that this user may open every node", Why.DECISION, commands, cures=False, as_root=True))
 
 
 def cuda_sees_fewer_devices(question: Question) -> Iterator[Seen]:
@@ -151,12 +210,9 @@ def cuda_sees_fewer_devices(question: Question) -> Iterator[Seen]:
         return
     if any(value_or(gpu.mig_mode, default=False) for gpu in facts.gpus.devices):
         return  # a process sees one slice: mig-slice says so
-    masked = isinstance(facts.gpus.cuda_visible_devices, Known)
     yield Seen(
         f"CUDA counts {count.value} ({count.seen_in}), NVML {counted_gpus(there)}{_mask_words(facts)}",
-        do=("if it is not meant: unset CUDA_VISIBLE_DEVICES",)
-        if masked
-        else ("see that this user may open every node: ls -l /dev/nvidia*",),
+        answers=_unmasked(facts) or (_look_at_nodes(facts),),
     )
 
 
@@ -189,7 +245,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         means="CUDA programs see no GPU; nvidia-smi, which does not look at the variable, shows them.",
         error="RuntimeError: No CUDA GPUs are available",
         source="pytorch/pytorch#1040; docs.nvidia.com/cuda/cuda-programming-guide, environment variables",
-        remedies=("unset-mask",),
+        ways=(kinds.UnsetVariables, kinds.SetVariables, AskPerson),
         explains=("cuinit-fails",),
     ),
     Rule(
@@ -198,12 +254,13 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         severity=Severity.BLOCKS,
         depth=10,
         title="MIG is on, and there is no slice to run on.",
-        fires_when="A GPU is in MIG mode, no MIG device of it can be seen, and CUDA lists no device.",
-        looks_at=("gpus.devices", "libcuda.device_count", "libcuda.init_code"),
+        fires_when="A GPU is in MIG mode, no MIG device of it can be seen, and CUDA lists no device, or without a mask "
+        "fewer than NVML (then it degrades).",
+        looks_at=("gpus.devices", "gpus.cuda_visible_devices", "libcuda.device_count", "libcuda.init_code"),
         means="A GPU in MIG mode is used through its slices alone; without one CUDA finds no device.",
         error="RuntimeError: No CUDA GPUs are available",
         source="wilicc/gpu-burn#36, owl-project/owl#94",
-        remedies=("create-mig-slices", "turn-off-mig"),
+        ways=(kinds.TurnOffMig, kinds.StartContainer, AskPerson),
         explains=("cuinit-fails",),
     ),
     Rule(
@@ -218,7 +275,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         "GPU cannot train together by NCCL. Memory and speed are the slice's.",
         error="",
         source="pytorch/pytorch#102715, pytorch/pytorch#130181",
-        remedies=("other-machine",),
+        ways=(),
     ),
     Rule(
         code="gpu-prohibited",
@@ -231,7 +288,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         means="The first tensor on the GPU fails, although torch.cuda.is_available() is True.",
         error="CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         source="tensorflow/tensorflow#526; CUDA programming guide, compute modes",
-        remedies=("set-compute-mode",),
+        ways=(kinds.SetComputeMode,),
     ),
     Rule(
         code="mixed-gpus",
@@ -245,7 +302,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         "GPUs. A wheel or an extension must have code for each of them.",
         error="Detected different devices in the system",
         source="vllm-project/vllm#19741",
-        remedies=("set-device-order",),
+        ways=(kinds.SetVariables,),
     ),
     Rule(
         code="cuda-sees-no-device",
@@ -266,7 +323,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         means="In torch, torch.cuda.is_available() is False and torch.cuda.device_count() is 0.",
         error="RuntimeError: No CUDA GPUs are available",
         source="CUDA Driver API, cuDeviceGetCount: 0 where there is no device of compute capability 2.0 or more",
-        remedies=("find-why-no-gpu", "restart-with-gpus"),
+        ways=(kinds.UnsetVariables, kinds.StartContainer, AskPerson),
     ),
     Rule(
         code="cuda-sees-fewer-devices",
@@ -278,7 +335,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         looks_at=("libcuda.device_count", "gpus.devices", "gpus.cuda_visible_devices", "container.visible_devices"),
         means="Programs use those alone, numbered from 0; that is what a mask is for.",
         error="",
-        source="docs.nvidia.com/cuda/cuda-programming-guide, environment variables",
-        remedies=("unset-mask",),
+        source=_GUIDE,
+        ways=(kinds.UnsetVariables, AskPerson),
     ),
 )

@@ -1,27 +1,24 @@
-"""Which official torch wheel runs here, by GPUs, driver, processor, Python and C library; and how to install it."""
+"""Which official torch wheels run here, by GPUs, driver, processor, Python and C library."""
 
 from __future__ import annotations
 
-import re
-import shlex
+import functools
 from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import observed_cuda, platform
-from firstlight.diagnosis.specifiers import newest
+from firstlight.diagnosis.wheel_bounds import compiler_knows, glibc_of_wheel
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
-from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.frozen import dataclass
+from firstlight.tables import Tables
 from firstlight.tables.gpu_rows import Runs
 from firstlight.tables.torch_rows import TorchRelease, VariantStatus
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 
 INDEX = "https://download.pytorch.org/whl/"
-# torch comes with these two in one release each; who changes torch changes them with it.
-_COMPANIONS = ("torchvision", "torchaudio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,150 +71,96 @@ def cuda_major_in_reach(question: Question) -> int | None:
 
 def wheels_that_run(question: Question) -> Iterator[Wheel]:
     """Official wheels known to run with this processor, Python and driver and on every GPU seen, newest first."""
-    tables, gpus = question.tables, gpus_of(question)
-    for release in _installable(question):
-        for wheel in _variants(question, release):
-            codes = _codes(question, release, wheel.cuda)
-            runs = [tables.any_runs_on(codes, gpu.capability, torch_cuda=wheel.cuda) for gpu in gpus]
-            if _driver_takes(question, wheel.cuda) and all(answer is Runs.YES for answer in runs):
-                yield wheel
+    return _wheels(question, Runs.YES)
 
 
-def best_wheel(question: Question, like: TorchVersion | None = None) -> Wheel | None:
-    """The wheel to install: the same torch release if one runs, else the same minor, else the newest."""
-    found = tuple(wheels_that_run(question))
-    if like is not None:
-        for size in (3, 2):
-            for wheel in found:
-                if wheel.torch.release[:size] == like.release[:size]:
-                    return wheel
-    return found[0] if found else None
+def unproved_wheels(question: Question) -> Iterator[Wheel]:
+    """Wheels for this processor, Python and driver that the tables do not tell the code of, newest first."""
+    return _wheels(question, Runs.NOT_KNOWN)
 
 
-def unproved_wheel(question: Question) -> Wheel | None:
-    """The newest wheel for this processor, Python and driver of which the tables do not know whose code it has."""
-    for release in _installable(question):
-        for wheel in _variants(question, release):
-            known = bool(_codes(question, release, wheel.cuda)) or not _may_have_code(question, wheel.cuda)
-            if _driver_takes(question, wheel.cuda) and not known:
-                return wheel
-    return None
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """All of a machine that decides which wheels run on it."""
+
+    arch: str
+    python: str  # 3.12, "" where it is not known
+    glibc: str
+    capabilities: tuple[ComputeCapability, ...]
+    major: int | None  # the newest CUDA major that the driver runs
+    native: CudaVersion | None  # the CUDA of the driver itself
+    limit: CudaVersion | None  # of a Jetson, which runs none that is later
 
 
-def _installable(question: Question) -> Iterator[TorchRelease]:
-    """The releases that pip takes here, newest first: of this processor, Python and C library."""
+def _place(question: Question) -> _Place:
     facts = question.facts
-    releases = (row for row in question.tables.torch_releases if row.machine == facts.place.arch)
-    for release in sorted(releases, key=lambda row: row.torch, reverse=True):
-        if fits_python(facts, release) and fits_glibc(facts, release):
-            yield release
+    said, offered = facts.libcuda.driver_cuda, offered_cuda(question)
+    own = said.value.release if isinstance(said, Known) else None
+    native = own if offered is None else offered.release
+    return _Place(
+        arch=facts.place.arch,
+        python=_python(facts),
+        glibc=value_or(facts.runtime.glibc, ""),
+        capabilities=tuple(dict.fromkeys(gpu.capability for gpu in gpus_of(question))),
+        major=cuda_major_in_reach(question),
+        native=native,
+        limit=(own or native) if platform(facts) is Platform.JETSON else None,
+    )
+
+
+def _wheels(question: Question, runs: Runs) -> Iterator[Wheel]:
+    place = _place(question)
+    for number in range(len(_installable(question.tables, place))):
+        yield from (wheel for wheel, answer in _judged(question.tables, place, number) if answer is runs)
+
+
+# A plan judges a machine a hundred times over, with few other places for wheels: what is known of each is kept.
+@functools.lru_cache(maxsize=64)
+def _installable(tables: Tables, place: _Place) -> tuple[TorchRelease, ...]:
+    """The releases that have wheels here, newest first: of this processor and Python."""
+    releases = (row for row in tables.torch_releases if row.machine == place.arch)
+    fitting = (row for row in releases if _takes_python(place.python, row))
+    return tuple(sorted(fitting, key=lambda row: row.torch, reverse=True))
+
+
+@functools.lru_cache(maxsize=1024)
+def _judged(tables: Tables, place: _Place, number: int) -> tuple[tuple[Wheel, Runs], ...]:
+    """The wheels of one of these releases that the driver takes, each with whether it has code for every GPU."""
+    release = _installable(tables, place)[number]
+    found = []
+    for wheel in _variants(tables, place, release):
+        codes = _codes(tables, release, wheel.cuda)
+        answers = {tables.any_runs_on(codes, each, torch_cuda=wheel.cuda) for each in place.capabilities}
+        runs = Runs.YES if answers <= {Runs.YES} else Runs.NO
+        if not codes and all(compiler_knows(tables, wheel.cuda, each) for each in place.capabilities):
+            runs = Runs.NOT_KNOWN if place.capabilities else Runs.YES
+        if _driver_takes(place, wheel.cuda) and glibc_takes(place.glibc, release, wheel.cuda):
+            found.append((wheel, runs))
+    return tuple(found)
 
 
 def fits_python(facts: Facts, release: TorchRelease) -> bool:
     """Whether a release has a wheel for the Python that is judged; True where that is not known."""
-    python = _python(facts)
+    return _takes_python(_python(facts), release)
+
+
+def _takes_python(python: str, release: TorchRelease) -> bool:
     return not python or python in release.cpython
 
 
-def fits_glibc(facts: Facts, release: TorchRelease) -> bool:
-    """Whether the C library here is new enough for the wheels of a release; True where that is not known."""
-    have, needed = facts.runtime.glibc, glibc_of(release)
-    if not needed or isinstance(have, Unknown):
-        return True
-    return _numbers(have.value) >= _numbers(needed)
-
-
-def glibc_of(release: TorchRelease) -> str:
-    """The C library that a tag asks for, 2.28 of manylinux_2_28; '' of the older names of tags."""
-    match = re.match(r"manylinux_(\d+)_(\d+)", release.platform_tag)
-    return "" if match is None else f"{match[1]}.{match[2]}"
+def glibc_takes(have: str, release: TorchRelease, cuda: CudaVersion | None) -> bool:
+    """Whether a C library, "2.17", is new enough for a wheel of a release; True where that is not known."""
+    needed = glibc_of_wheel(release, cuda)
+    return not needed or not have or _numbers(have) >= _numbers(needed)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def _may_have_code(question: Question, cuda: CudaVersion) -> bool:
-    """Whether the compiler of a CUDA release knows the GPUs: that of 12.9 knows no Kepler."""
-    row = question.tables.targets(cuda)
-    return row is None or all(gpu.capability.sm in row.targets for gpu in gpus_of(question))
-
-
 def runs_here(question: Question, torch: TorchVersion) -> Wheel | None:
     """The wheel of exactly this release that runs here, or None."""
     return next((wheel for wheel in wheels_that_run(question) if wheel.torch.release == torch.release), None)
-
-
-def install_wheel(question: Question, wheel: Wheel, *, remark: str = "") -> str:
-    """The command, e.g. /opt/venv/bin/python3 -m pip install torch==2.9.0+cu128 --index-url .../cu128.
-
-    The local part is needed: pip takes an installed 2.9.0+cu130 for a 2.9.0 and changes nothing. Where more is wanted
-    than one torch, plan finds the one that goes with all of it; `remark` is of the wheel itself.
-    """
-    if question.leaves_torch_open:
-        return plan_for_wants(question)
-    return _install_wheel(question, wheel) + (f"  # {remark}" if remark else "")
-
-
-def plan_for_wants(question: Question) -> str:
-    """The command that finds packages which go together: firstlight plan --want "torch<2.6" --want vllm."""
-    return " ".join(["firstlight plan", *(f"--want {_word(want)}" for want in question.wants)])
-
-
-def _install_wheel(question: Question, wheel: Wheel) -> str:
-    facts = question.facts
-    names = {each.name for each in facts.companions}
-    if not wheel.index:
-        again = ("--force-reinstall",) if _is_installed(facts, wheel.torch) else ()
-        return install(facts, *again, f"torch=={wheel.torch.public}") + f"  # PyPI's wheel, with CUDA {wheel.cuda}"
-    packages = [f"torch=={wheel.torch.public}+{wheel.cuda.tag}"]
-    local = f"+{wheel.cuda.tag}" if facts.place.arch == "x86_64" else ""
-    for project in _COMPANIONS:
-        rows = question.tables.companions_for(project, wheel.torch) if project in names else ()
-        if fitting := newest(tuple(row.version for row in rows)):
-            packages.append(f"{project}=={fitting}{local}")
-    return install(facts, *packages, index=wheel.index)
-
-
-def _is_installed(facts: Facts, torch: TorchVersion) -> bool:
-    version = facts.torch.value.version if isinstance(facts.torch, Known) else Unknown("no torch")
-    return isinstance(version, Known) and version.value.release == torch.release
-
-
-def install(facts: Facts, *packages: str, index: str = "") -> str:
-    """The command that installs into the environment that was judged; uv's environments have no pip."""
-    rest = " ".join([*(_word(each) for each in packages), *(("--index-url", shlex.quote(index)) if index else ())])
-    environment = facts.environment
-    if environment is None:
-        return f"uv venv ~/venv && uv pip install --python ~/venv {rest}"
-    if environment.kind is EnvironmentKind.UV_VENV:
-        return f"uv pip install --python {shlex.quote(environment.prefix)} {rest}"
-    if environment.externally_managed:
-        return f"{python_of(facts)} -m venv ~/venv && ~/venv/bin/python -m pip install {rest}"
-    return f"{python_of(facts)} -m pip install {rest}"
-
-
-def _word(package: str) -> str:
-    """A package as a shell takes it: "nvidia-nccl-cu13>=2.29,<3", and in single quotes what is stranger than that."""
-    plain = re.fullmatch(r"[\w.+<>=*,\[\]-]+", package) is not None
-    return f'"{package}"' if plain and set(package) & set("<>*[") else shlex.quote(package)
-
-
-def uninstall(facts: Facts, package: str) -> str:
-    """The command that takes a package out of the environment that was judged."""
-    environment = facts.environment
-    if environment is not None and environment.kind is EnvironmentKind.UV_VENV:
-        return f"uv pip uninstall --python {shlex.quote(environment.prefix)} {shlex.quote(package)}"
-    return f"{python_of(facts)} -m pip uninstall --yes {shlex.quote(package)}"
-
-
-def python_of(facts: Facts) -> str:
-    """The interpreter that was judged, as a shell takes it, e.g. /opt/venv/bin/python3."""
-    environment = facts.environment
-    if environment is None:
-        return "python3"
-    found = environment.interpreter
-    return shlex.quote(found.value if isinstance(found, Known) else f"{environment.prefix}/bin/python3")
 
 
 def _python(facts: Facts) -> str:
@@ -227,35 +170,30 @@ def _python(facts: Facts) -> str:
     return ".".join(version.value.split(".")[:2]) if isinstance(version, Known) else ""
 
 
-def _driver_takes(question: Question, cuda: CudaVersion) -> bool:
+def _driver_takes(place: _Place, cuda: CudaVersion) -> bool:
     """Whether the driver runs a CUDA release: one of its major; on a Jetson no later than its own."""
-    offered = question.facts.libcuda.driver_cuda
-    if platform(question.facts) is Platform.JETSON and isinstance(offered, Known):
-        return cuda.release <= offered.value.release
-    major = cuda_major_in_reach(question)
-    return major is None or cuda.major <= major
+    if place.limit is not None:
+        return cuda.release <= place.limit
+    return place.major is None or cuda.major <= place.major
 
 
-def _variants(question: Question, release: TorchRelease) -> list[Wheel]:
+def _variants(tables: Tables, place: _Place, release: TorchRelease) -> list[Wheel]:
     """What a release can be had as: CUDA up to the driver's own first, newest first.
 
     A variant that only torch's own table lists may not be published.
     """
-    rows = question.tables.torch_variants(release.torch)
+    rows = tables.torch_variants(release.torch)
     listed = [row.wheel_cuda for row in rows if row.status is not VariantStatus.IN_WHEEL_TABLE]
     found = {cuda: INDEX + cuda.tag for cuda in listed}
     if release.wheel_cuda is not None:
         found.setdefault(release.wheel_cuda, "")
-    offered, said = offered_cuda(question), question.facts.libcuda.driver_cuda
-    if offered is None and isinstance(said, Known):
-        offered = said.value
-    native = max(found, default=CudaVersion(0, 0)) if offered is None else offered.release
+    native = place.native or max(found, default=CudaVersion(0, 0))
     order = sorted(found, key=lambda cuda: (cuda <= native, cuda), reverse=True)
     return [Wheel(release.torch, cuda, found[cuda]) for cuda in order]
 
 
-def _codes(question: Question, release: TorchRelease, cuda: CudaVersion) -> tuple[ComputeCapability, ...]:
+def _codes(tables: Tables, release: TorchRelease, cuda: CudaVersion) -> tuple[ComputeCapability, ...]:
     if release.wheel_cuda == cuda:
         return release.compiled_for
-    row = question.tables.variant_targets(release.torch, cuda, machine=release.machine)
+    row = tables.variant_targets(release.torch, cuda, machine=release.machine)
     return () if row is None else row.compiled_for

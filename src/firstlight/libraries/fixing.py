@@ -37,6 +37,7 @@ class Pick:
     paths: tuple[str, ...]  # of these, under site-packages
     bytes: Fact[int]  # of the wheel
     again: bool  # it is installed in that version, and a file of it is gone or damaged
+    required_by: str = ""  # of one that is not for a library itself: nvidia-cudss-cu13 requires nvidia-cublas
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class _Draft:
                 return  # pip says what is lacking, before it installs anything
             best = version if version in at_hand else newest(at_hand)
             version, size = self._from_shelf(project, f"{project}=={best}")
-        self.picks[project] = Pick(project, version, (), (), size, again=False)
+        self.picks[project] = Pick(project, version, (), (), size, again=False, required_by=brought.required_by)
 
     def _from_shelf(self, project: str, requirement: str) -> tuple[str, Fact[int]]:
         """The newest wheel at hand that fits, with its size; it is laid over the machine."""

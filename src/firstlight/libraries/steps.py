@@ -8,16 +8,24 @@ from dataclasses import replace
 
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.place import probe_place
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.frozen import dataclass
-from firstlight.libraries.closing import Way, site_to_change
-from firstlight.libraries.fixing import Fix, Link, Pick
+from firstlight.libraries.analysis import analyse
+from firstlight.libraries.closing import Way, installed_in, site_to_change
+from firstlight.libraries.fixing import Fix, Link, Pick, work_out
 from firstlight.libraries.local_wheels import LocalWheel
-from firstlight.libraries.target import PRELOAD_FILE, Surroundings, Target
-from firstlight.plan.building import NETWORK, Argv, a_person, exists, holds, slug, succeeds, written
-from firstlight.plan.offline import from_shelf
-from firstlight.plan.shelf import Shelf
-from firstlight.plan.step import FileChange, Step, StepKind
+from firstlight.libraries.target import PRELOAD_FILE, Surroundings, Target, find_target, surroundings
+from firstlight.machine.interface import Machine
+from firstlight.tables import Tables
+from firstlight.ways.back import Argv, Back, shown
+from firstlight.ways.building import NETWORK, a_person, exists, holds, slug, succeeds, written
+from firstlight.ways.families import family_of, release_of
+from firstlight.ways.offline import from_shelf
+from firstlight.ways.shelf import Shelf
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.ways.system_names import renamed_libraries, shipped
+from firstlight.ways.words import fitted, listed
 
 BECAUSE = "missing-library"
 _IS_ELF = "import sys; sys.exit(open(sys.argv[1], 'rb').read(4) != b'\\x7fELF')"
@@ -53,7 +61,12 @@ class Source:
 
 
 def steps_of(around: Surroundings, target: Target, fix: Fix, *, source: Source) -> tuple[Step, ...]:
-    """The steps in order; () where nothing can be done from here."""
+    """The steps in order, numbered; () where nothing can be done from here."""
+    made = _made(around, target, fix, source=source)
+    return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
+
+
+def _made(around: Surroundings, target: Target, fix: Fix, *, source: Source) -> list[Step]:
     site = site_to_change(around, target)
     fresh = tuple(pick for pick in fix.picks if not pick.again)
     torn = tuple(pick for pick in fix.picks if pick.again)
@@ -69,8 +82,18 @@ def steps_of(around: Surroundings, target: Target, fix: Fix, *, source: Source) 
     if fix.preloads:
         steps.append(_preload(around, fix.preloads, site=site))
     if packages := tuple(dict.fromkeys(need.package for need in fix.left if need.way is Way.SYSTEM)):
-        steps.append(_by_a_person(packages))
-    return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(steps, 1))
+        steps.append(_of_the_system(around.machine, packages))
+    return steps
+
+
+def closing_steps(machine: Machine, tables: Tables, *, python: str = "") -> tuple[Step, ...]:
+    """What closes the chain of torch on this machine: `Extras.closing` of a plan whose option has CloseLibraries.
+
+    Without a network nobody knows what the libraries that come in need in turn; where they miss something, the next
+    look finds it.
+    """
+    around, target = find_target(surroundings(machine, python=python), "torch")
+    return tuple(_made(around, target, work_out(around, analyse(around, target), tables), source=Source()))
 
 
 def check_environment(around: Surroundings) -> None:
@@ -115,13 +138,32 @@ def _install(around: Surroundings, picks: tuple[Pick, ...], *, source: Source, s
     files = tuple(f"{site}/{path}" for pick in picks for path in pick.paths)
     return replace(
         _blank(kind, f"install {exact[0]}"),
-        title=f"install {', '.join(exact)} into {around.environment[0].prefix}",
+        title=listed("install", tuple(each.replace("==", " ") for each in exact)),
         commands=((*tool, *source.options, *exact),),
         done_when=(holds(around.interpreter, installed), *(exists(path) for path in files)),
         seconds=Unknown("depends on the disk") if source.listed else NETWORK,
         bytes=bytes_of(picks),
-        note=source.note,
+        back=_as_before(around, tuple(each.partition("==")[0] for each in installed)),
+        note=" ".join(filter(None, (_why_besides(picks), source.note))),
     )
+
+
+def _why_besides(picks: tuple[Pick, ...]) -> str:
+    """Why packages come along that have none of the missing libraries."""
+    asked = {pick.project.partition("[")[0]: pick.required_by.partition("[")[0] for pick in picks if pick.required_by}
+    said = (f"{project} comes because {asker} requires it" for project, asker in asked.items())
+    return f"{'; '.join(said)}." if asked else ""
+
+
+def _as_before(around: Surroundings, projects: tuple[str, ...]) -> tuple[Back, ...]:
+    """What was not there goes, and what was there in another version comes back."""
+    kind, tool = _tool(around)
+    had = installed_in(around)
+    gone = ("uv", "pip", "uninstall", *tool[3:]) if kind is StepKind.UV else (*tool[:3], "uninstall", "--yes")
+    fresh = tuple(each for each in projects if each not in had)
+    replaced = tuple(f"{each}=={had[each]}" for each in projects if each in had)
+    commands = ((*gone, *fresh) if fresh else (), (*tool, "--no-deps", *replaced) if replaced else ())
+    return shown(*filter(None, commands))
 
 
 def bytes_of(picks: tuple[Pick, ...]) -> Fact[int]:
@@ -142,7 +184,7 @@ def _install_again(around: Surroundings, picks: tuple[Pick, ...], *, source: Sou
     files = tuple(f"{site}/{path}" for pick in picks for path in pick.paths)
     return replace(
         _blank(kind, f"install again {exact[0]}"),
-        title=f"install {', '.join(exact)} again: files of it are gone or damaged",
+        title=listed("install", tuple(each.replace("==", " ") for each in exact), " again"),
         commands=((*tool, again, "--no-deps", *source.options, *exact),),
         done_when=(
             holds(around.interpreter, exact),
@@ -150,7 +192,7 @@ def _install_again(around: Surroundings, picks: tuple[Pick, ...], *, source: Sou
         ),
         seconds=NETWORK,
         bytes=bytes_of(picks),
-        note=source.note,
+        note=" ".join(filter(None, ("Files of it are gone or damaged.", source.note))),
     )
 
 
@@ -160,7 +202,7 @@ def _links(links: tuple[Link, ...]) -> Step:
     count = "1 library" if len(links) == 1 else f"{len(links)} libraries"
     return replace(
         _blank(StepKind.FILE, "link libraries"),
-        title=f"link {count} into {folders}",
+        title=fitted(f"link {count} into {folders}"),
         files=changes,
         done_when=tuple(written(change) for change in changes),
         note="torch does not search the folder that the wheel puts them in. After torch is installed anew, run "
@@ -180,19 +222,42 @@ def _preload(around: Surroundings, paths: tuple[str, ...], *, site: str) -> Step
     change = FileChange(path, before, f"{before}{gap}{lines}")
     return replace(
         _blank(StepKind.FILE, "open libraries beforehand"),
-        title=f"open {len(paths)} of them at every start of this Python ({PRELOAD_FILE})",
+        title=fitted(f"open {len(paths)} of them at every start of this Python"),
         files=(change,),
         done_when=(written(change),),
         note="What asks for them has no search path of its own that a link could be put on.",
     )
 
 
-def _by_a_person(packages: tuple[str, ...]) -> Step:
+def _of_the_system(machine: Machine, packages: tuple[str, ...]) -> Step:
+    """By apt where it is here and we are root; else a person's, so that the rest does not fail for want of a password.
+
+    The tables have Debian's names; another system than Debian and Ubuntu calls them otherwise, and a person finds how.
+    """
+    place = probe_place(machine)
+    names = renamed_libraries(packages, family_of(place), release_of(place), shipped())
+    if not names:
+        return replace(
+            _blank(StepKind.MANUAL, "install system packages"),
+            title=listed("install what Debian calls", packages),
+            needs_root=True,
+            done_when=(a_person("the packages are installed"),),
+            seconds=NETWORK,
+            bytes=NETWORK,
+            note="These are libraries of the system, not of a wheel; what this system calls them is not known here.",
+        )
+    is_root = machine.host.uid == 0
+    has_apt = is_root and machine.stat("/usr/bin/apt-get") is not None
+    root: Argv = () if is_root else ("sudo",)
+    there = tuple(Condition(CheckKind.APT_PACKAGE, package) for package in names)
     return replace(
-        _blank(StepKind.MANUAL, "install system packages"),
-        title=f"install the system's own {', '.join(packages)}",
-        commands=(("sudo", "apt-get", "install", "--yes", *packages),),
+        _blank(StepKind.APT if has_apt else StepKind.MANUAL, "install system packages"),
+        title=listed("install the system's own", names),
+        commands=((*root, "apt-get", "install", "--yes", *names),),
         needs_root=True,
-        done_when=(a_person("the packages are installed"),),
+        done_when=there if has_apt else (a_person("the packages are installed"),),
+        back=shown((*root, "apt-get", "remove", "--yes", *names)) if has_apt else (),
+        seconds=NETWORK,
+        bytes=NETWORK,
         note="These are libraries of the system, not of a wheel.",
     )

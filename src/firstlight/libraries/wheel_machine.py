@@ -27,6 +27,7 @@ from firstlight.machine.interface import (
     ChildAnswer,
     ChildScript,
     Completed,
+    Digest,
     Disk,
     Host,
     Machine,
@@ -179,6 +180,9 @@ class WheelMachine:
             return None if self._is_gone(path) else self._base.search(self._followed(path), pattern, limit=limit)
         data = self.read_bytes(path, size=TEXT_LIMIT) or b""
         return tuple(match.group(0) for match, _ in zip(re.finditer(pattern, data), range(limit), strict=False))
+
+    def digest(self, path: str, name: str, work: Digest) -> tuple[str, ...] | None:
+        return work(self)
 
     def why_not(self, path: str) -> str:
         if self._plain(path) in self._files:

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed, platform
+from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, variants_of, why_no_variant
 from firstlight.diagnosis.wheel_choice import (
     INDEX,
     cuda_major_in_reach,
-    fits_glibc,
-    glibc_of,
+    glibc_takes,
     gpus_of,
     wheels_that_run,
 )
-from firstlight.facts.known import Known, Unknown
+from firstlight.errors import BadVersion
+from firstlight.facts.known import Known, Origin, Unknown
 from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
 from firstlight.plan.pins import Place, admits
@@ -26,7 +27,6 @@ from firstlight.tables.torch_rows import TorchRelease, VariantStatus
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 
 CPU = "cpu"
-_SUPPOSED = "--set"  # where override says it saw a value: what was observed then tells nothing
 
 
 class Surety(enum.Enum):
@@ -69,8 +69,8 @@ def supposing(question: Question, wants: tuple[Want, ...], *, driver_cuda: CudaV
         environments = tuple(selected if each is facts.environment else each for each in facts.python.environments)
         facts = replace(facts, python=replace(facts.python, environments=environments))
     if driver_cuda is not None:
-        cuda = Known(driver_cuda, _SUPPOSED)
-        libcuda = replace(facts.libcuda, driver_cuda=cuda, init_code=Known(0, _SUPPOSED))
+        cuda = Known(driver_cuda, "supposed", Origin.PRETENDED)
+        libcuda = replace(facts.libcuda, driver_cuda=cuda, init_code=Known(0, "supposed", Origin.PRETENDED))
         facts = replace(facts, libcuda=libcuda)
     return replace(question, facts=facts)
 
@@ -103,6 +103,7 @@ def builds_for(question: Question, want: Want, *, place: Place) -> tuple[Build, 
     for release in sorted(releases, key=lambda row: row.torch, reverse=True):
         if admits(want.specifier, release.torch.public):
             builds = _builds_of(question, release, place=place, runs=set(runs))
+            builds += _unlisted(question, release, want, place=place)
             if want.local == CPU:
                 builds.append(_cpu_build(question, release, place=place))
             found += sorted(builds, key=lambda each: (bool(each.index), order(each)))
@@ -139,8 +140,33 @@ def _builds_of(
     return builds
 
 
+def _unlisted(question: Question, release: TorchRelease, want: Want, *, place: Place) -> Iterator[Build]:
+    """A variant that was asked for by name and that no list has, where nothing speaks against it: 2.9.0+cu129."""
+    cuda = _cuda_asked(want)
+    tables, machine = question.tables, place.machine
+    if cuda is None or cuda in variants_of(tables, release.torch, machine=machine):
+        return
+    if why_no_variant(tables, release.torch, cuda, machine=machine):
+        return
+    seen = tables.variant_sightings(release.torch, cuda)
+    name = f"torch {release.torch.public}+{cuda.tag}"
+    surety = Surety.REPORTED if seen else Surety.NOT_KNOWN
+    where = "its address on PyTorch's index is quoted in public projects" if seen else "PyTorch's index may have it"
+    doubt = f"PyTorch does not name {name} among its variants; {where}, and for which GPUs it is compiled is not known."
+    source = f"{seen[0].source}, {seen[0].date}" if seen else doubt
+    why_not = _why_not(question, release, cuda=cuda, place=place)
+    yield Build(release.torch, cuda, INDEX + cuda.tag, cuda.tag, why_not, surety, doubt, source)
+
+
+def _cuda_asked(want: Want) -> CudaVersion | None:
+    try:
+        return CudaVersion.from_tag(want.local)
+    except BadVersion:  # cpu, or none
+        return None
+
+
 def _cpu_build(question: Question, release: TorchRelease, *, place: Place) -> Build:
-    why_not = tuple(_no_wheel_here(question, release, place))
+    why_not = tuple(_no_wheel_here(question, release, place, cuda=None))
     doubt = "PyTorch's index was not looked at."
     return Build(release.torch, CudaVersion(0, 0), INDEX + CPU, CPU, why_not, Surety.LISTED, doubt, release.source)
 
@@ -149,20 +175,23 @@ def _fits_python(release: TorchRelease, place: Place) -> bool:
     return not place.python or place.minor in release.cpython
 
 
-def _no_wheel_here(question: Question, release: TorchRelease, place: Place) -> Iterator[str]:
+def _no_wheel_here(
+    question: Question, release: TorchRelease, place: Place, *, cuda: CudaVersion | None
+) -> Iterator[str]:
     """Why pip takes no wheel of a release here: its Python, its C library."""
     name = f"torch {release.torch.public}"
     if not _fits_python(release, place):
         yield f"{name} has wheels for Python {listed(release.cpython)}; this is Python {place.python}."
     have = question.facts.runtime.glibc
-    if isinstance(have, Known) and not fits_glibc(question.facts, release):
-        yield f"The wheels of {name} need glibc {glibc_of(release)} or newer; this machine has {have.value}."
+    if isinstance(have, Known) and not glibc_takes(have.value, release, cuda):
+        needed = glibc_of_wheel(release, cuda)
+        yield f"The wheels of {name} need glibc {needed} or newer; this machine has {have.value}."
 
 
 def _why_not(question: Question, release: TorchRelease, *, cuda: CudaVersion, place: Place) -> tuple[str, ...]:
     """The sentences that keep a build from running here; () where nothing is known against it."""
     name = f"torch {release.torch.public}+{cuda.tag}"
-    found = list(_no_wheel_here(question, release, place))
+    found = list(_no_wheel_here(question, release, place, cuda=cuda))
     reach = cuda_major_in_reach(question)
     offered = question.facts.libcuda.driver_cuda
     if reach is not None and cuda.major > reach:

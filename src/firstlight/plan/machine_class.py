@@ -7,9 +7,11 @@ import re
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
+from firstlight.tables.other_makers import other_maker
 from firstlight.versions import ComputeCapability, DriverVersion
 
 _DRIVER = re.compile(r"driver\s*(?:>=|==|=)?\s*(\d{3}(?:\.\d+)*)", re.IGNORECASE)
+_COUNTED = re.compile(r"([1-9]\d?)\s*x\s+", re.IGNORECASE)
 DEFAULT_ARCH = "x86_64"
 _EXAMPLE = 'e.g. --for "H100, driver >= 550"'
 
@@ -21,6 +23,7 @@ class ClassGpu:
     name: str
     capability: ComputeCapability
     host_arch: str = ""  # aarch64 for a GH200, which has its processor on board; "" = any
+    count: int = 1  # 8 of "8x H200"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,17 @@ def arch_of(named: MachineClass, asked: str = "") -> str:
 
 
 def _gpu(part: str, text: str, *, tables: Tables) -> ClassGpu:
-    for spelling in (part, f"NVIDIA {part}", f"NVIDIA GeForce {part}"):
-        row = tables.gpu_named(spelling) if part else None
+    counted = _COUNTED.match(part)
+    number, name = ("1", part) if counted is None else (counted.group(1), part[counted.end() :])
+    for spelling in (name, f"NVIDIA {name}", f"NVIDIA GeForce {name}"):
+        row = tables.gpu_named(spelling) if name else None
         if row is not None:
-            return ClassGpu(row.model, row.capability, row.host_arch)
+            return ClassGpu(row.model, row.capability, row.host_arch, int(number))
+    if maker := other_maker(part):
+        raise BadInput(
+            f"--for {_shown(text)}: {_shown(part)} is {maker}'s; accepted: GPUs of NVIDIA that `firstlight tables gpu` "
+            f"lists and the oldest driver, {_EXAMPLE}."
+        )
     raise BadInput(
         f"--for {_shown(text)}: {_shown(part)} is no GPU that the tables know, nor a driver; accepted: GPUs of "
         f"`firstlight tables gpu` and the oldest driver, {_EXAMPLE}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.wheel_answers import cuda_kept_for
 from firstlight.frozen import dataclass
 from firstlight.plan.builds import Build, Surety, builds_for, suits
 from firstlight.plan.pins import Place, admits
@@ -18,7 +19,7 @@ class _Near:
     packages: PackageSet
     torch: tuple[bool, bool, bool, int]
     changed: int  # wants beside torch that it does not hold
-    order: int
+    order: tuple[bool, int]
 
 
 def nearest_sets(question: Question, torch: Want, others: tuple[Want, ...], *, place: Place) -> tuple[PackageSet, ...]:
@@ -31,10 +32,13 @@ def nearest_sets(question: Question, torch: Want, others: tuple[Want, ...], *, p
     sure = [build for build in running if build.surety is Surety.DOCUMENTED or (torch.local and suits(build, torch))]
     sure = sure or [build for build in running if build.surety is Surety.LISTED]
     found = []
+    kept = cuda_kept_for(question)
     for order, build in enumerate(sure):
         for packages in find_set(Search(question.tables, build, place, others, Bounds.PREFERRED)):
             changed = sum(not _holds(packages, want) for want in others)
-            found.append(_Near(packages, _from_torch(build, torch, sure), changed, order))
+            found.append(
+                _Near(packages, _from_torch(build, torch, sure), changed, (kept not in (None, build.cuda), order))
+            )
     if not found:
         return ()
     first = min(found, key=lambda near: (near.torch, near.changed, near.order))

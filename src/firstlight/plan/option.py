@@ -1,52 +1,40 @@
-"""One way out, with what it costs and how well it is known to work."""
+"""One way out: a chain of ways, tried on paper, with what it costs and how well it is known to work."""
 
 from __future__ import annotations
 
 import enum
 
-from firstlight.facts.known import Fact
+from firstlight.facts.known import Fact, Unknown
 from firstlight.frozen import dataclass
-
-
-class Proof(enum.Enum):
-    """How well it is known that an option works on this machine, best first."""
-
-    PROVED_HERE = "proved here"  # a probe on this machine said so: cuInit in a child, a library already loaded
-    DOCUMENTED = "documented"  # the vendor says so for this combination, or a row measured it
-    REPORTED = "reported"  # a public thread or a field report says so
-    GUESSED = "guessed"  # follows from rules of thumb only
+from firstlight.ways.way import Proof, Reversible, Risk, Way
 
 
 class Kind(enum.Enum):
-    """The unlike kinds of way out."""
+    """The unlike kinds of way out; the first way of the chain that counts decides."""
 
     NOTHING = "nothing-to-do"
     REMOVE = "remove-what-is-in-the-way"
-    REPAIR = "repair"  # what the finding itself says to do: load a module, start a service, reboot
+    REPAIR = "repair"  # load a module, start a service, reboot, set a variable
     COMPAT = "forward-compat"
     WHEEL = "another-wheel"
-    TOOLKIT = "toolkit-from-wheels"
+    TOOLKIT = "toolkit"
     DRIVER = "driver-upgrade"
     MACHINE = "another-machine"
     CONTAINER = "container-image"
     SOURCE = "source-build"
 
 
-class Risk(enum.Enum):
-    """What an option may break, least first."""
+class Keeps(enum.Enum):
+    """How much of what the user has stays, most first."""
 
-    NONE = "none"  # touches one process or one folder of ours
-    LOW = "low"  # changes an environment that pip can change back
-    MEDIUM = "medium"  # changes system packages or shells
-    HIGH = "high"  # needs a reboot, or leaves this machine
-
-
-class Reversible(enum.Enum):
-    """Whether and how it can be taken back."""
-
-    YES = "yes"
-    PARTLY = "partly"
-    NO = "no"
+    ALL = "everything"
+    RELEASE = "the torch release, in another CUDA build"
+    DRIVER = "everything but the driver"
+    MINOR = "the minor release of torch"
+    NEWER = "nothing: a newer torch"
+    OLDER = "nothing: an older torch"
+    FEWER = "torch, without a package that you installed"
+    NOTHING = "nothing: everything is set up anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +45,7 @@ class Cost:
     download_bytes: Fact[int]
     disk_bytes: Fact[int]
     money: Fact[float]  # in the currency of --rate; Unknown where no rate was given
+    download_rate: Fact[float] = Unknown("nothing is fetched")  # that the minutes rest on, in bytes per second
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +54,27 @@ class Option:
 
     id: str  # stable and unique on one machine, e.g. another-wheel:torch-2.9.0+cu128
     kind: Kind
-    title: str  # one line: what is done
-    because: tuple[str, ...]  # codes of the findings it answers
+    title: str  # what is done, at most 70 characters
+    ways: tuple[Way, ...]  # in the order they are carried out
+    because: tuple[str, ...]  # codes of the findings that vanish when it is tried on paper
+    stays: tuple[str, ...]  # codes of the findings that still block afterwards
+    after: tuple[str, ...]  # codes of everything that is found afterwards, on paper
+    unsure: tuple[str, ...]  # paths of the facts that only running it can tell, e.g. libcuda.init_code
     proof: Proof
     proof_by: str  # what the proof rests on, with its source
+    keeps: Keeps
     satisfies: tuple[str, ...]  # wants and goals that hold afterwards
     leaves_out: tuple[str, ...]  # wants that do not hold afterwards, each with why
     cost: Cost
     needs_root: bool
     reversible: Reversible
     risk: Risk
-    feasible: bool  # False: `why_not` says why, and it is listed among the rejected
-    why_not: str
-    brings: tuple[str, ...]  # exact pieces, e.g. torch==2.9.0+cu128, cuda-compat-13-0; of a repair its commands
-    index: str  # where wheels come from; "" = the default index
-    folder: str  # the folder concerned, e.g. /usr/local/cuda-13.0/compat; "" where there is none
+    why_not: str = ""  # why it cannot work here; it is listed among the rejected then
+    by_hand: bool = False  # what helps is done by a person
+    wanted: bool = False  # it was asked for by name
+    only_for: str = ""  # whom it reaches, where that is not every program, e.g. login shells
+    newest: tuple[int, ...] = ()  # the torch release that it brings, e.g. (2, 9, 1)
+
+    @property
+    def feasible(self) -> bool:
+        return not self.why_not

@@ -8,11 +8,11 @@ from firstlight.diagnosis.finding import Question
 from firstlight.errors import BadInput
 from firstlight.facts.codec import to_json
 from firstlight.frozen import dataclass
-from firstlight.plan.extras import Extras
 from firstlight.plan.option import Option
 from firstlight.plan.request import Ranked
-from firstlight.plan.step import Step
 from firstlight.plan.steps import steps_for
+from firstlight.ways.extras import Extras
+from firstlight.ways.step import Step
 
 __all__ = ["Extras", "Plan", "choose", "digest_of", "plan_for", "step_document"]
 
@@ -42,9 +42,9 @@ def digest_of(steps: tuple[Step, ...]) -> str:
 
 
 def step_document(step: Step) -> dict[str, Any]:
-    """A step as a reader of JSON gets it: `undo` as commands, not as what `apply` keeps for itself."""
+    """A step as a reader of JSON gets it: `undo` as commands, without what `apply` keeps for itself."""
     document: dict[str, Any] = to_json(step)
-    del document["back"]
+    del document["back"], document["awaited"]
     return {**document, "undo": [list(argv) for argv in step.undo]}
 
 

@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.plan.checkouts import checkout_steps
-from firstlight.plan.compat_steps import compat_steps
-from firstlight.plan.extras import Extras
-from firstlight.plan.offline import offline
-from firstlight.plan.option import Kind, Option
-from firstlight.plan.other_steps import container_steps, driver_steps, machine_steps, source_steps
-from firstlight.plan.remove_steps import removal_beside, remove_steps, repair_steps, unbaked
-from firstlight.plan.step import Step
-from firstlight.plan.toolkit_steps import toolkit_steps
-from firstlight.plan.tuning import tuning_steps
-from firstlight.plan.wheel_steps import wheel_steps
-
-Maker = Callable[[Question, Option, Extras], Iterator[Step]]
-
-
-def _nothing(question: Question, option: Option, extras: Extras) -> Iterator[Step]:
-    """Nothing is to be done: no step."""
-    del question, option, extras
-    return iter(())
-
-
-# Compat and a removed obstacle may come with wheels in the same option: the packages go in first.
-_MAKERS: dict[Kind, tuple[Maker, ...]] = {
-    Kind.NOTHING: (_nothing,),
-    Kind.REMOVE: (wheel_steps, remove_steps),
-    Kind.REPAIR: (wheel_steps, repair_steps),
-    Kind.COMPAT: (wheel_steps, compat_steps, unbaked, removal_beside),
-    Kind.WHEEL: (wheel_steps, removal_beside),
-    Kind.TOOLKIT: (toolkit_steps,),
-    Kind.DRIVER: (driver_steps, wheel_steps),
-    Kind.MACHINE: (machine_steps,),
-    Kind.CONTAINER: (container_steps,),
-    Kind.SOURCE: (source_steps,),
-}
-_ALWAYS: tuple[Maker, ...] = (checkout_steps, tuning_steps)
+from firstlight.plan.naming import LONGEST_TITLE
+from firstlight.plan.option import Option
+from firstlight.plan.paper import ELSEWHERE
+from firstlight.ways.at import At
+from firstlight.ways.building import a_person
+from firstlight.ways.checkouts import checkout_steps
+from firstlight.ways.effects import after
+from firstlight.ways.extras import Extras
+from firstlight.ways.fetch_first import fetched_first
+from firstlight.ways.loader_steps import taken_from_all
+from firstlight.ways.offline import offline
+from firstlight.ways.platform import platform_of
+from firstlight.ways.step import Step, StepKind
+from firstlight.ways.steps import steps_of
+from firstlight.ways.tuning import tuning_steps
+from firstlight.ways.way import Way
 
 
 def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step, ...]:
-    """The steps of an option in order, then the checkouts and settings that were asked for; ids are numbered."""
-    made = [step for maker in (*_MAKERS[option.kind], *_ALWAYS) for step in maker(question, option, extras)]
+    """The steps of an option in order, then the checkouts and settings that were asked for; ids are numbered.
+
+    What is optional comes last: the option holds without it.
+    """
+    because = option.because or option.satisfies
+    facts = question.facts
+    at = At(facts, question.tables, platform_of(facts), extras, because[0] if because else option.kind.value)
+    made = [*_of_ways(option.ways, at), *checkout_steps(at), *tuning_steps(at)]
+    made.sort(key=lambda step: step.optional)
+    if extras.shelf is None:  # wheels in a folder are at hand already
+        made = [*fetched_first(tuple(made), f"{extras.state_for(facts)}/fetched")]
     numbered = (replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
     return tuple(offline(step, extras.shelf) for step in numbered)
+
+
+def _of_ways(ways: tuple[Way, ...], at: At) -> Iterator[Step]:
+    """Each way on the machine as the ways before it leave it: what one takes out, the next does not take out again."""
+    elsewhere = False
+    for way in ways:
+        for step in tuple(steps_of(way, at)):
+            yield _there(step) if elsewhere else step
+            if not step.optional:
+                at = replace(at, extras=at.extras.after(step))
+        elsewhere = elsewhere or isinstance(way, ELSEWHERE)
+        at = replace(at, unwired=(*at.unwired, *taken_from_all(way, at.facts)))
+        at = replace(at, facts=after(way, at.facts, at.tables))
+
+
+def _there(step: Step) -> Step:
+    """A step that belongs to the other machine, or into the image: told, and never carried out here."""
+    return replace(
+        step,
+        kind=StepKind.MANUAL,
+        title=f"there: {step.title}"[:LONGEST_TITLE],
+        done_when=(a_person("it is done there"),),
+        back=(),
+        needs_root=False,
+        note="On the other machine, with the paths that it has; nothing of it is done here.",
+    )

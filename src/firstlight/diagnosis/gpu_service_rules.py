@@ -1,0 +1,264 @@
+"""Rules about what stands between programs and a GPU that is there: confidential computing, MPS, GSP firmware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstlight.diagnosis.elsewhere_answers import machine_answers
+from firstlight.diagnosis.fabric_seen import not_set_ready
+from firstlight.diagnosis.finding import LogLine, Question, Rule, Seen, Severity
+from firstlight.diagnosis.log_lines import lines_about, lines_with, summing_up
+from firstlight.diagnosis.observed import container, cuda_starts, gpu_label, init_error, listed, shown, typed
+from firstlight.diagnosis.xid_answers import XID_WAYS, gpu_at, xid_answers
+from firstlight.facts.collect import Facts
+from firstlight.facts.driver import ModuleKind
+from firstlight.facts.known import Known, Unknown, value_or
+from firstlight.ways import kinds
+from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.way import Chain, chain
+
+_GSP_OPTIONS = "/etc/modprobe.d/nvidia-gsp.conf"
+# Lines of the driver about its firmware; NVIDIA/open-gpu-kernel-modules#789 has all three.
+_GSP_LINES = ("GSP firmware", "kgspWaitForGfwBootOk", "gpuWaitForGfwBootComplete")
+_NO_START = "RmInitAdapter failed"
+_NO_ANSWER = (119, 120)  # Xids
+
+
+def gpus_not_ready(question: Question) -> Iterator[Seen]:
+    """Under confidential computing a GPU takes no work before somebody says that it may."""
+    facts, said = question.facts, question.facts.fleet.confidential
+    if not not_set_ready(facts) or not isinstance(said.ready, Known):
+        return
+    error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
+    ready = (typed(facts, "nvidia-smi", "conf-compute", "-srs", "1"),)
+    what = "attest the GPUs, then set them ready"
+    host = AskPerson("have the GPUs attested and set ready on the host", Why.HOST, ready, as_root=True)
+    yield Seen(
+        f"confidential computing is on, and the GPUs are not ready for work ({said.ready.seen_in}){error}",
+        answers=(chain(host if container(facts) else AskPerson(what, Why.DECISION, ready, as_root=True)),),
+    )
+
+
+def mps_left_behind(question: Question) -> Iterator[Seen]:
+    """Pipes of an MPS daemon that is gone: every CUDA program finds them and waits for nobody."""
+    facts = question.facts
+    pipe, running = facts.gpus.mps_control, facts.fleet.mps.running
+    if cuda_starts(facts) or not isinstance(pipe, Known) or not isinstance(running, Known) or running.value:
+        return
+    folder = pipe.value.rpartition("/")[0]
+    owner = facts.fleet.mps.owner_uid
+    whose = f" of user {owner.value}" if isinstance(owner, Known) else ""
+    error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
+    aside = (typed(facts, "mv", folder, f"{folder}.left"),)
+    unset = isinstance(facts.gpus.mps_pipe_directory, Known)
+    yield Seen(
+        f"{pipe.value}{whose} is there, and the daemon that {running.seen_in} names is gone{error}",
+        answers=(
+            chain(AskPerson("move the pipes of the dead MPS daemon aside", Why.DECISION, aside, as_root=True)),
+            *((chain(kinds.UnsetVariables(("CUDA_MPS_PIPE_DIRECTORY",))),) if unset else ()),
+        ),
+    )
+
+
+def gsp_firmware_missing(question: Question) -> Iterator[Seen]:
+    """The driver brings firmware for the GPU's own processor; without the files of its version no GPU starts."""
+    facts = question.facts
+    driver, files = facts.driver.kernel_version, facts.fleet.gsp.firmware
+    if isinstance(driver, Unknown) or not isinstance(files, Known) or files.value or container(facts):
+        return
+    told = lines_with(facts, *_GSP_LINES)
+    if cuda_starts(facts) or facts.gpus.devices or not told:
+        return
+    what = f"install driver {driver.value} again, with its firmware"
+    yield Seen(
+        f"driver {shown(driver)} is loaded, and {files.seen_in} has no gsp*.bin; it said: {told[0].text}",
+        answers=(chain(AskPerson(what, Why.DECISION), kinds.Restart()),),
+        lines=_of_the_start(facts),
+    )
+
+
+def gsp_fails(question: Question) -> Iterator[Seen]:
+    """The firmware is there, and the GPU's own processor does not start with it."""
+    facts = question.facts
+    told = lines_with(facts, *_GSP_LINES)
+    files = facts.fleet.gsp.firmware
+    missing = isinstance(files, Known) and not files.value
+    if missing or cuda_starts(facts) or value_or(facts.fleet.gsp.setting, 18) == 0:
+        return
+    if facts.gpus.devices or not told:
+        yield from _gsp_silent(question)
+        return
+    driver = facts.driver.kernel_version
+    version = f"driver {shown(driver)}: " if isinstance(driver, Known) else ""
+    yield Seen(
+        f"{version}{'; '.join(line.text for line in told[:2])}",
+        answers=_without_gsp(question),
+        lines=_of_the_start(facts),
+    )
+
+
+def _gsp_silent(question: Question) -> Iterator[Seen]:
+    """It did start, and then left the driver without an answer: Xid 119 and 120."""
+    facts = question.facts
+    silent = [event for event in value_or(facts.health.xids, ()) if event.code in _NO_ANSWER and event.family == "Xid"]
+    if not silent or not facts.gpus.devices:
+        return
+    last, driver = silent[-1], facts.driver.kernel_version
+    version = f"driver {shown(driver)}: " if isinstance(driver, Known) else ""
+    error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
+    off = () if container(facts) else _off(question)
+    yield Seen(
+        f"{version}Xid {last.code} at {last.pci}: {last.text.rstrip('.')}{error}",
+        answers=(*off, *machine_answers(question, None)) if off else xid_answers(question, last, gpu_at(facts, last)),
+        means="The driver waits for the GPU in vain: most questions to it fail, and no CUDA program starts.",
+        error=f"NVRM: Xid (PCI:{last.pci}): {last.code}, {last.text}",
+        lines=lines_about(facts, last.pci),
+    )
+
+
+def _off(question: Question) -> tuple[Chain, ...]:
+    """GSP turned off, which the proprietary module alone can do without."""
+    kind = question.facts.driver.module_kind
+    closed = isinstance(kind, Known) and kind.value is ModuleKind.PROPRIETARY
+    off = kinds.SetModuleOption("nvidia", "NVreg_EnableGpuFirmware=0", _GSP_OPTIONS)
+    return (chain(off, kinds.Restart()),) if closed else ()
+
+
+def _of_the_start(facts: Facts) -> tuple[LogLine, ...]:
+    """What the log has of a GPU whose firmware did not start: the firmware's lines, and those that follow from it."""
+    return (*lines_with(facts, *_GSP_LINES, _NO_START), *summing_up(facts))
+
+
+def _without_gsp(question: Question) -> tuple[Chain, ...]:
+    """Cold, since firmware stays in the GPU over a restart; off altogether only where the closed module drives it."""
+    cold = chain(AskPerson("power the machine off and on: a restart keeps the firmware", Why.HARDWARE))
+    return (cold, *_off(question), *machine_answers(question, None))
+
+
+def pages_retired(question: Question) -> Iterator[Seen]:
+    """Pages of memory out of use on GPUs before Ampere: the memory wears."""
+    for each in question.facts.fleet.retired_pages:
+        double, single = value_or(each.double_bit, 0), value_or(each.single_bit, 0)
+        if double or single:
+            number = each.gpu.removeprefix("gpu-")
+            look = (("nvidia-smi", "-q", "-d", "PAGE_RETIREMENT", "-i", number),)
+            causes = listed(
+                f"{count} after {words}"
+                for count, words in ((double, "errors of two bits"), (single, "many errors of one bit"))
+                if count
+            )
+            yield Seen(
+                f"{each.gpu}: {double + single} pages of memory are out of use, {causes} (NVML)",
+                answers=(chain(AskPerson(f"watch whether GPU {number} loses more", Why.DECISION, look, cures=False)),),
+            )
+
+
+def ecc_change_pending(question: Question) -> Iterator[Seen]:
+    """A switch of ECC that waits for a restart: memory and speed are not yet as somebody set them."""
+    facts = question.facts
+    for gpu in facts.gpus.devices:
+        now, later = gpu.ecc_mode, gpu.ecc_pending
+        if isinstance(now, Known) and isinstance(later, Known) and now.value != later.value:
+            word = "on" if later.value else "off"
+            number = gpu.id.removeprefix("gpu-")
+            host = chain(AskPerson(f"have GPU {number} reset on the host", Why.HOST))
+            yield Seen(
+                f"{gpu_label(gpu)}: ECC will be {word} after a reset ({later.seen_in})",
+                answers=(host,) if container(facts) else (chain(kinds.ResetGpu(number)), chain(kinds.Restart())),
+            )
+
+
+GPU_SERVICE_RULES: tuple[Rule, ...] = (
+    Rule(
+        code="gpus-not-ready",
+        check=gpus_not_ready,
+        severity=Severity.BLOCKS,
+        depth=20,
+        title="The GPUs are in confidential computing mode and not set ready.",
+        fires_when="NVML says that confidential computing is on and that the GPUs do not accept client requests.",
+        looks_at=("fleet.confidential.enabled", "fleet.confidential.ready"),
+        means="Every CUDA program is refused until the GPUs are attested and set ready, anew after every start.",
+        error="Error 802: system not yet initialized",
+        source="NVML, nvmlSystemGetConfComputeGpusReadyState; nvidia-smi conf-compute --help",
+        ways=(AskPerson,),
+        explains=("cuinit-fails", "fabric-manager-differs", "cuda-sees-no-device"),
+    ),
+    Rule(
+        code="mps-left-behind",
+        check=mps_left_behind,
+        severity=Severity.BLOCKS,
+        depth=30,
+        title="An MPS daemon that is gone left its pipes behind.",
+        fires_when="The MPS control pipe is there, the process that its pid file names is not that daemon, and CUDA "
+        "does not start.",
+        looks_at=("gpus.mps_control", "fleet.mps.running", "libcuda.init_code"),
+        means="CUDA goes through MPS wherever it finds its pipes, and nobody answers there.",
+        error="CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
+        source="docs.nvidia.com/deploy/mps",
+        ways=(AskPerson, kinds.UnsetVariables),
+        explains=("cuinit-fails", "cuinit-hangs"),
+    ),
+    Rule(
+        code="gsp-firmware-missing",
+        check=gsp_firmware_missing,
+        severity=Severity.BLOCKS,
+        depth=20,
+        title="The driver's firmware for the GPU (GSP) is not on this disk.",
+        fires_when="The driver is loaded and complained of GSP firmware, no GPU is listed, and the folder of its "
+        "version under /lib/firmware/nvidia has no gsp*.bin.",
+        looks_at=("fleet.gsp.firmware", "driver.kernel_version", "health.driver_messages", "gpus.devices"),
+        means="The GPU does not start: nvidia-smi says 'No devices were found'.",
+        error="",
+        source="NVIDIA/open-gpu-kernel-modules#789",
+        ways=(AskPerson, kinds.Restart),
+        explains=("cuinit-fails", "device-nodes-missing", "cuda-sees-no-device", "gsp-fails", "gpu-does-not-start"),
+    ),
+    Rule(
+        code="gsp-fails",
+        check=gsp_fails,
+        severity=Severity.BLOCKS,
+        depth=20,
+        title="The GPU's own processor (GSP) does not start, or does not answer.",
+        fires_when="The driver logged that GSP firmware did not start, and no GPU is listed; or a GPU is listed, CUDA "
+        "does not start, and the log has Xid 119 or 120.",
+        looks_at=("health.driver_messages", "health.xids", "fleet.gsp.firmware", "fleet.gsp.setting", "gpus.devices"),
+        means="The driver cannot use the GPU: nvidia-smi says 'No devices were found'.",
+        error="",
+        source="NVIDIA/open-gpu-kernel-modules#789, awslabs/amazon-eks-ami#1523",
+        ways=(kinds.SetModuleOption, *XID_WAYS),
+        explains=(
+            "cuinit-fails",
+            "cuinit-hangs",
+            "device-nodes-missing",
+            "cuda-sees-no-device",
+            "gpu-does-not-start",
+            "xid-seen",
+        ),
+    ),
+    Rule(
+        code="ecc-change-pending",
+        check=ecc_change_pending,
+        severity=Severity.NOTE,
+        depth=70,
+        title="A switch of ECC waits for a reset of the GPU.",
+        fires_when="NVML's current and pending ECC modes of a GPU differ.",
+        looks_at=("gpus.devices",),
+        means="Until then the GPU corrects memory errors, or does not, as before; its memory changes in size with it.",
+        error="",
+        source="NVML, nvmlDeviceGetEccMode: the pending mode is in force after the next reboot",
+        ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
+    ),
+    Rule(
+        code="pages-retired",
+        check=pages_retired,
+        severity=Severity.NOTE,
+        depth=70,
+        title="A GPU has taken pages of its memory out of use.",
+        fires_when="NVML counts retired pages of a GPU.",
+        looks_at=("fleet.retired_pages",),
+        means="What is out of use does no harm; a GPU that loses more and more of them is to be replaced.",
+        error="",
+        source="docs.nvidia.com/deploy/dynamic-page-retirement",
+        ways=(AskPerson,),
+    ),
+)

@@ -1,0 +1,100 @@
+"""The machine on paper: ways change its facts, and it is judged again before an option is shown. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firstlight.diagnosis.finding import Diagnosis, Finding, Question, Severity
+from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.rules import RULES
+from firstlight.frozen import dataclass
+from firstlight.ways.effects import after_all, open_after
+from firstlight.ways.kinds import AskPerson, OtherMachine, UseImage
+from firstlight.ways.way import Way
+
+MOST_JUDGEMENTS = 200  # for one request; what was not tried then is said
+ELSEWHERE = (OtherMachine, UseImage)  # nothing that was found here is known of a place that is not this one
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The machine after some ways, and what is found on it then."""
+
+    ways: tuple[Way, ...]
+    question: Question
+    diagnosis: Diagnosis
+    settled: frozenset[str]  # codes that a person takes care of: no fact can be foretold for those
+    unsure: tuple[str, ...]  # what only running it can tell: paths of facts
+
+    @property
+    def blocking(self) -> tuple[str, ...]:
+        """The codes that still block, symptoms left aside."""
+        return tuple(each.code for each in self.standing if each.severity is Severity.BLOCKS)
+
+    @property
+    def standing(self) -> tuple[Finding, ...]:
+        """The findings that are no symptom of another one."""
+        return tuple(each for each in self.diagnosis.findings if not each.caused_by)
+
+    @property
+    def undoes_itself(self) -> bool:
+        """Whether one way takes back what another did, so that it never ends: two releases of one package."""
+        facts = self.question.facts
+        elsewhere = any(isinstance(way, ELSEWHERE) for way in self.ways)
+        return not elsewhere and after_all(self.ways, facts, self.question.tables) != facts
+
+    def has(self, code: str) -> bool:
+        return self.diagnosis.of(code) is not None
+
+    @property
+    def primary(self) -> Finding | None:
+        return self.diagnosis.of(self.diagnosis.primary) if self.diagnosis.primary else None
+
+
+class Paper:
+    """Tries chains of ways on one machine and remembers what came of each."""
+
+    def __init__(self, question: Question, diagnosis: Diagnosis) -> None:
+        self.start = Trial((), question, diagnosis, frozenset(), ())
+        self.judgements = 0
+        self.untried = 0  # chains for which no judgement was left
+        self._known: dict[tuple[tuple[Way, ...], frozenset[str]], Trial] = {}
+
+    def tried(self, before: Trial, ways: tuple[Way, ...], *, answers: str = "") -> Trial | None:
+        """The machine after further ways, which answer the finding of a code; None where no judgement is left."""
+        chain = (*before.ways, *ways)
+        by_hand = {answers} if answers and _by_a_person(ways) else set()
+        settled = before.settled | by_hand
+        known = self._known.get((chain, settled))
+        if known is not None:
+            return known
+        if self.judgements >= MOST_JUDGEMENTS:
+            self.untried += 1
+            return None
+        self.judgements += 1
+        trial = self._judged(before, chain, ways, settled=settled)
+        self._known[chain, settled] = trial
+        return trial
+
+    def _judged(
+        self, before: Trial, chain: tuple[Way, ...], ways: tuple[Way, ...], *, settled: frozenset[str]
+    ) -> Trial:
+        facts = after_all(ways, before.question.facts, before.question.tables)
+        question = replace(before.question, facts=facts)
+        if any(isinstance(way, ELSEWHERE) for way in chain):
+            return Trial(chain, question, Diagnosis((), ""), settled, ("everything there",))
+        diagnosis = _without(judge(question, RULES), settled)
+        return Trial(chain, question, diagnosis, settled, open_after(self.start.question.facts, facts))
+
+
+def _by_a_person(ways: tuple[Way, ...]) -> bool:
+    return any(isinstance(way, AskPerson) and way.cures for way in ways)
+
+
+def _without(diagnosis: Diagnosis, settled: frozenset[str]) -> Diagnosis:
+    """What is found besides what a person takes care of, and its symptoms."""
+    if not settled:
+        return diagnosis
+    findings = tuple(each for each in diagnosis.findings if each.code not in settled and each.caused_by not in settled)
+    standing = [each for each in findings if not each.caused_by and each.severity is not Severity.NOTE]
+    return Diagnosis(findings, standing[0].code if standing else "")
