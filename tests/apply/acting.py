@@ -13,8 +13,8 @@ from firstlight.apply.journal import Journal
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.facts.known import Unknown
-from firstlight.plan.back import Back, BackKind
-from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.ways.back import Back, BackKind
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
 
 UNKNOWN = Unknown("not measured")
 OLD_RC = "alias ll='ls -l'\nexport LD_LIBRARY_PATH=/usr/local/cuda/compat\nexport EDITOR=vi\n"

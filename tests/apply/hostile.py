@@ -14,7 +14,7 @@ from pathlib import Path
 
 from firstlight.apply.bundle import MANIFEST
 from firstlight.apply.bundle_download import Chosen, Part, Source, fill
-from firstlight.plan.wheel_target import Target
+from firstlight.ways.wheel_target import Target
 from tests.apply.wheels import make_wheel
 
 HERE = ".".join(platform.python_version_tuple()[:2])

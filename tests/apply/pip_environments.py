@@ -9,7 +9,7 @@ from pathlib import Path
 
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import Quiet, acting, step
 from tests.apply.wheels import make_wheel
 

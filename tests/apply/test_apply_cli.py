@@ -80,7 +80,7 @@ def test_where_everything_is_a_terminal_the_progress_is_drawn_and_taken_away_aga
             seen += piece
     os.close(ours)
     assert process.wait(timeout=120) == 0, seen.decode()
-    assert b"[1/1] install torch==2.9.0+cpu" in seen
+    assert b"[1/1] install torch 2.9.0+cpu" in seen
     assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") > 0, "the cursor is shown again"
 
 
@@ -96,6 +96,21 @@ def test_it_shows_the_plan_as_plan_does_then_does_it_and_says_what_it_took(perso
     assert "0.00 of money (expected 0.00)" in done.stdout
     assert "run 1: 1 step done in" in done.stdout
     assert "[1/1] write 1 runtime setting" in done.stderr
+
+
+def test_what_was_done_is_on_the_page_that_is_handed_over(person: Person) -> None:
+    assert person.apply().returncode == 0
+    page = person.folder / "handover.html"
+    (run,) = json.loads(person.run("handover", "--json", "--out", str(page)).stdout)["done"]
+    (step,) = run["steps"]
+    assert (run["state"], step["title"], step["state"]) == ("done", "install torch 2.9.0+cpu", "done")
+    assert step["seconds"] > 0
+    assert "-m pip install" in step["commands"]
+    assert "back to the versions of before" in " ".join(step["undo"])
+    assert "install torch 2.9.0+cpu" in page.read_text()
+    assert person.run("undo", "--yes").returncode == 0
+    (run,) = json.loads(person.run("handover", "--json", "--out", str(page)).stdout)["done"]
+    assert (run["state"], run["steps"][0]["state"]) == ("taken back", "taken back")
 
 
 def test_twice_is_nothing_the_second_time(person: Person) -> None:
@@ -189,7 +204,7 @@ def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person:
     (person.hold / "go").touch()
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "FAILED     install torch==2.9.0+cpu" in said
+    assert "FAILED     install torch 2.9.0+cpu" in said
     assert f"  command  {person.python} -m pip install --isolated --no-deps --no-index --only-binary :all:" in said
     assert "No matching distribution found for sympy" in said
     assert "  explain  " in said
@@ -279,8 +294,8 @@ def test_a_second_apply_at_the_same_time_is_told_to_wait(person: Person) -> None
 def test_what_only_a_person_can_do_is_shown_as_such(person: Person) -> None:
     done = person.run("apply", "--want", "torch==2.9.0", "--python", person.python, "--yes")
     assert done.returncode == 1
-    assert "nothing of this can be done from here: it takes a person" in done.stdout
-    assert "left for you\n  - another machine" in done.stdout
+    assert "nothing was changed: what can be done from here waits for what you do first" in done.stdout
+    assert "left for you\n  - start the container anew" in done.stdout
     assert not person.state.exists()
 
 

@@ -16,10 +16,10 @@ from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import BadInput, CouldNotAct
-from firstlight.plan.offline import PIP_FLAGS, offline
-from firstlight.plan.shelf import Shelf
-from firstlight.plan.step import CheckKind, Condition, StepKind
-from firstlight.plan.wheel_target import Target
+from firstlight.ways.offline import PIP_FLAGS, offline
+from firstlight.ways.shelf import Shelf
+from firstlight.ways.step import CheckKind, Condition, StepKind
+from firstlight.ways.wheel_target import Target
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
 

@@ -12,8 +12,8 @@ from firstlight.apply.executor import StepFailed
 from firstlight.apply.log_masking import PIECE, mask_log
 from firstlight.apply.session import Asked, act
 from firstlight.apply.surroundings import logins_for, variables_for
-from firstlight.plan.offline import PIP_FLAGS
-from firstlight.plan.step import StepKind
+from firstlight.ways.offline import PIP_FLAGS
+from firstlight.ways.step import StepKind
 from tests.apply.acting import acting, step
 
 PASSWORD = "Tr0ub4dor-and-3"

@@ -23,8 +23,8 @@ from firstlight.apply.record_shapes import EVENTS
 from firstlight.apply.runs import runs_of
 from firstlight.apply.session import Asked, act
 from firstlight.errors import FirstlightError
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
 from firstlight.report.undo_text import list_text, run_text
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, home_with_files, plan_for, step, undo_in
 
 SEED = int(os.environ.get("JOURNAL_SEED", "20261116"))

@@ -11,8 +11,8 @@ from firstlight.apply.parts import Parts
 from firstlight.apply.runs import STEP_BEGUN
 from firstlight.apply.session import Asked, act
 from firstlight.errors import CouldNotAct
-from firstlight.plan.building import written
-from firstlight.plan.step import FileChange, Step
+from firstlight.ways.building import written
+from firstlight.ways.step import FileChange, Step
 from tests.apply.acting import acting, step
 
 C = "/usr/local/cuda/compat"

@@ -19,7 +19,7 @@ from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Known, Unknown
-from firstlight.plan.step import CheckKind, Condition
+from firstlight.ways.step import CheckKind, Condition
 from tests.apply.acting import Quiet, acting
 from tests.apply.pip_environments import Pip
 

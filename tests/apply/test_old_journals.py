@@ -90,7 +90,7 @@ def test_yes_is_not_enough_for_commands_that_0_1_stored(tmp_path: Path, machine_
     assert done.returncode == 2, done.stderr
     assert "its journal holds 1 command as text. --yes is not enough" in done.stderr
     assert "run `firstlight undo` in a terminal" in done.stderr
-    assert f"$ rm -f {tmp_path}/home/marker" in done.stdout, "it is shown"
+    assert f"             rm -f {tmp_path}/home/marker" in done.stdout, "it is shown"
     assert tree(tmp_path / "home") == after
 
 

@@ -13,10 +13,18 @@ from firstlight.apply.parts import parted
 from firstlight.apply.runs import steps_from_json, steps_to_json
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
+from firstlight.diagnosis.finding import Goal
 from firstlight.errors import BadInput, CouldNotAct
-from firstlight.plan.back import moved_back
-from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.plan.plan import plan_for
+from firstlight.ways import kinds
+from firstlight.ways.back import moved_back
+from firstlight.ways.extras import Extras
+from firstlight.ways.persons import asked
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.ways.way import Way
 from tests.apply.acting import Quiet, acting, step
+from tests.plan.planning import question_of, ranked_of
+from tests.ways.machines import at
 
 EDIT = step("01-edit")
 BY_HAND = step("02-this-shell", kind=StepKind.MANUAL)
@@ -52,6 +60,44 @@ def test_steps_that_build_on_what_a_person_does_wait_and_the_others_do_not() -> 
     parts = parted((repository, package, wiring, wheels, reboot))
     assert _ids(parts.waiting) == ["02-install", "03-wire"]
     assert _ids(parts.ours) == ["04-wheels"]
+
+
+def _by_person(way: Way) -> Step:
+    return asked(way, at("secure-boot"), why="only you can")
+
+
+def test_what_comes_behind_a_persons_step_that_changes_something_waits_and_what_comes_before_it_does_not() -> None:
+    off = _by_person(kinds.AskPerson("turn Secure Boot off in the firmware", kinds.Why.FIRMWARE))
+    parts = parted((EDIT, off, step("03-load-nvidia", kind=StepKind.COMMAND), PACKAGE))
+    assert _ids(parts.ours) == ["01-edit"]
+    assert _ids(parts.waiting) == ["03-load-nvidia"]
+    assert _ids(parts.left_out) == ["03-remove-cuda-compat-13-0"]
+    assert parts.unfinished
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        kinds.AskPerson("look for further empty libraries", kinds.Why.DECISION, cures=False),
+        kinds.AskPerson("start Python from another folder", kinds.Why.PROGRAM),
+        kinds.SetVariables((kinds.Variable("MAX_JOBS", "4"),), kinds.Scope.PROGRAM),
+    ],
+)
+def test_nothing_waits_for_a_look_nor_for_how_a_program_is_started(way: Way) -> None:
+    assert _ids(parted((_by_person(way), step("02-wheels", kind=StepKind.PIP))).ours) == ["02-wheels"]
+
+
+@pytest.mark.parametrize(("machine", "goal"), [("secure-boot", Goal.INFER), ("docker-no-gpus", Goal.BUILD_EXTENSIONS)])
+def test_no_module_is_loaded_before_the_firmware_lets_it_in_and_no_container_filled_that_is_left(
+    machine: str, goal: Goal
+) -> None:
+    options = ranked_of(machine, goal).options
+    by_hand = [each for each in options if isinstance(each.ways[0], kinds.AskPerson | kinds.StartContainer)]
+    assert by_hand
+    for option in by_hand:
+        parts = parted(plan_for(question_of(machine, goal), option, extras=Extras()).steps)
+        assert not parts.ours
+        assert parts.waiting or len(option.ways) == 1
 
 
 def test_texts_of_any_length_and_any_bytes_come_back_from_the_journal() -> None:

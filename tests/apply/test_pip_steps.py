@@ -13,7 +13,7 @@ from firstlight.apply.conditions import Met, all_met, installed_distributions
 from firstlight.apply.executor import StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
 

@@ -15,7 +15,7 @@ import pytest
 
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.step import Step, StepKind
 from tests.apply.acting import acting, killed_at
 from tests.apply.pip_environments import Pip
 from tests.apply.wheels import make_wheel

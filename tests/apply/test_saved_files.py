@@ -8,7 +8,7 @@ import pytest
 
 from firstlight.apply.saved_files import SAVED, SavedFiles
 from firstlight.errors import CouldNotAct
-from firstlight.plan.step import FileChange
+from firstlight.ways.step import FileChange
 from tests.apply.acting import acting
 
 

@@ -14,8 +14,8 @@ import pytest
 from firstlight.apply.executor import Acting, StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.back import moved_back
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.back import moved_back
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import Quiet, acting, step, tree
 
 

@@ -55,7 +55,7 @@ def test_it_takes_back_one_run_a_call_newest_first_and_says_how_many_are_left(pe
     assert person.apply().returncode == 0
     asked = person.run("undo")
     assert asked.returncode == 2
-    assert "run 2    torch==2.9.0+cpu" in asked.stdout
+    assert "run 2    install torch 2.9.0+cpu" in asked.stdout
     assert "Give --yes to take it back without asking" in asked.stderr
     first = person.run("undo", "--yes")
     assert first.returncode == 0, first.stderr

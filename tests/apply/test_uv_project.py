@@ -72,7 +72,12 @@ class Project(Person):
         return self.uv("run", "python", "-c", "import torch; print(torch.VERSION)")
 
 
-@pytest.mark.parametrize("kept", [("pyproject.toml", "uv.lock"), ("pyproject.toml",)], ids=["locked", "not locked"])
+OLDER = "uv.lock.before-firstlight"  # of a run long ago
+
+
+@pytest.mark.parametrize(
+    "kept", [("pyproject.toml", "uv.lock", OLDER), ("pyproject.toml",)], ids=["locked", "not locked"]
+)
 def test_uv_run_keeps_what_apply_chose_and_undo_gives_back_what_was_locked(
     tmp_path: Path, index: Index, kept: tuple[str, ...]
 ) -> None:
@@ -81,6 +86,8 @@ def test_uv_run_keeps_what_apply_chose_and_undo_gives_back_what_was_locked(
     assert project.torch() == "2.10.0"
     if "uv.lock" not in kept:
         (project.app / "uv.lock").unlink()
+    if OLDER in kept:
+        (project.app / OLDER).write_text("version = 0\n")
     files = {name: (project.app / name).read_bytes() for name in kept}
     packages = installed_distributions(project.python)
     done = project.run("apply", *WANT, "--python", project.python, "--yes", "--no-verify", "--json")
@@ -89,6 +96,7 @@ def test_uv_run_keeps_what_apply_chose_and_undo_gives_back_what_was_locked(
     assert project.torch() == "2.9.0+cpu"
     assert 'url = "https://download.pytorch.org/whl/cpu"' in (project.app / "pyproject.toml").read_text()
     assert "# whatever is new" in (project.app / "pyproject.toml").read_text()
+    assert (project.app / f"{OLDER}-2").exists() == (OLDER in kept), "a name of its own"
     again = project.run("apply", *WANT, "--python", project.python, "--yes", "--no-verify")
     assert "nothing to do" in again.stdout, again.stderr
     undone = project.run("undo", "--yes")

@@ -103,6 +103,14 @@ class Chromium:
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))
 
+    def edge_of(self, box: str, side: str) -> bytes:
+        """A picture of the outermost pixels of an element, inside its border."""
+        at = self.ask(f"((a) => [a.left, a.right, a.top + scrollY, a.height])({box}.getBoundingClientRect())")
+        left = at[0] + 2 if side == "left" else at[1] - 8
+        clip = {"x": left, "y": at[2] + 2, "width": 6, "height": max(4, at[3] - 4), "scale": 1}
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(shot["data"])
+
     def pdf(self) -> bytes:
         """The page as it is printed."""
         answer = self.call(

@@ -15,17 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.emit.imagined import parse_machine
+from firstlight.emit.document import Emitted
 from firstlight.emit.kinds import emit
-from firstlight.emit.subject import Asked, Choices, subject_of
-from firstlight.plan.request import Request
-from firstlight.plan.want import parse_wants
-from firstlight.tables import load
+from firstlight.emit.subject import Choices
 from tests.apply.debs import Repository
 from tests.apply.index import TORCH, Index, serving
 from tests.apply.stand_ins import can_have_its_own_mounts
+from tests.emit.subjects import subject, with_own_wheel, write
 from tests.system.clean_root import add_packages, chroot, closure, essential, make_root
-from tests.system.wheels_again import pack_again, pack_firstlight, with_needs
+from tests.system.wheels_again import pack_again, with_needs
 
 VOLUME = "/workspace"
 _WANTED = ("python3", "python3-venv", "ca-certificates")  # by pod_setup.sh; a compiler comes besides where it is given
@@ -91,11 +89,13 @@ class Pod:
     def everything(self) -> dict[str, tuple[int, int, int]]:
         """Every file and folder with its mode, size and time of change; what is mounted is left out.
 
-        So is /tmp itself, not what is in it: verify works in a folder there and takes it away.
+        So is /tmp itself, not what is in it: verify works in a folder there and takes it away; and the proof that it
+        keeps, each run its own.
         """
         found = {}
         for folder, names, files in os.walk(self.root):
-            names[:] = [name for name in names if os.path.join(folder, name) not in self._mounted()]
+            left_out = (*self._mounted(), f"{self.root}/root/.local/state/firstlight/results")
+            names[:] = [name for name in names if os.path.join(folder, name) not in left_out]
             for name in (*names, *files):
                 about = os.lstat(os.path.join(folder, name))
                 found[os.path.join(folder, name)] = (about.st_mode, about.st_size, about.st_mtime_ns)
@@ -132,16 +132,12 @@ def pod_in(
         mounted = Path(str(root) + volume)
         mounted.mkdir()
         shutil.copy(index.authority, mounted / "authority.pem")
-        (mounted / "pod_setup.sh").write_text(script_for(want, volume))
-        pack_firstlight(mounted)
+        write(emitted_for(want, volume), mounted)
         yield Pod(pristine, root, index, asked, volume)
     server.shutdown()
     shutil.rmtree(folder)  # some gigabytes
 
 
-def script_for(want: str, volume: str) -> str:
-    """pod_setup.sh for H100s with driver 550 or newer."""
-    tables, text = load(), "H100, driver >= 550"
-    asked = Asked(Request(parse_wants((want,))))
-    made = subject_of(parse_machine(text, tables), asked, made_for=text, tables=tables, choices=Choices(volume=volume))
-    return emit("bash", made).files[0].text
+def emitted_for(want: str, volume: str) -> Emitted:
+    """pod_setup.sh for H100s with driver 550 or newer, and firstlight's own wheel."""
+    return emit("bash", with_own_wheel(subject("H100, driver >= 550", want, choices=Choices(volume=volume))))

@@ -15,7 +15,7 @@ import pytest
 from firstlight.apply.package_sets import manual_packages, packages
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.step import CheckKind, Condition, StepKind
+from firstlight.ways.step import CheckKind, Condition, StepKind
 from tests.apply.acting import Quiet, acting, step
 from tests.apply.debs import Repository
 

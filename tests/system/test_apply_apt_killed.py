@@ -14,7 +14,7 @@ from firstlight.apply.package_sets import manual_packages
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import CouldNotAct
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import Quiet, acting, killed_at, step, tree
 from tests.apply.debs import Repository
 from tests.apply.stand_ins import can_have_its_own_mounts

@@ -81,7 +81,7 @@ def test_apply_mends_the_login_shell_and_undo_breaks_it_again(tmp_path: Path) ->
     done = login.firstlight("apply", "--yes", "--no-verify")
     assert done.returncode == 0, done.stderr
     assert "run 1: 2 steps done in" in done.stdout
-    assert f"$ export LD_LIBRARY_PATH={login.pod.own}" in done.stdout, "what an open shell has to be told"
+    assert f"      export LD_LIBRARY_PATH={login.pod.own}" in done.stdout, "what an open shell has to be told"
     assert login.loads() == f"0 {login.pod.own}/libcuda.so.580.159.04"
     assert (login.home / ".profile").read_bytes() == b"# caf\xe9, in an old encoding\n. ~/.bashrc\n"
     assert (login.home / ".bashrc").read_text() == "alias ll='ls -l'\nexport EDITOR=vi"
@@ -144,7 +144,7 @@ def test_a_line_that_is_no_plain_assignment_is_told_and_left(tmp_path: Path) -> 
     (login.home / ".bashrc").unlink()
     done = login.firstlight("apply", "--yes", "--no-verify")
     assert done.returncode == 1, done.stderr
-    assert f"$ sed -n 2p {login.home}/.profile" in done.stdout
+    assert f"      sed -n 2p {login.home}/.profile" in done.stdout
     assert "eval" in done.stdout
     assert (login.home / ".profile").read_text() == odd
 

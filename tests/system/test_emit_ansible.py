@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,9 +24,9 @@ from firstlight.emit.kinds import emit
 from tests.apply.debs import Repository
 from tests.apply.stand_ins import build_libcuda, can_have_its_own_mounts
 from tests.apply.wheels import make_wheel
-from tests.emit.subjects import OLD_H100, subject, write
+from tests.emit.subjects import OLD_H100, subject, with_own_wheel, write
 from tests.system.clean_root import chroot, closure, essential, make_root
-from tests.system.wheels_again import pack_again, pack_firstlight, with_needs
+from tests.system.wheels_again import pack_again, with_needs
 
 PROGRAM = shutil.which("ansible-playbook", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 _PACKAGES = ("openssh-server", "python3", "python3-venv", "python3-apt", "ca-certificates")
@@ -61,26 +62,35 @@ class Host:
 
     def play(self, *options: str) -> tuple[dict[str, int], str]:
         """The counts of the recap, and everything that was printed."""
-        inventory = self.control / "hosts"
-        key = self.control / "id_ed25519"
-        inventory.write_text(
-            f"host ansible_host=127.0.0.1 ansible_port={self.port} ansible_user=root "
-            f"ansible_ssh_private_key_file={key} ansible_python_interpreter=/usr/bin/python3\n"
-        )
-        pip = json.dumps({"firstlight_pip_environment": {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}})
-        done = subprocess.run(
-            [str(PROGRAM), "--inventory", str(inventory), "--extra-vars", pip, *options, "playbook.yml"],
-            capture_output=True, text=True, check=False, timeout=300, cwd=self.control,
-            env={
-                **os.environ, "ANSIBLE_HOME": str(self.control / "home"), "ANSIBLE_HOST_KEY_CHECKING": "False",
-                "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o UserKnownHostsFile=/dev/null", "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_PIPELINING": "True",
-            },
-        )  # fmt: skip
-        said = done.stdout + done.stderr
-        recap = re.findall(r"(\w+)=(\d+)", said.rpartition("PLAY RECAP")[2])
-        assert recap, said
-        return {name: int(count) for name, count in recap}, said
+        recaps, said = play((self,), *options)
+        return recaps[0], said
+
+
+def play(hosts: tuple[Host, ...], *options: str) -> tuple[list[dict[str, int]], str]:
+    """One play over all of them, from the folder of the first: the counts of each, and everything that was printed."""
+    control = hosts[0].control
+    inventory = control / "hosts"
+    about = (
+        f"ansible_host=127.0.0.1 ansible_user=root ansible_ssh_private_key_file={control}/id_ed25519 "
+        "ansible_python_interpreter=/usr/bin/python3"
+    )
+    inventory.write_text("".join(f"host-{host.port} ansible_port={host.port} {about}\n" for host in hosts))
+    pip = json.dumps({"firstlight_pip_environment": {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}})
+    done = subprocess.run(
+        [str(PROGRAM), "--inventory", str(inventory), "--extra-vars", pip, *options, "playbook.yml"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300, cwd=control,
+        env={
+            **os.environ, "ANSIBLE_HOME": str(control / "home"), "ANSIBLE_HOST_KEY_CHECKING": "False",
+            "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o UserKnownHostsFile=/dev/null", "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "True",
+        },
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    recap = said.rpartition("PLAY RECAP")[2]
+    rows = [re.search(rf"host-{host.port} .*", recap) for host in hosts]
+    assert all(rows), said
+    counts = [re.findall(r"(\w+)=(\d+)", row[0]) for row in rows if row]
+    return [{name: int(count) for name, count in each} for each in counts], said
 
 
 @pytest.fixture(scope="module")
@@ -89,19 +99,20 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     root, control = folder / "root", folder / "control"
     make_root(root, tuple(sorted({*essential(), *closure(_PACKAGES)})))
     server = _apt(folder, root)
-    write(emit("ansible", subject(OLD_H100)), control)
-    pack_firstlight(control)
+    write(emit("ansible", with_own_wheel(subject(OLD_H100))), control)
     make_wheel(root / "wheels", "torch", "2.9.0+cu130")
     for name in with_needs("firstlight"):
         if name != "firstlight":
             pack_again(name, root / "wheels")
     (root / "usr/bin/nvidia-smi").write_text("#!/bin/sh\necho 9.0\n")
     (root / "usr/bin/nvidia-smi").chmod(0o755)
+    # before anything is done to it: the second host of the last test
+    subprocess.run(["cp", "--archive", "--reflink=auto", str(root), str(folder / "twin")], check=True)
+    for name in ("host", "id_ed25519"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(control / name)], check=True)
     made = Host(root, control, _free_port())
-    daemon = _sshd(made)
-    yield made
-    daemon.terminate()
-    daemon.wait()
+    with _sshd(made):
+        yield made
     server.shutdown()
     shutil.rmtree(folder)
 
@@ -133,9 +144,8 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _sshd(host: Host) -> subprocess.Popen[bytes]:
-    for name in ("host", "id_ed25519"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(host.control / name)], check=True)
+@contextmanager
+def _sshd(host: Host) -> Iterator[None]:
     keys = host.root / "etc/ssh/of-tests"
     keys.mkdir(parents=True)
     shutil.copy(host.control / "host", keys / "host")
@@ -153,13 +163,22 @@ def _sshd(host: Host) -> subprocess.Popen[bytes]:
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(host.root),
          "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/of-tests/sshd_config", "-E", "/etc/ssh/of-tests/log"],
     )  # fmt: skip
+    try:
+        assert _answers(host.port), (keys / "log").read_text()
+        yield
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def _answers(port: int) -> bool:
     for _ in range(100):
         try:
-            socket.create_connection(("127.0.0.1", host.port), timeout=1).close()
-            return daemon
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return True
         except OSError:
             time.sleep(0.1)
-    raise AssertionError((keys / "log").read_text())
+    return False
 
 
 def _login(host: Host, command: str) -> str:
@@ -211,3 +230,19 @@ def test_what_cannot_be_proved_fails_the_play(host: Host) -> None:
     recap, said = host.play()
     assert recap["failed"] == 1, said
     assert "TASK [Prove it]" in said  # the torch of these tests is a stand-in
+
+
+def test_two_hosts_are_brought_up_in_one_play_and_one_that_does_not_fit_does_not_stop_the_other(host: Host) -> None:
+    twin = Host(host.root.parent / "twin", host.control, _free_port())
+    host.load("580.95.05")
+    with _sshd(twin):
+        twin.load("560.35.03")
+        [up, refused], said = play((host, twin), "--skip-tags", "verify")
+        assert (up["failed"], refused["failed"], refused["changed"]) == (0, 1, 0), said
+        assert not (twin.root / "opt/firstlight").exists()
+        twin.load("570.133.20")
+        [up, other], said = play((host, twin), "--skip-tags", "verify")
+        assert (up["failed"], up["changed"], other["failed"]) == (0, 0, 0), said
+        assert other["changed"] > 0
+        assert _login(twin, 'echo "${LD_LIBRARY_PATH:-none}"') == "/usr/local/cuda-13.0/compat"
+        assert _login(host, 'echo "${LD_LIBRARY_PATH:-none}"') == "none"

@@ -21,7 +21,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     folder = tmp_path_factory.mktemp("pod")
-    for name in with_needs("torch"):
+    for name in (*with_needs("torch"), "numpy"):
         pack_again(name, folder / "wheels")
     repository = Repository(folder / "apt")
     want, more = f"torch=={TORCH_HERE}", ("g++", "python3.11-dev")
@@ -55,5 +55,8 @@ def test_a_restart_comes_back_without_a_download(pod: Pod) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert (pod.apt_asked, pod.index.asked) == ([], [])
     assert "making" not in done.stderr  # the environments are on the volume
-    shown = pod.run("bash", "-lc", "command -v python && python -c 'import torch; print(torch.__version__)'")
-    assert shown.stdout.splitlines() == [f"{VOLUME}/firstlight/env/bin/python", TORCH_HERE], shown.stderr
+    shown = pod.run(
+        "bash", "-lc", "command -v python && python -c 'import torch; print(torch.__version__, torch.ones(1).numpy())'"
+    )
+    assert shown.stdout.splitlines() == [f"{VOLUME}/firstlight/env/bin/python", f"{TORCH_HERE} [1.]"], shown.stderr
+    assert shown.stderr == ""  # without numpy torch warns

@@ -32,6 +32,7 @@ print([line.split(None, 5)[-1].strip() for line in open("/proc/self/maps") if "l
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     folder = tmp_path_factory.mktemp("compat-pod")
     make_wheel(folder / "wheels", "torch", "2.9.0+cu130")
+    make_wheel(folder / "wheels", "numpy", "2.4.0")
     repository = Repository(folder / "apt")
     _add_compat(repository)
     want, wheels = "torch==2.9.0+cu130", folder / "wheels"
@@ -163,4 +164,4 @@ def test_a_run_that_was_killed_half_way_is_finished_by_the_next(pod: Pod) -> Non
 
 def test_a_word_that_it_does_not_know_is_refused(pod: Pod) -> None:
     done = pod.set_up("--verify")
-    assert (done.returncode, done.stderr) == (2, "firstlight: --verify: accepted is --no-verify, or nothing\n")
+    assert (done.returncode, done.stderr) == (2, "firstlight: --verify: accepted is --no-verify, --help, or nothing\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,8 @@ import pytest
 from firstlight.emit.kinds import emit
 from firstlight.emit.subject import Choices
 from tests.apply.wheels import make_wheel
-from tests.emit.subjects import NEW_H100, subject, write
-from tests.system.wheels_again import pack_again, pack_firstlight, with_needs
+from tests.emit.subjects import NEW_H100, subject, with_own_wheel, write
+from tests.system.wheels_again import pack_again, with_needs
 
 _NEEDED = ("sbatch", "srun", "slurmctld", "slurmd", "munged")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -124,9 +126,9 @@ def submission(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the script, the wheels it installs and firstlight's own, and a shared folder beside."""
     folder = tmp_path_factory.mktemp("submission")
     choices = Choices(volume=str(folder / "shared folder"), name="bring-up")
-    write(emit("slurm", subject(NEW_H100, choices=choices)), folder)
+    write(emit("slurm", with_own_wheel(subject(NEW_H100, choices=choices))), folder)
     make_wheel(folder / "wheels", "torch", "2.9.0+cu130")
-    pack_firstlight(folder)
+    make_wheel(folder / "wheels", "numpy", "2.4.0")
     for name in with_needs("firstlight"):
         if name != "firstlight":
             pack_again(name, folder / "wheels")
@@ -189,3 +191,17 @@ def test_it_can_be_prepared_where_no_job_runs(cluster: Cluster, submission: Path
     assert cluster.call(str(program), "--version").stdout.startswith("firstlight")
     again = cluster.call("bash", "bring-up.sbatch", "--prepare", cwd=submission)
     assert again.stderr.startswith("firstlight: ready: ")
+
+
+def test_fleet_doctor_looks_at_the_nodes_of_a_partition(cluster: Cluster, tmp_path: Path) -> None:
+    """The real sinfo names the node; no ssh leads to it, which is said of it by name."""
+    config = tmp_path / "ssh_config"
+    config.write_text("Host *\n    ProxyCommand false\n")
+    doctor = (str(Path(sys.executable).parent / "firstlight"), "fleet", "doctor", "--ssh-config", str(config))
+    done = cluster.call(*doctor, "--slurm", "gpu", "--json", "--identify")
+    assert done.returncode == 4, done.stderr
+    [row] = json.loads(done.stdout)["rows"]
+    assert (row["hosts"], row["verdict"]) == ([cluster.host], "not looked at")
+    done = cluster.call(*doctor, "--slurm", "nosuch")
+    assert done.returncode == 2
+    assert "sinfo names no node of it" in done.stderr

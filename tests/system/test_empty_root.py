@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firstlight.cli.zipapp import write_zipapp
-from tests.cli.test_zipapp import bare_pythons
+from tests.system.bare_root import make_bare_root
 
 pytestmark = [
     pytest.mark.system,
@@ -21,34 +21,11 @@ pytestmark = [
 SOURCE = Path(__file__).parents[2] / "src"
 
 
-def _copy_with_libraries(program: Path, root: Path) -> None:
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
-    paths = [word for line in listed.splitlines() for word in line.split() if word.startswith("/")]
-    for path in [str(program), *paths]:
-        target = root / path.lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            shutil.copy(os.path.realpath(path), target)
-
-
 @pytest.fixture(scope="module")
 def empty_root(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A root with one Python, its standard library and the shared libraries of both; and that Python's path."""
     root = tmp_path_factory.mktemp("empty-root")
-    python = Path(os.path.realpath(bare_pythons()[0]))
-    code = "import sys, sysconfig; print(sysconfig.get_path('stdlib'))"
-    stdlib = Path(
-        subprocess.run([str(python), "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    )
-    _copy_with_libraries(python, root)
-    shutil.copytree(
-        stdlib,
-        root / str(stdlib).lstrip("/"),
-        ignore=shutil.ignore_patterns("test", "site-packages", "__pycache__", "idlelib"),
-    )
-    for extension in (stdlib / "lib-dynload").glob("*.so"):
-        _copy_with_libraries(extension, root)
-    return root, str(python)
+    return root, make_bare_root(root)
 
 
 def _in_root(root: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:

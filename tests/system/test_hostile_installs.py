@@ -21,8 +21,8 @@ from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.cli.offline import shelf_for, with_installed
 from firstlight.errors import CouldNotAct
-from firstlight.plan.offline import offline
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.offline import offline
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, step
 from tests.apply.hostile import EVIL, GOOD, PART, TARGET, evil_source, evil_wheel, good_bundle
 from tests.apply.wheels import make_wheel

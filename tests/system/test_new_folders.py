@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.apply.session import Asked, act
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, step, undo_in
 from tests.libraries.library_wheels import library_wheel
 

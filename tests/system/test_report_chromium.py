@@ -8,94 +8,74 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.bench.results import HealthFinding, RunResult, Verdict, read_run
+from firstlight.bench.results import HealthFinding, RunResult, Verdict
 from firstlight.cli.main import run as firstlight
 from firstlight.report.html.bench_page import bench_report
 from firstlight.tables import load
+from tests.report.handed import proof_text, write_journal
+from tests.report.runs_to_show import H200, h200_run, long_names_run, processor_run, wild_run
 from tests.system.chromium import BINARY, Chromium
+from tests.system.page_checks import (
+    CONTRAST,
+    CUT,
+    HIDDEN_MARKS,
+    NO_SCALE,
+    NOT_CODE,
+    OVERLAP,
+    READABLE,
+    SCROLLING,
+    SIDEWAYS,
+    STICKS_OUT,
+    TOO_WIDE,
+)
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(not BINARY, reason="chromium is not installed: apt-get install chromium"),
 ]
 ROOT = Path(__file__).parents[2]
-SIZES = {"phone": (390, 844), "laptop": (1280, 800)}
+SIZES = {"phone": (390, 844), "tablet": (768, 1024), "laptop": (1280, 800)}
 HOSTILE = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1><svg onload=window.hit=1>\"'"
 
-# Text against the colour behind it, by WCAG 2: 4.5, or 3 for large text.
-CONTRAST = """(() => {
-  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = rgb(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0.99) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const bad = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement, style = getComputedStyle(node);
-    if (!walker.currentNode.textContent.trim() || ["SCRIPT", "STYLE", "title"].includes(node.tagName)) continue;
-    if (!node.getClientRects().length) continue;
-    const front = rgb(node.closest("svg") ? style.fill : style.color);
-    const [a, b] = [light(front), light(behind(node))].sort((x, y) => y - x);
-    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.6 && style.fontWeight >= 700);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < (large ? 3 : 4.5)) bad.push(`${node.textContent.slice(0, 40)} ${ratio.toFixed(2)}`);
-  }
-  return bad;
-})()"""
-# Labels of one chart that lie on each other by more than a hair.
-OVERLAP = """(() => {
-  const bad = [];
-  for (const chart of document.querySelectorAll("svg.chart, svg.graph")) {
-    const boxes = [...chart.querySelectorAll("text")].filter((node) => !node.getAttribute("transform"))
-      .map((node) => [node.textContent, node.getBoundingClientRect()]);
-    boxes.forEach(([one, a], place) => boxes.slice(place + 1).forEach(([other, b]) => {
-      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-      const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      if (wide > 1 && tall > 3) bad.push(`${one} / ${other}`);
-    }));
-  }
-  return bad;
-})()"""
-# Cells of tables, tiles and sections that stick out of their box, or lie on their neighbour.
-STICKS_OUT = """(() => {
-  const bad = [];
-  for (const cell of document.querySelectorAll("td, th, .tiles li, article, figure")) {
-    if (!cell.getClientRects().length || cell.closest("thead, .frame")) continue;
-    const right = cell.getBoundingClientRect().right;
-    for (const inside of cell.querySelectorAll("span, svg, strong")) {
-      if (inside.closest("svg") && inside.tagName !== "svg") continue;
-      if (inside.getBoundingClientRect().right > right + 1.5 && !inside.closest(".frame"))
-        bad.push(`${cell.textContent.slice(0, 50)}: ${inside.getBoundingClientRect().right - right}`);
-    }
-  }
-  return bad;
-})()"""
-SIDEWAYS = "document.documentElement.scrollWidth - innerWidth"
+UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
 @pytest.fixture(scope="module")
 def h200() -> RunResult:
-    return read_run(str(ROOT / "results" / "bench-h200-standard.json"))
+    return h200_run()
+
+
+PAGES = ("one", "two", "processor", "wild", "long", "doctor", "healthy", "libs", "handover", "unproved", "fleet")
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory, h200: RunResult) -> dict[str, Path]:
-    """A report of one run, of two, of a diagnosis and of a chain of libraries."""
+    """A report of one run and of two, of a card and of a processor, of diagnoses and of a chain of libraries."""
     folder = tmp_path_factory.mktemp("pages")
-    out = {name: folder / f"{name}.html" for name in ("one", "two", "doctor", "libs")}
+    out = {name: folder / f"{name}.html" for name in PAGES}
     later = replace(h200, run=replace(h200.run, id="later"))
-    out["one"].write_text(bench_report((h200,), load()).text)
-    out["two"].write_text(bench_report((h200, later), load()).text)
+    names = long_names_run()
+    runs = {
+        "long": (names, names),
+        "one": (h200,),
+        "two": (h200, later),
+        "processor": (processor_run(),),
+        "wild": (wild_run(times=0.006), wild_run()),
+    }
+    for name, given in runs.items():
+        out[name].write_text(bench_report(given, load()).text)
     machines = ROOT / "tests" / "machines"
     assert firstlight(["doctor", "--facts", str(machines / "h100-driver-570"), "--html", str(out["doctor"])]) == 1
+    assert firstlight(["doctor", "--facts", str(machines / "h200-healthy"), "--html", str(out["healthy"])]) == 0
     assert firstlight(["libs", "--facts", str(machines / "thor-missing-libraries"), "--html", str(out["libs"])]) == 1
+    (folder / "verify.json").write_text(proof_text("h200-healthy"))
+    parts = ("--before", str(machines / "h200-compat-stale"), "--verify", str(folder / "verify.json"), "--rate", "2.69")
+    journal = write_journal(folder / "journal", "h100-driver-570")
+    whole = [*parts, "--journal", str(journal), "--bench", str(H200), "--out", str(out["handover"])]
+    assert firstlight(["handover", "--facts", str(machines / "h200-healthy"), *whole]) == 0
+    missing = ["handover", "--facts", str(machines / "h100-driver-570"), "--out", str(out["unproved"])]
+    assert firstlight(missing) == 1
+    assert firstlight(["fleet", "doctor", "--facts", str(machines), "--html", str(out["fleet"])]) == 1
     return out
 
 
@@ -105,43 +85,108 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield started
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+def _faults(browser: Chromium) -> list[str]:
+    return [fault for check in READABLE for fault in browser.ask(check)]
+
+
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("page", ["one", "two", "doctor", "libs"])
-def test_a_page_can_be_read(browser: Chromium, pages: dict[str, Path], page: str, size: str, scheme: str) -> None:
-    browser.size(*SIZES[size], dark=scheme)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_read(browser: Chromium, pages: dict[str, Path], page: str, size: str) -> None:
+    browser.size(*SIZES[size])
     browser.open(pages[page])
-    browser.ask("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    browser.ask(UNFOLD)
     assert browser.said == []
     assert browser.ask(SIDEWAYS) <= 0
-    assert browser.ask(OVERLAP) == []
-    assert browser.ask(STICKS_OUT) == []
+    assert _faults(browser) == []
+    browser.size(*SIZES[size], dark="dark")
     assert browser.ask(CONTRAST) == []
 
 
-@pytest.mark.parametrize("page", ["one", "two", "doctor", "libs"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_prints_on_white_with_everything_unfolded(browser: Chromium, pages: dict[str, Path], page: str) -> None:
     browser.size(703, 1000, dark="dark", media="print")  # A4 less its margins
     browser.open(pages[page])
-    browser.ask("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    browser.ask(UNFOLD)
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.ask(SIDEWAYS) <= 0
-    assert browser.ask(STICKS_OUT) == []
-    assert browser.ask(OVERLAP) == []
-    assert browser.ask(CONTRAST) == []
+    assert _faults(browser) == []
     assert browser.pdf().startswith(b"%PDF")
     assert browser.said == []
 
 
-def test_the_checks_see_planted_faults(browser: Chromium, pages: dict[str, Path]) -> None:
+FAULTS = {
+    "contrast": (CONTRAST, "document.documentElement.style.setProperty('--soft', '#b0b0b0')"),
+    "labels on each other": (OVERLAP, "$('#families .name').forEach((name) => name.setAttribute('y', '60'))"),
+    "a cell over its neighbour": (
+        OVERLAP,
+        "$('#cases td').forEach((cell) => { cell.style.whiteSpace = 'nowrap'; "
+        "if (cell.textContent.includes('(wide)')) cell.textContent = '16463.6 % (wide), not steady'; })",
+    ),
+    "strips too long": (STICKS_OUT, "$('.samples').forEach((strip) => { strip.style.minWidth = '400px'; })"),
+    "too wide": (TOO_WIDE, "$('h2').forEach((head) => { head.style.width = '2000px'; })"),
+    "cut": (CUT, "$('#families text').forEach((text) => text.setAttribute('x', '870'))"),
+    "proportional": (NOT_CODE, "$('footer code').forEach((code) => code.replaceWith(code.textContent))"),
+    "no scale": (NO_SCALE, "$('.samples small').forEach((end) => end.remove())"),
+    "marks on each other": (HIDDEN_MARKS, "$('#roofline circle').forEach((mark) => mark.setAttribute('cx', '300'))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_checks_see_planted_faults(browser: Chromium, pages: dict[str, Path], fault: str) -> None:
+    check, plant = FAULTS[fault]
     browser.size(*SIZES["laptop"])
     browser.open(pages["one"])
-    browser.ask("document.documentElement.style.setProperty('--soft', '#b0b0b0')")
-    assert len(browser.ask(CONTRAST)) > 20
-    browser.ask("document.querySelectorAll('#families .name').forEach((name) => name.setAttribute('y', '60'))")
-    assert "gemm / bmm" in browser.ask(OVERLAP)
-    browser.ask("document.querySelectorAll('.strip').forEach((strip) => { strip.style.width = '400px'; })")
-    assert len(browser.ask(STICKS_OUT)) > 20
+    assert browser.ask(check) == []
+    browser.ask(f"(() => {{ const $ = (all) => document.querySelectorAll(all); {plant}; }})()")
+    assert browser.ask(check) != []
+
+
+@pytest.mark.parametrize(("page", "boxes"), [("one", {"frame", "NAV"}), ("doctor", {"commands"}), ("libs", {"frame"})])
+def test_what_is_too_wide_for_a_phone_scrolls_in_its_box_under_a_shadow(
+    browser: Chromium, pages: dict[str, Path], page: str, boxes: set[str]
+) -> None:
+    """The content is made invisible, so that the edge of the box shows the shadow alone."""
+    browser.size(*SIZES["phone"])
+    browser.open(pages[page])
+    found = set(browser.ask(SCROLLING))
+    assert found == boxes
+    for name in boxes:
+        box = "document.querySelector('nav')" if name == "NAV" else f"document.querySelector('.{name}')"
+        browser.ask(f"[...{box}.children].forEach((child) => {{ child.style.visibility = 'hidden'; }})")
+        browser.ask(f"{box}.style.color = 'transparent'")
+        edges = {}
+        for side, scrolled in (("start", 0), ("end", 9999)):
+            browser.ask(f"{box}.scrollLeft = {scrolled}")
+            edges[side] = [browser.edge_of(box, where) for where in ("left", "right")]
+        assert edges["start"][0] != edges["end"][0]
+        assert edges["start"][1] != edges["end"][1]
+
+
+def test_a_page_is_read_without_its_script(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.size(*SIZES["phone"])
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(pages["handover"])
+        assert browser.ask("document.querySelectorAll('[tabindex=\"-1\"]').length") == 0  # the script did not run
+        browser.ask(UNFOLD)
+        assert _faults(browser) == []
+        words = browser.ask("document.body.innerText")
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert [
+        part for part in ("What it is", "What was done", "What is proved", "How fast it is") if part not in words
+    ] == []
+
+
+def test_the_page_of_a_processor_says_nothing_of_gpus_and_has_no_empty_columns(
+    browser: Chromium, pages: dict[str, Path]
+) -> None:
+    browser.size(*SIZES["laptop"])
+    browser.open(pages["processor"])
+    words = browser.ask("document.body.innerText")
+    assert [word for word in ("GPU", "CUDA", "NVML", "limit", "Tier", "SM clock", "card") if word in words] == []
+    heads = browser.ask("[...document.querySelectorAll('#cases thead tr')].map((row) => row.innerText)")
+    assert set(heads) == {"Case\tTime\t±\tRate\tSamples"}
 
 
 def test_every_case_is_on_the_screen_with_its_marks(browser: Chromium, pages: dict[str, Path], h200: RunResult) -> None:

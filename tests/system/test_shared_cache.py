@@ -15,7 +15,7 @@ from tests.system.second_user import EVE, as_eve, snapshot
 
 pytest.importorskip("torch", reason="needs torch")
 
-from firstlight.kernels.crossover import cache_file, machine_for
+from firstlight.kernels.choice.rows import cache_file, own
 from firstlight.kernels.sm90 import cache
 from firstlight.kernels.sm90.compile import Compiled
 from firstlight.kernels.sm90.place import keep_log
@@ -121,4 +121,4 @@ def test_measured_rows_of_another_user_are_not_used(shared: Path) -> None:
     as_eve(lambda: path.parent.mkdir(parents=True))
     as_eve(lambda: path.write_text("{}"))
     with pytest.warns(UserWarning, match="its rows are not used"):
-        machine_for("NVIDIA H200")
+        assert own("NVIDIA H200") is None

@@ -413,7 +413,7 @@ def test_an_unfinished_file_that_is_a_link_is_not_written_through(volume: Volume
 
 def test_start_files_go_into_no_folder_that_others_can_change(volume: Volume) -> None:
     from firstlight.apply.footprints import require_own_start_files
-    from firstlight.plan.step import FileChange, StepKind
+    from firstlight.ways.step import FileChange, StepKind
     from tests.apply.acting import step
 
     as_eve(lambda: (volume.shared / "compat").mkdir(mode=0o777))
@@ -425,8 +425,8 @@ def test_start_files_go_into_no_folder_that_others_can_change(volume: Volume) ->
 def test_a_proof_that_another_user_wrote_is_not_believed_at_the_start_of_python(
     volume: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firstlight.plan.start_file import start_module
-    from firstlight.plan.start_script import Wiring
+    from firstlight.ways.start_file import start_module
+    from firstlight.ways.start_script import Wiring
 
     monkeypatch.setenv("FIRSTLIGHT_COMPAT", "off")
     names: dict[str, Any] = {"__file__": str(volume.roots / "secret")}

@@ -11,10 +11,10 @@ import pytest
 from firstlight.apply.edit_proof import why_not
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
-from firstlight.plan.building import written
-from firstlight.plan.library_path import without_folders
-from firstlight.plan.shell_kinds import dialect_of
-from firstlight.plan.step import FileChange
+from firstlight.shells.kinds import dialect_of
+from firstlight.shells.library_path import without_folders
+from firstlight.ways.building import written
+from firstlight.ways.step import FileChange
 from tests.apply.acting import acting, step, tree
 from tests.system.shell_cases import FOLDER, Case, all_cases
 

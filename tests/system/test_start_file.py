@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
-from firstlight.plan.start_script import Wiring, run_script, wire_script
+from firstlight.ways.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.ways.start_script import Wiring, run_script, wire_script
 from tests.apply.stand_ins import build_libcuda, can_have_its_own_mounts
 
 pytestmark = [

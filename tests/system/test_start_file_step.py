@@ -13,20 +13,20 @@ import pytest
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.cli.plan_files import extras_of
-from firstlight.diagnosis.finding import Question
 from firstlight.facts.collect import collect
 from firstlight.machine.live import LiveMachine
-from firstlight.plan.option import Kind
-from firstlight.plan.step import Step
-from firstlight.plan.steps import steps_for
+from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import WireCompat
+from firstlight.ways.step import Step, StepKind
 from tests.apply.acting import acting, tree
 from tests.apply.stand_ins import build_libcuda, can_have_its_own_mounts, under_driver
-from tests.plan.planning import TABLES, option_of
+from tests.ways.machines import at, made
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(not can_have_its_own_mounts(), reason="needs root and mounts of its own (unshare -m)"),
 ]
+BRANCHES = (535, 550, 565, 570, 575)
 ROOT = Path(__file__).parents[2]
 WHICH = (
     "import ctypes; ctypes.CDLL('libcuda.so.1'); "
@@ -35,9 +35,10 @@ WHICH = (
 
 
 def _steps(python: str, compat: str) -> tuple[Step, ...]:
-    question = Question(collect(LiveMachine(), python=python), TABLES)
-    steps = steps_for(question, option_of(Kind.COMPAT, folder=compat), extras_of(LiveMachine(), question))
-    return tuple(replace(step, optional=False) for step in steps)
+    facts = collect(LiveMachine(), python=python)
+    steps = made(at(facts, extras=extras_of(LiveMachine(), facts)), WireCompat(compat, CudaVersion(13, 0), BRANCHES))
+    # how programs are started is told, and not for apply to do
+    return tuple(replace(step, optional=False) for step in steps if step.kind is not StepKind.MANUAL)
 
 
 def main(verb: str, folder: str, python: str, compat: str) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import firstlight
-
 
 def with_needs(*names: str) -> tuple[str, ...]:
     """Distributions and everything they need here, e.g. torch, sympy, mpmath."""
@@ -30,21 +28,6 @@ def pack_again(name: str, folder: Path) -> Path:
     made = distribution(name)
     files = [file for file in made.files or () if ".." not in file.parts and "__pycache__" not in file.parts]
     return _zipped(made, folder, [(str(file), Path(str(made.locate_file(file)))) for file in files])
-
-
-def pack_firstlight(folder: Path) -> Path:
-    """The wheel of the source tree under test."""
-    source = Path(firstlight.__file__).parent
-    files = [(f"firstlight/{path.relative_to(source)}", path) for path in sorted(source.rglob("*")) if path.is_file()]
-    kept = [each for each in files if "__pycache__" not in each[0]]
-    made = distribution("firstlight")
-    info = [file for file in made.files or () if ".dist-info/" in str(file) and file.name != "RECORD"]
-    about = [
-        (str(file), Path(str(made.locate_file(file))))
-        for file in info
-        if file.name in ("METADATA", "WHEEL", "entry_points.txt")
-    ]
-    return _zipped(made, folder, [*kept, *about])
 
 
 def _zipped(made: Distribution, folder: Path, files: list[tuple[str, Path]]) -> Path:

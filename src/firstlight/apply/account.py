@@ -8,7 +8,7 @@ import time
 
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
-from firstlight.plan.step import CheckKind, Step
+from firstlight.ways.step import CheckKind, Step
 
 
 class State(enum.Enum):
@@ -29,6 +29,7 @@ class Taken:
     seconds: float
     disk_bytes: Fact[int]  # less free room than before, whoever used it
     saw: str
+    received_bytes: Fact[int] = Unknown("nothing was run")  # by the network meanwhile, whoever asked for it
 
 
 class Account:
@@ -36,17 +37,18 @@ class Account:
 
     def __init__(self) -> None:
         self._taken: dict[str, Taken] = {}
-        self._begun: dict[str, tuple[float, Fact[int]]] = {}
+        self._begun: dict[str, tuple[float, Fact[int], dict[str, int]]] = {}
 
     def begins(self, step: Step) -> None:
-        self._begun[step.id] = (time.monotonic(), free_bytes(step))
+        self._begun[step.id] = (time.monotonic(), free_bytes(step), _received())
 
     def held(self, step: Step, saw: str) -> Taken:
         return self._add(Taken(step, State.HELD, 0.0, Known(0, "nothing was run"), saw))
 
     def ended(self, step: Step, saw: str, state: State = State.DONE) -> Taken:
-        begun, free = self._begun.get(step.id, (time.monotonic(), Unknown("it never began")))
-        return self._add(Taken(step, state, time.monotonic() - begun, _less(free, free_bytes(step)), saw))
+        begun, free, had = self._begun.get(step.id, (time.monotonic(), Unknown("it never began"), {}))
+        seconds, came = time.monotonic() - begun, _came_since(had)
+        return self._add(Taken(step, state, seconds, _less(free, free_bytes(step)), saw, came))
 
     def _add(self, taken: Taken) -> Taken:
         self._taken[taken.step.id] = taken
@@ -73,7 +75,23 @@ def free_bytes(step: Step) -> Fact[int]:
         found = os.statvfs(place or "/")
     except OSError as error:
         return Unknown(f"{place}: {error.strerror}")
-    return Known(found.f_frsize * found.f_bavail, place or "/")
+    return Known(found.f_frsize * found.f_bavail, f"free room on {place or '/'}")
+
+
+def _came_since(had: dict[str, int]) -> Fact[int]:
+    """What came in by the busiest network device meanwhile; a proxy on this machine counts once that way."""
+    came = [count - had[device] for device, count in _received().items() if device in had]
+    return Known(max(came), "/proc/net/dev") if came else Unknown("/proc/net/dev cannot be read")
+
+
+def _received() -> dict[str, int]:
+    """Bytes that came in by each network device since it is up; nothing where the kernel does not say."""
+    try:
+        with open("/proc/net/dev", encoding="ascii") as file:
+            lines = [line.partition(":") for line in file if ":" in line]
+        return {name.strip(): int(counts.split()[0]) for name, _, counts in lines}
+    except (OSError, ValueError, IndexError):
+        return {}
 
 
 def place_of(step: Step) -> str:
@@ -87,4 +105,4 @@ def place_of(step: Step) -> str:
 def _less(before: Fact[int], after: Fact[int]) -> Fact[int]:
     if isinstance(before, Unknown):
         return before
-    return after if isinstance(after, Unknown) else Known(before.value - after.value, f"free room on {after.seen_in}")
+    return after if isinstance(after, Unknown) else Known(before.value - after.value, after.seen_in)

@@ -10,7 +10,7 @@ from firstlight.apply.commands import Ended
 from firstlight.apply.conditions import run
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.step import Step, StepKind
 
 Argv = tuple[str, ...]
 CONFIGURE = ("dpkg", "--configure", "-a")

@@ -10,9 +10,9 @@ from collections.abc import Set
 from firstlight.apply.environments import Environment, Installed
 from firstlight.apply.taking import Taking
 from firstlight.frozen import dataclass
-from firstlight.plan.building import normal
-from firstlight.plan.shelf import listed_in
-from firstlight.plan.step import CheckKind, Step
+from firstlight.ways.building import normal
+from firstlight.ways.shelf import listed_in
+from firstlight.ways.step import CheckKind, Step
 
 _READ_LIMIT = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -10,9 +10,9 @@ from firstlight.apply.shelf import described, opened, sha256_of, wheel_file
 from firstlight.errors import BadFactsFile, BadInput
 from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
-from firstlight.plan.shelf import ListedWheel
-from firstlight.plan.wheel_target import Target, missing, takes
 from firstlight.secrets import without_login
+from firstlight.ways.shelf import ListedWheel
+from firstlight.ways.wheel_target import Target, missing, takes
 
 SCHEMA = "firstlight.bundle/1"
 MANIFEST = "bundle.json"

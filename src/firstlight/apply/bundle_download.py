@@ -21,9 +21,9 @@ from firstlight.apply.disk import Disk
 from firstlight.apply.shelf import listed_wheel
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
-from firstlight.plan.building import Argv
-from firstlight.plan.wheel_target import Target, pip_flags
 from firstlight.secrets import has_login, without_login
+from firstlight.ways.back import Argv
+from firstlight.ways.wheel_target import Target, pip_flags
 
 LOG = "download.log"
 _ROUNDS = 8  # of what pip left out because its markers are read for the machine that downloads

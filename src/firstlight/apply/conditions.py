@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from fnmatch import fnmatchcase
 
@@ -11,7 +12,8 @@ from firstlight.apply.saved_files import read_if_there
 from firstlight.errors import CouldNotLook
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
-from firstlight.plan.step import CheckKind, Condition
+from firstlight.ways.step import CheckKind, Condition
+from firstlight.ways.wheel_target import fits
 
 LIMIT_S = 60.0
 NO_SUCH_PACKAGE = 1  # of dpkg-query(1): no package matches; 2 is trouble
@@ -46,6 +48,12 @@ def all_met(conditions: tuple[Condition, ...]) -> Met:
     return _yes("; ".join(seen))
 
 
+def proved(conditions: tuple[Condition, ...]) -> Met:
+    """What holds after the commands ended well; that they did is all that ONCE asks."""
+    left = tuple(each for each in conditions if each.kind is not CheckKind.ONCE)
+    return all_met(left) if left or not conditions else _yes("its commands ended well")
+
+
 def look(condition: Condition) -> Met:
     """Look at one condition."""
     kind = condition.kind
@@ -55,14 +63,16 @@ def look(condition: Condition) -> Met:
         return _link(condition)
     if kind is CheckKind.DISTRIBUTIONS:
         return _distributions(condition)
-    if kind is CheckKind.APT_PACKAGE:
+    if kind is CheckKind.DISTRIBUTIONS_ABSENT:
+        return _distributions_absent(condition)
+    if kind in (CheckKind.APT_PACKAGE, CheckKind.APT_ABSENT):
         return _package(condition)
     if kind is CheckKind.GIT_COMMIT:
         return _commit(condition)
     if kind is CheckKind.COMMAND:
         done = run(condition.argv)
         return Met(done.returncode == 0, f"{condition.argv[0]} ends with {done.returncode}")
-    return _no("only a person can tell whether this is done")
+    return _no(condition.target if kind is CheckKind.ONCE else "only a person can tell whether this is done")
 
 
 _FILES = (
@@ -112,7 +122,7 @@ def _link(condition: Condition) -> Met:
 
 
 def _distributions(condition: Condition) -> Met:
-    """Whether each requirement is met: torch==2.9.0+cu128, torch==*.dev*+cu132 of any date, or torch of any version."""
+    """Whether each requirement is met: torch==2.9.0+cu128, torch==*.dev*+cu132 of any date, numpy>=2,<3, or torch."""
     expected = condition.expected.split()
     if not expected:
         return _no("no package is named that could be looked at")
@@ -120,16 +130,27 @@ def _distributions(condition: Condition) -> Met:
     if isinstance(seen, Unknown):
         return _no(seen.reason)
     for wanted in expected:
-        lacks = _lacks(wanted, seen.value.named(wanted.partition("==")[0]))
+        name = re.split("[<>=!~]", wanted, maxsplit=1)[0]
+        lacks = _lacks(name, wanted.removeprefix(name), seen.value.named(name))
         if lacks:
             return _no(lacks)
     return _yes(f"{', '.join(expected)} installed")
 
 
-def _lacks(wanted: str, copies: tuple[Installed, ...]) -> str:
+def _distributions_absent(condition: Condition) -> Met:
+    """Whether none of the names is installed; a part of one counts as there."""
+    seen = look_at(condition.target)
+    if isinstance(seen, Unknown):
+        return _no(seen.reason)
+    there = [each for name in condition.expected.split() for each in seen.value.named(name)]
+    if there:
+        return _no(f"{there[0].name} {there[0].version} is installed")
+    return _yes(f"no {', '.join(condition.expected.split())} is installed")
+
+
+def _lacks(name: str, bounds: str, copies: tuple[Installed, ...]) -> str:
     """Why a requirement is not met by what is installed under its name; "" where it is."""
-    name, _, version = wanted.partition("==")
-    instead = f", not {version}" if version else ""
+    instead = f", not {bounds.removeprefix('==')}" if bounds else ""
     whole = [each for each in copies if not each.torn]
     if not copies:
         return f"{name} is not installed{instead}"
@@ -137,7 +158,7 @@ def _lacks(wanted: str, copies: tuple[Installed, ...]) -> str:
         return f"{name} {copies[0].version} is there in part: {copies[0].torn}"
     if len({each.version for each in whole}) > 1:
         return f"{name} is there more than once: {', '.join(sorted(each.version for each in whole))}"
-    return "" if fnmatchcase(whole[0].version, version or "*") else f"{name} is {whole[0].version}{instead}"
+    return "" if fits(whole[0].version, bounds) else f"{name} is {whole[0].version}{instead}"
 
 
 def installed_distributions(interpreter: str) -> tuple[str, ...]:
@@ -149,13 +170,15 @@ def installed_distributions(interpreter: str) -> tuple[str, ...]:
 
 
 def _package(condition: Condition) -> Met:
-    done = run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", condition.target))
+    done = run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\\n", condition.target))
     if done.returncode not in (0, NO_SUCH_PACKAGE):
         return _no(f"{condition.target} could not be looked at: {_complaint(done)}")
-    status, _, version = done.stdout.partition(" ")
-    installed = done.returncode == 0 and status == "installed"
-    right = installed and condition.expected in ("", version)
-    return Met(right, f"{condition.target} is {version if installed else 'not installed'}")
+    found = (line.partition(" ") for line in done.stdout.splitlines())  # several where the name is a pattern
+    versions = [version for status, _, version in found if status == "installed"]
+    saw = f"{condition.target} is {', '.join(versions) or 'not installed'}"
+    if condition.kind is CheckKind.APT_ABSENT:
+        return Met(not versions, saw)
+    return Met(any(fnmatchcase(version, condition.expected or "*") for version in versions), saw)
 
 
 def _commit(condition: Condition) -> Met:

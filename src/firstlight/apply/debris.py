@@ -23,12 +23,13 @@ from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step
+from firstlight.ways.step import Step
 
 if TYPE_CHECKING:
     from firstlight.apply.executor import Acting
 
-_OF_UV = re.compile(r"\.tmp[A-Za-z0-9]{6}")
+# uv's name for what it copies, and pip's for what it writes beside a package, until they are whole
+_PASSING = re.compile(r"\.tmp[A-Za-z0-9]{6}|(?:INSTALLER|REQUESTED|RECORD|direct_url\.json)[a-z0-9_]{8}\.tmp")
 MOVED_BACK, TAKEN_AWAY = "debris-moved-back", "debris-taken-away"
 
 
@@ -131,7 +132,7 @@ def clear(place: Place) -> None:
         return
     mine = _of_whole(now)
     _take_away(place, mine, why="what a killed pip left; the package is whole")
-    _take_away(place, _of_uv(place, now), why="what a killed uv left")
+    _take_away(place, _half_written(place, now), why="half-written by a pip or uv that was killed")
     left = tuple(each for each in now.debris if each.path not in mine)
     if left:
         _ask(place, left, now)
@@ -156,6 +157,9 @@ def clear_after_undo(place: Place, is_sure: Callable[[str], bool]) -> tuple[str,
         each.path for each in now.debris if each.path in new and each.owners and not set(each.owners) & (there | before)
     )
     _take_away(place, (*_of_whole(now), *gone), why="what a killed pip left")
+    torn = _half_written(place, now)
+    _take_away(place, torn, why="half-written by a pip or uv that was killed")
+    now = place.look() if torn else now
     halves = _halves_of_packages(place, now)
     ours = tuple(each for each in halves if is_sure(each))
     _take_away(place, ours, why="no package lists it, and it came with this step")
@@ -179,10 +183,23 @@ def _of_whole(now: Environment) -> tuple[str, ...]:
     return tuple(each.path for each in now.debris if each.owners and set(each.owners) <= now.whole)
 
 
-def _of_uv(place: Place, now: Environment) -> tuple[str, ...]:
-    """uv links a file that is there already by way of a folder .tmpXXXXXX beside it."""
+def _half_written(place: Place, now: Environment) -> tuple[str, ...]:
+    """What a killed pip or uv was writing under a passing name, a file or a folder."""
     new = place.came_since(now.unowned, "unowned")
-    return tuple(each for each in new if _OF_UV.fullmatch(os.path.basename(each)) and os.path.isdir(each))
+    return tuple(each for each in new if _PASSING.fullmatch(os.path.basename(each)) and _came_with(place, each))
+
+
+def _came_with(place: Place, path: str) -> bool:
+    """Whether it was made after a command of the step began: one of undo's, where it was not there after apply."""
+    after = settled(place.acting.journal, place.run, place.saved)
+    begun = about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id)
+    if after and path not in after[0].about.get("unowned", ()):
+        begun = tuple(each for each in begun if each.number > after[0].number)
+    return bool(begun) and os.lstat(path).st_ctime >= _second(begun[0])
+
+
+def _second(record: Record) -> float:
+    return timegm(time.strptime(record.at, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _halves_of_packages(place: Place, now: Environment) -> tuple[str, ...]:
@@ -193,8 +210,7 @@ def _halves_of_packages(place: Place, now: Environment) -> tuple[str, ...]:
     started = about_step(place.acting.journal, COMMAND_STARTED, run=place.run, step=place.step.id)
     if not started:
         return ()
-    begun = timegm(time.strptime(started[0].at, "%Y-%m-%dT%H:%M:%SZ"))
-    return tuple(each for each in new if os.lstat(each).st_ctime >= begun)
+    return tuple(each for each in new if os.lstat(each).st_ctime >= _second(started[0]))
 
 
 def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:

@@ -12,10 +12,10 @@ from firstlight.apply.shell_readers import Reader, is_shell_file, readers_of, th
 from firstlight.apply.shell_trial import LIMIT_S, Place, Seen, Trial, seen_in
 from firstlight.errors import CouldNotAct
 from firstlight.owned import others_can_write
-from firstlight.plan.by_hand import by_hand
-from firstlight.plan.library_path import VARIABLE
-from firstlight.plan.shell_kinds import Dialect, dialect_of, is_start_file
-from firstlight.plan.step import FileChange, Step
+from firstlight.shells.kinds import Dialect, dialect_of, is_start_file
+from firstlight.shells.library_path import VARIABLE
+from firstlight.ways.by_hand import by_hand
+from firstlight.ways.step import FileChange, Step
 
 _PRESENT = "/firstlight/was/there"  # what the variable is before a shell starts, in every second trial
 _STARTS: tuple[tuple[tuple[str, str], ...], ...] = ((), ((VARIABLE, _PRESENT),))
@@ -28,7 +28,7 @@ def why_not(change: FileChange, beside: tuple[FileChange, ...] = ()) -> str:
 
     `beside` are edits of the same plan: a file that this one reads in is seen as it will be.
     """
-    edits_path = bool(change.takes_out)
+    edits_path = bool(change.takes_out or change.variables)
     if change.links_to or not (edits_path or is_shell_file(change.path, change.after or change.before)):
         return ""
     if dialect_of(change.path, change.before) is Dialect.ENVIRONMENT:
@@ -129,7 +129,8 @@ def _differs(change: FileChange, before: Seen, after: Seen, *, reader: Reader, a
     if found := wrong_path(before.variables.get(VARIABLE), after.variables.get(VARIABLE), change.takes_out):
         return found
     same = again if again is not None else before
-    names = _different(before.variables, after.variables) - _different(before.variables, same.variables or {})
+    by_chance = _different(before.variables, same.variables or {})
+    names = _different(before.variables, after.variables) - by_chance - {*change.variables}
     if names:
         return f"{min(names)} would change with it"
     if before.printed != after.printed and before.printed == same.printed:
@@ -158,7 +159,7 @@ def wrong_path(before: str | None, after: str | None, folders: tuple[str, ...]) 
 def _environment(change: FileChange) -> str:
     """NAME=value files, read by us as PAM reads them."""
     before, after = _pairs(change.before), _pairs(change.after)
-    other = _different(before, after)
+    other = _different(before, after) - {*change.variables}
     if other:
         return f"{min(other)} would change with it"
     return wrong_path(before.get(VARIABLE), after.get(VARIABLE), change.takes_out)
@@ -179,7 +180,7 @@ def with_tried_edits(parts: Parts) -> Parts:
     """The parts of a plan after each edit of a shell file was tried: one that would break the file is a person's."""
     ours: list[Step] = []
     by_you: list[Step] = []
-    edits = tuple(change for step in parts.ours for change in step.files if change.takes_out)
+    edits = tuple(change for step in parts.ours for change in step.files if change.takes_out or change.variables)
     for step in parts.ours:
         refused = [(change, reason) for change in step.files if (reason := why_not(change, edits))]
         if refused:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from firstlight.apply.apt_recovery import Recovering, finish_interrupted, uses_dpkg
 from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
-from firstlight.apply.conditions import all_met
+from firstlight.apply.conditions import all_met, proved
 from firstlight.apply.debris import clear, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.edit_proof import refuse_untried
@@ -19,6 +19,7 @@ from firstlight.apply.footprints import (
     folders_above,
     lock_is_held,
     project_files,
+    require_free_names,
     require_own_start_files,
     there_before,
 )
@@ -41,15 +42,17 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
-from firstlight.apply.second_try import clear_half_made, stands, was_cut_off
+from firstlight.apply.second_try import clear_half_made, is_copied, stands, was_cut_off
 from firstlight.apply.sessions import wait_for_session
-from firstlight.apply.set_records import repairs, save_sets, settle_sets
+from firstlight.apply.set_records import commands_of, save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.owned import our_folder
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.step import Step, StepKind
 
 LOCK_LIMIT_S, LOCK_PAUSE_S = 1800.0, 2.0
+# How long a command that a killed firstlight left running is waited for: compiling goes on for hours by itself.
+ORPHAN_S, COMPILING_S, BUILD_STAGE = 1800.0, 7 * 86400.0, "firstlight.build.stage"
 
 
 class StepFailed(CouldNotAct):
@@ -123,7 +126,7 @@ def carry_out(acting: Acting, run: Run) -> None:
     wait_for_what_still_runs(acting, run.number)
     for number, step in enumerate(run.steps, 1):
         acting.disk.passing(f"step {number}: look")
-        met = all_met(step.done_when)
+        met = (proved if step.id in run.finished else all_met)(step.done_when)
         if met.holds and not _must_run_again(acting.journal, run.number, step):
             if step.id not in run.finished:
                 if step.id in run.begun:
@@ -145,7 +148,7 @@ def _must_run_again(journal: Journal, run: int, step: Step) -> bool:
 
 def _do(acting: Acting, run: int, step: Step) -> None:
     journal, begun = acting.journal, time.monotonic()
-    if step.kind is StepKind.MANUAL:
+    if step.kind in (StepKind.MANUAL, StepKind.LIBRARIES):
         raise CouldNotAct(
             f"{step.title}: this has to be done by a person. {step.note} Then run the same command again."
         )
@@ -158,6 +161,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     save_sets(acting.journal, run, step)  # first: a step whose undo cannot be prepared does not begin
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         refuse_untried(step)
+        require_free_names(step)
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step), folders=folders_above(step))
     require_own_start_files(step)
     for place in places_of(acting, run, step):
@@ -166,8 +170,10 @@ def _do(acting: Acting, run: int, step: Step) -> None:
         acting.saved.keep(path, run=run, step=step.id)
     for change in step.files:
         acting.saved.change(change, run=run, step=step.id)
-    commands = (*repairs(step), *step.commands)
+    commands = commands_of(step)
     for number, argv in enumerate(commands, 1):
+        if is_copied(acting.disk, journal, run, step, argv):
+            continue
         ended = run_command(acting, argv, run=run, step=step.id)
         if ended.status != 0:
             settle_sets(acting.journal, run, step)
@@ -178,7 +184,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     for path in project_files(step):
         acting.saved.settle(path, run=run, step=step.id)
     acting.disk.passing(f"{step.id}: prove")
-    met = all_met(step.done_when)
+    met = proved(step.done_when)
     if not met.holds:
         journal.add(STEP_FAILED, run=run, step=step.id, argv=[], status=0, tail=[met.saw])
         raise StepFailed(
@@ -268,7 +274,10 @@ def wait_for_what_still_runs(acting: Acting, run: int) -> None:
         if record.about["run"] != run or record.event in (COMMAND_ENDED, RECOVERY_ENDED):
             return
         if record.event in (COMMAND_STARTED, RECOVERY_STARTED):
-            wait_for_orphan(record.about["process"], start=record.about["start"], say=acting.watcher.say)
+            limit_s = COMPILING_S if BUILD_STAGE in record.about["argv"] else ORPHAN_S
+            wait_for_orphan(
+                record.about["process"], start=record.about["start"], say=acting.watcher.say, limit_s=limit_s
+            )
             _wait_for_rest(acting, record)
             return
 

@@ -6,23 +6,29 @@ import os
 import re
 from itertools import pairwise
 
+from firstlight.apply.conditions import run
 from firstlight.apply.disk import missing_folders
 from firstlight.apply.new_folders import empty_folders
-from firstlight.errors import NotOurs
+from firstlight.errors import CouldNotAct, NotOurs
 from firstlight.owned import our_folder
-from firstlight.plan.back import BackKind, copy_of, removes
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.back import BackKind, copy_of, removes, state_of
+from firstlight.ways.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
 _LOCKED = re.compile(r"Could not get lock|lock was locked by another process|Unable to (?:acquire|lock) the .*lock")
 
+# What a tool writes by itself, by the option that names it: kept before it runs, put back by undo.
+_WRITES = {"nvidia-ctk": "--config="}
 _MAKES_FOLDERS = (BackKind.REMOVE_FILE, BackKind.REMOVE_FOLDER, BackKind.REMOVE_CONDA)
 
 
 def project_files(step: Step) -> tuple[str, ...]:
-    """The manifest and the lock file that uv or pixi write themselves, e.g. /home/user/app/uv.lock."""
+    """What a tool writes itself: a project's manifest and lock file, e.g. /home/user/app/uv.lock, docker's settings."""
     if step.kind is not StepKind.PROJECT:
-        return ()
+        marked = ((_WRITES.get(name, ""), argv) for argv in step.commands for name in argv[:2])
+        return tuple(
+            word.removeprefix(mark) for mark, argv in marked if mark for word in argv if word.startswith(f"{mark}/")
+        )
     found: list[str] = []
     for argv in step.commands:
         for option, value in pairwise(argv):
@@ -37,7 +43,23 @@ def project_files(step: Step) -> tuple[str, ...]:
 def there_before(step: Step) -> list[str]:
     """The paths that the step's undo would remove or move and that exist before it ran: they are not ours."""
     named = {path for back in step.back for path in (*removes(back), *copy_of(back)) if os.path.lexists(path)}
-    return sorted(named | set(empty_folders(step)))
+    states = {
+        f"{back.kind.value} {word}"
+        for back in step.back
+        for word in back.words
+        if (asks := state_of(back.kind, word)) and run(asks).returncode == 0
+    }
+    return sorted(named | states | set(empty_folders(step)))
+
+
+def require_free_names(step: Step) -> None:
+    """Refuse to move a file to a name that something has already: undo could not tell which of the two is ours."""
+    for path in [path for back in step.back for path in copy_of(back)] if step.kind is not StepKind.PROJECT else ():
+        if os.path.lexists(path):
+            raise CouldNotAct(
+                f"{path} is there already, and {step.title!r} would keep a file under that name. Nothing was changed. "
+                "Run the same command again: it takes another name."
+            )
 
 
 def folders_above(step: Step) -> list[str]:

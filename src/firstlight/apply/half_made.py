@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from firstlight.frozen import dataclass
-from firstlight.plan.step import CheckKind, Step, StepKind
+from firstlight.ways.step import CheckKind, Step, StepKind
 
 LIMIT_S = 120.0
 _PYTHON = r"python3?(?:\.\d+t?)?"

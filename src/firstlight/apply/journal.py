@@ -165,27 +165,30 @@ def _digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()[:16]
 
 
-def parse(whole: bytes, path: str) -> tuple[list[Record], str, int]:
-    """The records of a journal, the digest of its last line, and where the whole lines end."""
+def parse(whole: bytes, path: str, *, advice: str = _BEGIN_ANEW) -> tuple[list[Record], str, int]:
+    """The records of a journal, the digest of its last line, and where the whole lines end.
+
+    `advice` is what to do about one that is damaged; it begins anew where it is this machine's own.
+    """
     records: list[Record] = []
     shapes = Shapes()
     last, end = "", 0
     while (stop := whole.find(b"\n", end)) >= 0:
         line = whole[end : stop + 1]
-        record = _record(line, number=len(records) + 1, path=path)
+        record = _record(line, number=len(records) + 1, path=path, advice=advice)
         if record.before != last:
             raise BadInput(
                 f"{path}, line {record.number}: the line before it is not the one it was written after. Was the "
-                f"journal edited? {_BEGIN_ANEW}"
+                f"journal edited? {advice}"
             )
         if fault := shapes.fault_of(record.event, record.about, record.format):
-            raise BadInput(f"{path}, line {record.number}: {fault}. {_BEGIN_ANEW}")
+            raise BadInput(f"{path}, line {record.number}: {fault}. {advice}")
         records.append(record)
         last, end = _digest(line), stop + 1
     return records, last, end
 
 
-def _record(line: bytes, *, number: int, path: str) -> Record:
+def _record(line: bytes, *, number: int, path: str, advice: str) -> Record:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
@@ -193,7 +196,7 @@ def _record(line: bytes, *, number: int, path: str) -> Record:
     if not isinstance(document, dict) or not _is_a_line(document, number):
         raise BadInput(
             f"{path}, line {number}: not a line of a firstlight journal of format {' or '.join(map(str, FORMATS))}. "
-            f"Use the firstlight that wrote it, or: {_BEGIN_ANEW}"
+            f"If another firstlight wrote it, use that one. {advice}"
         )
     return Record(**document)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from firstlight.apply.disk import Disk
 from firstlight.apply.set_records import environments_of
-from firstlight.plan.step import Step
+from firstlight.ways.step import Step
 
 
 def empty_folders(step: Step) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from itertools import pairwise
 from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, answer, known_packages
 from firstlight.apply.surroundings import is_from_list
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step
+from firstlight.ways.back import BackKind
+from firstlight.ways.step import Step
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 
@@ -45,6 +46,20 @@ def difference(before: list[str], after: list[str]) -> Difference:
     return Difference(added, tuple(f"{name}=={version}" for name in changed for version in sorted(then[name])))
 
 
+def one_of_each(gap: Difference, *, promised: frozenset[str], now: Iterable[str]) -> Difference:
+    """The same with one copy of each name: pip installs no second one. The promised one, else the lowest number.
+
+    Where that copy is there already, and no other, nothing is left to bring back.
+    """
+    there, back = list(now), list[str]()
+    for name, versions in _versions(list(gap.back)).items():
+        copies = sorted(f"{name}=={version}" for version in versions)
+        chosen = next((each for each in copies if each in promised), copies[0])
+        if len(copies) == 1 or [each for each in there if name_of(each) == name] != [chosen]:
+            back.append(chosen)
+    return Difference(gap.added, tuple(back))
+
+
 def _versions(lines: list[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, _, version in (line.partition("==") for line in lines):
@@ -60,6 +75,11 @@ def name_of(pin: str) -> str:
 def uv_of(step: Step) -> str:
     """The uv that the step ran; "" where it ran pip."""
     return next((argv[0] for argv in step.commands if os.path.basename(argv[0]) == "uv"), "")
+
+
+def project_synced_by(step: Step) -> str:
+    """The folder of the locked uv project that the step changes; "" where there is none, or it has no lock file."""
+    return next((back.words[0] for back in step.back if back.kind is BackKind.SYNC_UV), "")
 
 
 def sources_of(step: Step, gap: Difference) -> tuple[str, ...]:
@@ -105,6 +125,14 @@ def commands_for_distributions(
         named = () if is_from_list(sources) else gap.back  # a list names them itself, each with its digest
         commands.append((*install, *sources, *named))
     return tuple(commands)
+
+
+def commands_for_project(folder: str, uv: str, gap: Difference) -> tuple[tuple[str, ...], ...]:
+    """The same of a project: its lock file says where each package comes from, which no index that we know may have."""
+    if not gap.back:
+        return ()
+    again = (word for each in gap.back for word in ("--reinstall-package", name_of(each)))
+    return ((uv, "sync", "--frozen", "--project", folder, *again),)
 
 
 def commands_for_packages(gap: Difference, *, root: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

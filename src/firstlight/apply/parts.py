@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.step import Step, StepKind
 
 ALL = "all"
-# The one step of a person that later steps build on: packages cannot be installed from a repository that is not known.
-_BUILT_ON = "set-up-repository"
-_BUILDS_ON_IT = (StepKind.APT, StepKind.COMPAT)
+# Of a repository that a person sets up only these need anything; wheels come from elsewhere.
+_REPOSITORY = "set-up-repository"
+_TAKES_FROM_IT = (StepKind.APT, StepKind.COMPAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +36,11 @@ def parted(steps: tuple[Step, ...], asked: tuple[str, ...] = ()) -> Parts:
     waiting: list[Step] = []
     left_out: list[Step] = []
     for step in steps:
-        if step.kind is StepKind.MANUAL:
+        if step.kind in (StepKind.MANUAL, StepKind.LIBRARIES):  # of libraries that nobody read
             persons.append(step)
         elif step.optional and not _is_asked(step, asked):
             left_out.append(step)
-        elif step.kind in _BUILDS_ON_IT and any(bare(each.id) == _BUILT_ON for each in persons):
+        elif any(_waits_for(each, step) for each in persons):
             waiting.append(step)
         else:
             ours.append(step)
@@ -51,7 +49,15 @@ def parted(steps: tuple[Step, ...], asked: tuple[str, ...] = ()) -> Parts:
 
 def bare(identity: str) -> str:
     """A step's id without its number: set-up-repository of 01-set-up-repository."""
-    return re.sub(r"^\d+-", "", identity)
+    number, _, rest = identity.partition("-")
+    return rest if number.isdigit() else identity
+
+
+def _waits_for(before: Step, step: Step) -> bool:
+    """Whether a step needs what a person does before it: a module is not loaded while the firmware forbids it."""
+    if bare(before.id) == _REPOSITORY:
+        return step.kind in _TAKES_FROM_IT
+    return before.awaited
 
 
 def _is_asked(step: Step, asked: tuple[str, ...]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from firstlight.apply.journal import Journal, Record
 from firstlight.apply.stored_steps import TEXT_COMMANDS, steps_from_json, steps_to_json
 from firstlight.frozen import dataclass
-from firstlight.plan.back import Argv, BackKind
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.back import Argv, BackKind
+from firstlight.ways.step import Step, StepKind
 
 __all__ = ["Run", "about_step", "runs_of", "steps_from_json", "steps_to_json"]
 

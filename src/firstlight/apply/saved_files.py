@@ -13,7 +13,7 @@ from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular, require_regular
 from firstlight.owned import our_folder, read_ours, way_to
-from firstlight.plan.step import FileChange
+from firstlight.ways.step import FileChange
 
 SAVED, CHANGED = "file-saved", "file-changed"
 _PUT_A_FILE = "Nothing was changed. Move away what is there, or put a file there, and run the same command again."
@@ -60,7 +60,8 @@ class SavedFiles:
             self.disk.make_folders(os.path.dirname(change.path))
             mode, owner = (change.mode, None) if found is None else (found.mode, found.owner)
             self.disk.write(change.path, wanted, mode=mode, owner=owner)
-        self.journal.add(CHANGED, run=run, step=step, path=change.path)
+        # A second step of the run may edit the same file: undo compares with what was written last.
+        self.journal.add(CHANGED, run=run, step=step, path=change.path, written=digest(wanted))
 
     def _link(self, change: FileChange, *, run: int, step: str) -> None:
         """Make a link where nothing is; what it replaces is never kept, because nothing may be there."""

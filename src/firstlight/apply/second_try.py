@@ -11,8 +11,8 @@ from firstlight.apply.disk import Disk, named
 from firstlight.apply.half_made import foreign_in, is_whole_checkout
 from firstlight.apply.journal import Journal
 from firstlight.apply.runs import COMMAND_ENDED, COMMAND_STARTED, MOVED_ASIDE, STEP_BEGUN, STEP_DONE, about_step
-from firstlight.plan.back import removes
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.back import copy_of, removes
+from firstlight.ways.step import Step, StepKind
 
 # A folder of their own: git refuses to clone into half of one and to work beside its own locks, venv and tar leave
 # files that look whole. pip, uv and apt know what they have half done, and their steps are proved package by package.
@@ -40,6 +40,27 @@ def stands(journal: Journal, run: int, step: Step) -> bool:
     if step.kind is StepKind.GIT:
         return is_whole_checkout(step)
     return step.kind is StepKind.VENV and not _was_killed(journal, run, step)
+
+
+def is_copied(disk: Disk, journal: Journal, run: int, step: Step, argv: tuple[str, ...]) -> bool:
+    """Whether a first attempt made this copy of a file whole: made again it would be of what the step changed since.
+
+    A copy that was cut off is taken away.
+    """
+    copies = [path for back in step.back for path in copy_of(back)]
+    if argv[:1] != ("cp",) or argv[-1] not in copies or not was_cut_off(journal, run, step):
+        return False
+    of_this = [
+        record
+        for record in about_step(journal, COMMAND_ENDED, run=run, step=step.id)
+        if tuple(record.about["argv"]) == argv
+    ]
+    if any(record.about["status"] == 0 for record in of_this):
+        return True
+    begun = about_step(journal, STEP_BEGUN, run=run, step=step.id)
+    if not any(argv[-1] in record.about.get("there", ()) for record in begun):
+        disk.remove(argv[-1])
+    return False
 
 
 def clear_half_made(disk: Disk, journal: Journal, run: int, step: Step) -> tuple[str, ...]:

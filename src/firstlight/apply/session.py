@@ -7,8 +7,8 @@ from firstlight.apply.runs import Run, runs_of
 from firstlight.apply.undo import undo
 from firstlight.apply.undo_checks import require_agreed
 from firstlight.frozen import dataclass
-from firstlight.plan.back import Argv
-from firstlight.plan.step import Step
+from firstlight.ways.back import Argv
+from firstlight.ways.step import Step
 
 
 @dataclass(frozen=True, slots=True)

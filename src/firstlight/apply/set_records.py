@@ -10,15 +10,17 @@ from firstlight.apply.journal import Journal, Record
 from firstlight.apply.package_sets import (
     Difference,
     commands_for_distributions,
+    commands_for_project,
     manual_packages,
     packages,
+    project_synced_by,
     sources_of,
     uv_of,
 )
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, SET_SETTLED, UNDO_BEGUN, about_step
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
-from firstlight.plan.step import CheckKind, Step, StepKind
+from firstlight.ways.step import CheckKind, Step, StepKind
 
 SET_UNKNOWN = "set-unknown"  # the commands ended, and what they left could not be looked at
 PACKAGES, DISTRIBUTIONS = "packages", "distributions"
@@ -107,12 +109,20 @@ def environments_of(step: Step) -> tuple[str, ...]:
     """The interpreters whose environments a pip, uv or project step changes, by its conditions."""
     if step.kind not in ENVIRONMENT_STEPS:
         return ()
-    found = [each.target for each in step.done_when if each.kind is CheckKind.DISTRIBUTIONS]
+    kinds = (CheckKind.DISTRIBUTIONS, CheckKind.DISTRIBUTIONS_ABSENT)
+    found = [each.target for each in step.done_when if each.kind in kinds]
     return tuple(dict.fromkeys(found))
 
 
-def repairs(step: Step) -> tuple[tuple[str, ...], ...]:
-    """Commands that make whole what the step wants and what is there in part: pip and uv take it for installed."""
+def commands_of(step: Step) -> tuple[tuple[str, ...], ...]:
+    """The step's commands and those that make whole what it wants and a killed one left in part."""
+    again = _repairs(step)
+    # a project's lock file, which says where its packages come from, is written by the step itself
+    return (*step.commands, *again) if project_synced_by(step) else (*again, *step.commands)
+
+
+def _repairs(step: Step) -> tuple[tuple[str, ...], ...]:
+    """Commands for what is there in part: pip and uv take it for installed."""
     found: list[tuple[str, ...]] = []
     for condition in step.done_when if step.kind in ENVIRONMENT_STEPS else ():
         if condition.kind is not CheckKind.DISTRIBUTIONS:
@@ -133,6 +143,8 @@ def repairs(step: Step) -> tuple[tuple[str, ...], ...]:
 
 def _anew(step: Step, torn: Installed, interpreter: str) -> tuple[tuple[str, ...], ...]:
     gap = Difference((), (torn.pin,))
+    if project := project_synced_by(step):
+        return commands_for_project(project, uv_of(step), gap)
     commands = commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources_of(step, gap))
     if torn.recorded:
         return commands

@@ -13,8 +13,8 @@ import zlib
 from typing import IO
 
 from firstlight.errors import BadInput
-from firstlight.plan.shelf import ListedWheel
-from firstlight.plan.wheel_target import Target, WheelFile, is_wheel_for
+from firstlight.ways.shelf import ListedWheel
+from firstlight.ways.wheel_target import Target, WheelFile, is_wheel_for
 
 _BLOCK = 1 << 20
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")

@@ -9,7 +9,7 @@ import shlex
 import shutil
 
 from firstlight.frozen import dataclass
-from firstlight.plan.shell_kinds import Dialect, dialect_of, is_start_file
+from firstlight.shells.kinds import Dialect, dialect_of, is_start_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from firstlight.apply.shell_readers import Reader
 from firstlight.frozen import dataclass
-from firstlight.plan.shell_kinds import START_FILES
+from firstlight.shells.kinds import START_FILES
 
 LIMIT_S = 10.0
 _LINKS = 2000  # entries of a home folder that are lent to a trial

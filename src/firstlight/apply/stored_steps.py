@@ -10,8 +10,8 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.facts.codec import from_json, to_json
-from firstlight.plan.back import BackKind
-from firstlight.plan.step import Step
+from firstlight.ways.back import BackKind
+from firstlight.ways.step import Step
 
 TEXT_COMMANDS = 1  # the format of a journal that holds what takes a step back as command lines
 
@@ -21,6 +21,9 @@ def steps_to_json(steps: tuple[Step, ...]) -> list[Any]:
     documents = []
     for step in steps:
         document = to_json(step)
+        del document["awaited"], document["lines"]  # of a person's step, and no person's step is ever written down
+        for change in document["files"]:
+            del change["unread"]  # of a saved machine, and nothing is ever done to one
         for owner, name in _texts(document):
             owner[name] = base64.b64encode(owner[name].encode("utf-8", "surrogateescape")).decode()
         documents.append(document)
@@ -38,7 +41,7 @@ def steps_from_json(documents: list[Any], *, written_in: int = TEXT_COMMANDS + 1
 
 
 def _step(document: Any, written_in: int) -> Step:
-    empty = deepcopy(document)
+    empty = {**deepcopy(document), "awaited": False, "lines": []}
     if written_in == TEXT_COMMANDS:
         stored = empty.pop("undo")
         empty["back"] = [{"kind": BackKind.STORED.value, "words": argv, "sudo": False} for argv in stored]
@@ -47,6 +50,8 @@ def _step(document: Any, written_in: int) -> Step:
     for change in empty["files"]:
         change.setdefault("links_to", "")  # a journal of before there were links
         change.setdefault("takes_out", [])  # and of before edits were tried
+        change["unread"] = False
+        change.setdefault("variables", [])  # and of before variables were set in shells
     step = from_json(Step, empty, "step")
     if written_in != TEXT_COMMANDS and any(back.kind is BackKind.STORED for back in step.back):
         raise BadInput("step.back: a command line as text, which only a journal of format 1 may hold")

@@ -7,7 +7,7 @@ from firstlight.apply.journal import Record
 from firstlight.apply.runs import Run
 from firstlight.apply.set_records import SET_UNKNOWN, settled, starts
 from firstlight.frozen import dataclass
-from firstlight.plan.step import Step
+from firstlight.ways.step import Step
 
 
 @dataclass(frozen=True, slots=True)

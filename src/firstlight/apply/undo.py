@@ -21,9 +21,10 @@ from firstlight.apply.runs import (
 from firstlight.apply.saved_files import SAVED
 from firstlight.apply.undo_checks import check_step, require_agreed
 from firstlight.apply.undo_sets import command_back, restore_set
+from firstlight.errors import CouldNotAct
 from firstlight.owned import way_to
-from firstlight.plan.back import Argv, Back, BackKind, argv_of, copy_of, lock_of, removes
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.back import Argv, Back, BackKind, argv_of, copy_of, lock_of, removes
+from firstlight.ways.step import Step, StepKind
 
 # The manifest has to be back before the tool that reads it runs, and a file of the loader before ldconfig does.
 FILES_FIRST = (StepKind.FILE, StepKind.PROJECT)
@@ -99,10 +100,11 @@ def _run_back(acting: Acting, run: Run, step: Step) -> None:
         acting.watcher.say(f"{record.about['to']} holds files of yours: it is left as it is")
     for back in step.back:
         kept = [path for path in (*removes(back), *copy_of(back)) if path in there]
-        if kept:
-            acting.watcher.say(f"{', '.join(kept)} was there before firstlight: it is left as it is")
-        left = Back(back.kind, tuple(word for word in back.words if word not in kept), back.sudo)
-        if (kept and not removes(left)) or _is_back_already(left):
+        so = [word for word in back.words if f"{back.kind.value} {word}" in there]  # loaded, running, held before
+        if kept or so:
+            acting.watcher.say(f"{', '.join((*kept, *so))} was there before firstlight: it is left as it is")
+        left = Back(back.kind, tuple(word for word in back.words if word not in (*kept, *so)), back.sudo)
+        if (kept and not removes(left)) or (so and not left.words) or _is_back_already(left):
             continue
         _take_back(acting, run, step, left)
 
@@ -114,13 +116,19 @@ def _take_back(acting: Acting, run: Run, step: Step, back: Back) -> None:
         for path in back.words:
             acting.disk.remove(path)
         return
-    if back.kind is BackKind.MOVE_BACK and not back.sudo:
+    if back.kind is BackKind.MOVE_BACK:
         copy, path = back.words
         if _was_put_back(acting, run, step, path):
             acting.disk.remove(copy)  # the command that made it may have been killed: it can be short
-        else:
+            return
+        if os.path.lexists(path):
+            raise CouldNotAct(
+                f"{path} is there again, and {copy} would take its place; undo would lose what is there now. Move it "
+                f"away (mv {path} {path}.mine) and run undo again."
+            )
+        if not back.sudo:
             acting.disk.move(copy, path)
-        return
+            return
     if back.kind is BackKind.REMOVE_FOLDER:
         with way_to(os.path.dirname(back.words[0])):
             pass  # a link of another user on the way would lead rm elsewhere

@@ -15,14 +15,23 @@ from firstlight.apply.runs import SET_SAVED, Run, about_step
 from firstlight.apply.saved_files import SAVED, digest, look_at
 from firstlight.apply.set_records import environments_of
 from firstlight.errors import BadInput
-from firstlight.plan.back import Argv, Back, BackKind, paths_of
-from firstlight.plan.step import Step
+from firstlight.ways.back import EARLY_IMAGE_TOOLS, Argv, Back, BackKind, paths_of
+from firstlight.ways.step import Step
 
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:-]*")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:/@-]*")
 _SYSTEM = (
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/run", "/sys",
     "/tmp", "/usr/bin", "/usr/lib", "/usr/local", "/var/lib",  # noqa: S108 never removed as a whole
 )  # fmt: skip
+# Backs that name packages, modules, services, GPUs or images: nothing that a shell or a path could be made of.
+_NAMED = (
+    BackKind.REMOVE_RPM, BackKind.REMOVE_YUM, BackKind.REMOVE_TDNF, BackKind.REMOVE_ZYPPER, BackKind.REMOVE_PACMAN,
+    BackKind.UNLOAD_MODULES, BackKind.DISABLE_SERVICE, BackKind.STOP_SERVICE, BackKind.RESTART_SERVICE,
+    BackKind.UNHOLD, BackKind.UNLOCK_RPM, BackKind.UNLOCK_YUM, BackKind.UNLOCK_ZYPPER, BackKind.COMPUTE_MODE,
+    BackKind.MIG_ON,
+    BackKind.REMOVE_IMAGE, BackKind.EARLY_IMAGE,
+)  # fmt: skip
+_MODES = ("EXCLUSIVE_PROCESS", "PROHIBITED")
 _COUNTS = {BackKind.MOVE_BACK: 2, BackKind.RELOAD_LOADER: 0}  # words; one path for every other kind
 
 
@@ -78,8 +87,8 @@ def _holds_ours(path: str, about: Mapping[str, Any]) -> bool:
 def _fault(acting: Acting, step: Step, back: Back) -> str:
     if back.kind in (BackKind.SHOWN, BackKind.STORED):
         return ""
-    if back.kind is BackKind.REMOVE_RPM:
-        return "" if back.words and all(map(_PACKAGE.fullmatch, back.words)) else f"names {back.words!a} as packages"
+    if back.kind in _NAMED:
+        return _name_fault(step, back)
     if len(back.words) != _COUNTS.get(back.kind, 1):
         return f"({back.kind.value}) has {len(back.words)} paths"
     for path in paths_of(back):
@@ -92,6 +101,27 @@ def _fault(acting: Acting, step: Step, back: Back) -> str:
         if path not in made and not (inside and path in map(os.path.dirname, made)):
             return f"names {path!a}, which its commands do not"
     return ""
+
+
+def _name_fault(step: Step, back: Back) -> str:
+    """What is wrong with the names of a way back: they have to be plain, and the step's own commands name them."""
+    ours = {word for argv in step.commands for word in argv} | set(_MODES)
+    if not back.words or not all(map(_PACKAGE.fullmatch, back.words)):
+        return f"({back.kind.value}) names {back.words!a}, which are no plain names"
+    if back.kind is BackKind.EARLY_IMAGE and back.words[0] not in EARLY_IMAGE_TOOLS:
+        return f"names {back.words[0]!a}, which is no tool that makes it"
+    other = [word for word in back.words if not any(_tells(each, word) for each in ours)]
+    if other or len(back.words) != len(set(back.words)):
+        return f"names {', '.join(other or back.words)}, which its commands do not"
+    pairs = back.kind is BackKind.COMPUTE_MODE
+    return (
+        f"({back.kind.value}) has {len(back.words)} words" if pairs and len(back.words) != len(("gpu", "mode")) else ""
+    )
+
+
+def _tells(said: str, name: str) -> bool:
+    """Whether a word of a command is the name, alone or with its version: cuda-compat-13-0-580.82.07, gcc=13.2."""
+    return f"{said}-".startswith(f"{name}-") or said.startswith(f"{name}=")
 
 
 def _holds_what_is_not_its(acting: Acting, path: str, back: Back) -> bool:

@@ -6,9 +6,9 @@ from firstlight.apply.executor import Acting
 from firstlight.apply.package_sets import Difference
 from firstlight.apply.surroundings import is_from_list
 from firstlight.errors import CouldNotAct
-from firstlight.plan.offline import PIP_FLAGS, UV_FLAGS
-from firstlight.plan.shelf import listed_in
-from firstlight.plan.step import Step, StepKind
+from firstlight.ways.offline import PIP_FLAGS, UV_FLAGS
+from firstlight.ways.shelf import listed_in
+from firstlight.ways.step import Step, StepKind
 
 
 def was_from_list(step: Step) -> bool:

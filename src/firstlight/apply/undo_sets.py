@@ -16,10 +16,13 @@ from firstlight.apply.package_sets import (
     Difference,
     commands_for_distributions,
     commands_for_packages,
+    commands_for_project,
     difference,
     manual_packages,
     name_of,
+    one_of_each,
     packages,
+    project_synced_by,
     sources_of,
     uv_of,
 )
@@ -31,7 +34,8 @@ from firstlight.apply.undo_list import sources_from_list, was_from_list
 from firstlight.apply.whose import left_alone, refuse_other_versions, refuse_undecided
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
-from firstlight.plan.step import CheckKind, Step
+from firstlight.ways.back import BackKind
+from firstlight.ways.step import CheckKind, Step
 
 MOST_ROUNDS = 2  # taking one package away may tear another that shares files with it
 
@@ -83,6 +87,21 @@ def _restore_packages(taking: Taking) -> None:
     refuse_undecided(taking, left, ())
 
 
+def _commands(taking: Taking, gap: Difference) -> tuple[tuple[str, ...], ...]:
+    """What brings these back: the project's own lock file where it has one, else pip or uv and the step's indexes."""
+    step, interpreter, project = taking.step, taking.target, project_synced_by(taking.step)
+    if project and os.path.exists(f"{project}/uv.lock"):
+        gone = commands_for_distributions(
+            Difference(gap.added, ()), interpreter=interpreter, uv=uv_of(step), sources=()
+        )
+        return (*gone, *commands_for_project(project, uv_of(step), gap))
+    _refuse_what_no_index_has(taking, gap)
+    _say_which_copies(taking, gap)
+    _write_down(taking, gap)
+    sources = sources_from_list(taking.acting, step, gap) if was_from_list(step) else sources_of(step, gap)
+    return commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources)
+
+
 def _packages_now(taking: Taking) -> list[str]:
     # a journal of before states were kept does not know which packages had left their settings behind
     knows = taking.saved.about.get("with_states", False)
@@ -100,14 +119,10 @@ def _restore_environment(taking: Taking) -> None:
         gap = left.out_of(_gap(taking, start, now))
         if not (gap.added or gap.back):
             break
-        _refuse_what_no_index_has(taking, gap)
-        step = taking.step
-        sources = sources_from_list(taking.acting, step, gap) if was_from_list(step) else sources_of(step, gap)
         # Of two copies pip sees one: it is removed, and the other is replaced by what comes back.
         twice = tuple(sorted({name_of(each) for each in gap.back if len(now.named(name_of(each))) > 1}))
         gap = Difference((*gap.added, *twice), gap.back)
-        _write_down(taking, gap)
-        for argv in commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=sources):
+        for argv in _commands(taking, gap):
             command_back(taking.acting, taking.run, taking.step, argv)
         now = _seen(taking)
     files = _clear(taking, with_folders(brought, now))
@@ -147,12 +162,17 @@ def _seen(taking: Taking) -> Environment:
 
 def _gap(taking: Taking, start: Environment, now: Environment) -> Difference:
     """What differs now and was changed by the step or by taking it back; a package torn since counts as gone."""
-    gap = difference(taking.before, list(now.pins))
+    gap = one_of_each(difference(taking.before, list(now.pins)), promised=_promised(taking), now=now.pins)
     then = {name_of(each): each for each in taking.before}
     whole_before = set(then) - set(taking.saved.about.get("torn", ()))
     torn = [name for name in now.torn if name in whole_before and then[name] not in gap.back]
     torn_by_undo = {name for name in torn if name in start.whole}
     return _ours(taking, Difference(gap.added, (*gap.back, *(then[name] for name in torn))), torn_by_undo)
+
+
+def _promised(taking: Taking) -> frozenset[str]:
+    """The words of the way back that was shown: of several copies it names the one that comes back."""
+    return frozenset(word for back in taking.step.back if back.kind is BackKind.SHOWN for word in back.words)
 
 
 def _ours(taking: Taking, gap: Difference, by_undo: set[str]) -> Difference:
@@ -192,16 +212,23 @@ def _refuse_an_empty_set(taking: Taking) -> None:
     )
 
 
+def _say_which_copies(taking: Taking, gap: Difference) -> None:
+    for each in gap.back:
+        copies = [pin for pin in taking.before if name_of(pin) == name_of(each)]
+        if len(copies) > 1:
+            taking.acting.watcher.say(f"{', '.join(copies)} lay over one another: {each} comes back, alone")
+
+
 def _refuse_what_no_index_has(taking: Taking, gap: Difference) -> None:
-    """A name that was there twice, without a version, or from a folder: an index has no such, or somebody else's."""
+    """A name that was there without a version, or from a folder: an index has no such, or somebody else's."""
     names = [name_of(each) for each in gap.back]
     direct = taking.saved.about.get("direct", ())
-    odd = [each for each in names if f"{each}==" in gap.back or names.count(each) > 1 or each in direct]
+    odd = [each for each in names if f"{each}==" in gap.back or each in direct]
     if odd:
         was = ", ".join(each for each in taking.before if name_of(each) in odd)
         raise CouldNotAct(
             f"undo of {taking.step.title!r} stopped: before the step {taking.target} held {was}, from a folder or a "
-            "file, twice, or without a version: no index can give that back. Install it again yourself and run undo "
+            "file, or without a version: no index can give that back. Install it again yourself and run undo "
             "again; nothing was taken away now."
         )
 

@@ -10,7 +10,7 @@ from firstlight.apply.package_sets import Difference, commands_for_distributions
 from firstlight.apply.taking import Taking
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
-from firstlight.plan.step import CheckKind
+from firstlight.ways.step import CheckKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from firstlight.apply.account import State
+from firstlight.apply.download_rate import keep_rate
 from firstlight.apply.executor import held_already, is_done
 from firstlight.apply.outcome import Ending, Outcome
 from firstlight.apply.parts import Parts, parted
@@ -24,21 +26,23 @@ from firstlight.cli.acting import (
     journal_path,
     past_runs,
 )
-from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
+from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of, sized_by_indexes
+from firstlight.cli.printing import tell
 from firstlight.cli.proving import variables_after
 from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError, NotBegun
 from firstlight.facts.look import Look
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
+from firstlight.tables import load
 
 if TYPE_CHECKING:
     from firstlight.apply.executor import Acting
     from firstlight.apply.runs import Run
     from firstlight.facts.collect import Facts
     from firstlight.plan.plan import Plan
-    from firstlight.plan.shelf import Shelf
-    from firstlight.plan.step import Step
     from firstlight.verify.check import Report
+    from firstlight.ways.shelf import Shelf
+    from firstlight.ways.step import Step
 
 RESUME = "`firstlight apply` goes on where it stopped"
 BACK = "`firstlight undo` takes back what was done; after that another option can be chosen"
@@ -103,7 +107,9 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     facts = facts_of(how.look)
     shelf = _shelf(how.offline, facts)
     wanted = _of_bundle(how.offline, wanted)
-    ranking = ranking_of(facts, wanted)
+    ranking = ranking_of(facts, wanted, how.look)
+    if not how.offline:
+        ranking = sized_by_indexes(ranking, wanted, how.look)
     if not ranking.ranked.options and not wanted.option:
         _no_option(ranking, how)
     plan = plan_of(how.look, ranking, wanted, shelf=shelf)
@@ -112,7 +118,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
         Ending.SHOWN, plan.option.id, plan.option.title, plan.digest, 0, tuple(run.number for run in finished), (),
         parts, wanted.request.rate, journal=journal_path(machine),
     )  # fmt: skip
-    if not parts.ours and (run := _applied_before(machine, plan.option.id)):
+    if _edits_shells_alone(parts) and (run := _applied_before(machine, plan.option.id)):
         _still_holds(ctx, outcome, how, run=run[0])
     _show_plan(ranking, plan, how)
     steps = tuple(step for run in finished for step in run.steps)
@@ -154,7 +160,7 @@ def _show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
     from firstlight.report.plan_text import option_text, plan_text
 
     text = plan_text if plan.steps else option_text  # that there is nothing to do is said at the end
-    _echo(text(ranking.question, plan, ranking.ranked), how)
+    tell(text(ranking.question, plan, ranking.ranked), sys.stderr if how.form is Form.JSON else sys.stdout)
 
 
 def _echo(text: str, how: How) -> None:
@@ -184,11 +190,18 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
 def _say_debris(facts: Facts) -> None:
     """Where nothing is done, nothing is cleaned either; a person learns what lies there."""
     from firstlight.apply.debris import left_behind
-    from firstlight.plan.building import interpreter_of
+    from firstlight.ways.building import interpreter_of
 
     sentence = left_behind(interpreter_of(facts.environment)) if facts.environment is not None else ""
     if sentence:
         click.echo(f"firstlight: {sentence}", err=True)
+
+
+def _edits_shells_alone(parts: Parts) -> bool:
+    """Whether nothing else is left to do: a shell that is open does not see what was edited since it started."""
+    changes = [change for step in parts.ours for change in step.files]
+    alone = all(step.files and not step.commands for step in parts.ours)
+    return alone and all(change.takes_out or change.variables for change in changes)
 
 
 def _applied_before(machine: LiveMachine, option: str) -> tuple[Run, ...]:
@@ -294,6 +307,7 @@ def _carried_out(
         stopped = replace(outcome, ending=Ending.INTERRUPTED)
         _stopped(ctx, _with_taken(stopped, machine, watcher, steps=steps), how, 130)
     done = _with_taken(outcome, machine, watcher, steps=steps)
+    keep_rate(machine, done.taken, load())
     return replace(done, ending=Ending.DONE if done.run else Ending.NOTHING)  # somebody may have done it meanwhile
 
 

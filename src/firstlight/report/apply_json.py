@@ -10,11 +10,11 @@ from firstlight.apply.outcome import Failure, Outcome, Undone
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained, explain_text
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.plan.step import Step
 from firstlight.report.explain_text import printable
 from firstlight.report.undo_text import state_of
 from firstlight.report.verify_json import verify_document
 from firstlight.verify.check import Report
+from firstlight.ways.step import Step
 
 APPLY, UNDO = "firstlight.apply/1", "firstlight.undo/1"
 
@@ -83,7 +83,13 @@ def _money(seconds: Fact[float], rate: Fact[float]) -> float | None:
 
 
 def _person(step: Step) -> dict[str, Any]:
-    return {"id": step.id, "title": step.title, "commands": [list(argv) for argv in step.commands], "note": step.note}
+    return {
+        "id": step.id,
+        "title": step.title,
+        "commands": [list(argv) for argv in step.commands],
+        "lines": list(step.lines),
+        "note": step.note,
+    }
 
 
 def _failure(failure: Failure) -> dict[str, Any]:

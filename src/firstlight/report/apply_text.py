@@ -10,11 +10,11 @@ from firstlight.apply.parts import Parts
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.plan.step import Step
 from firstlight.report.explain_text import printable
 from firstlight.report.layout import counted, labelled
-from firstlight.report.plan_text import as_typed
+from firstlight.report.steps_lines import commands_of
 from firstlight.visible import one_line
+from firstlight.ways.step import Step
 
 _LABEL = 11
 _TAIL_SHOWN = 12
@@ -45,7 +45,7 @@ def interrupted_text(run: Run) -> str:
     done = len(run.steps) - len(left)
     out += labelled("  done", (f"{done} of {counted(len(run.steps), 'step')}",), label_width=16)
     out += labelled("  left", tuple(step.title for step in left), label_width=16)
-    return out + "".join(f"{'':16}$ {shlex.join(argv)}\n" for step in left for argv in step.commands)
+    return out + "".join(commands_of(step, 16) for step in left)
 
 
 def taken_text(taken: Taken, rate: Fact[float]) -> str:
@@ -111,8 +111,10 @@ def _sentence(outcome: Outcome) -> str:
         by = f"run {outcome.run} did this" if outcome.run else "every step holds already"
         shell = "; this shell still has the environment of before" if outcome.run and outcome.parts.persons else ""
         return f"nothing to do: {by}{shell}"
+    if outcome.ending is Ending.BY_A_PERSON and outcome.parts.waiting:
+        return "nothing was changed: what can be done from here waits for what you do first"
     if outcome.ending is Ending.BY_A_PERSON:
-        return "nothing of this can be done from here: it takes a person"
+        return "nothing of this can be done from here: it is left to you"
     if outcome.ending is Ending.SHOWN:
         return "--dry-run: nothing was changed"
     return "nothing was changed"
@@ -131,7 +133,7 @@ def persons_text(parts: Parts) -> str:
 
 def _person(step: Step) -> str:
     out = labelled("  -", (step.title,), label_width=4)
-    out += "".join(f"      $ {as_typed(argv, step)}\n" for argv in step.commands)
+    out += commands_of(step, 6)
     return out + (labelled("", (step.note,), label_width=4) if step.note else "")
 
 
@@ -148,7 +150,7 @@ def failure_text(failure: Failure, explained: Explained, *, resume: str, back: s
         out += labelled("  explain", (f"{known.cause} [{known.code}]",), label_width=_LABEL)
         for way in known.ways_out[:2]:
             out += labelled("", (f"way out: {way.say}",), label_width=_LABEL)
-            out += "".join(f"{'':<{_LABEL}}  $ {line}\n" for line in way.run)
+            out += "".join(f"{'':<{_LABEL}}  {line}\n" for line in way.run)
     if failure.tail and not explained.explanations:
         out += labelled("  explain", ("nothing in these lines is known to us",), label_width=_LABEL)
     if failure.log:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-
 from firstlight.apply.outcome import Ending, Undone
 from firstlight.apply.runs import Run
 from firstlight.apply.set_records import environments_of
-from firstlight.plan.step import Step, StepKind
 from firstlight.report.layout import counted, labelled
+from firstlight.report.steps_lines import command_lines
+from firstlight.ways.step import Step, StepKind
 
 
 def run_text(run: Run) -> str:
@@ -17,17 +16,18 @@ def run_text(run: Run) -> str:
     out += labelled("  when", (f"{run.at}; {state_of(run)}",), label_width=9)
     for step in reversed([each for each in run.steps if each.id in run.begun and each.id not in run.taken_back]):
         out += labelled("  step", (step.title,), label_width=9)
-        out += "".join(labelled("", (line,), label_width=13) for line in _back(step))
+        out += "".join(labelled("", (line,), label_width=13) for line in back_lines(step))
+        if step.kind not in (StepKind.APT, StepKind.PIP, StepKind.UV):
+            out += "".join(command_lines(argv, 13) for argv in step.undo)
     return out
 
 
-def _back(step: Step) -> tuple[str, ...]:
+def back_lines(step: Step) -> tuple[str, ...]:
+    """What taking a step back does, in words."""
     lines = [f"{change.path} is {'put back as it was' if change.before else 'removed again'}" for change in step.files]
     if step.kind is StepKind.APT:
         lines.append("the system's packages: those that this step changed come back to their versions of before")
     lines += [f"the packages of {python}: back to the versions of before" for python in environments_of(step)]
-    if step.kind not in (StepKind.APT, StepKind.PIP, StepKind.UV):
-        lines += [f"$ {shlex.join(argv)}" for argv in step.undo]
     return tuple(lines)
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from firstlight.frozen import dataclass
-from firstlight.plan.back import Back, BackKind, moved_back
-from firstlight.plan.start_script import Wiring, asks_cuda, run_script, wire_script
-from firstlight.plan.step import CheckKind, Condition, FileChange, Step, StepKind
+from firstlight.ways.back import Back, BackKind, moved_back
+from firstlight.ways.building import COPY
+from firstlight.ways.start_script import Wiring, asks_cuda, run_script, wire_script
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
 from tests.apply.acting import home_with_files, plan_for, step
 from tests.apply.stand_ins import build_libcuda
 from tests.apply.wheels import make_wheel
@@ -201,7 +202,7 @@ def _project() -> tuple[Step, ...]:
     )
     saved = f"{lock}.before-firstlight"
     commands = (
-        ("cp", "--no-clobber", lock, saved),
+        (*COPY, lock, saved),
         (UV, "lock", "--project", str(TRIAL)),
         (UV, "sync", "--project", str(TRIAL)),
     )

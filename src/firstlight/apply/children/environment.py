@@ -95,16 +95,18 @@ def why_torn(path: str, files: dict[str, str] | None) -> str:
         return ""
     if files is None:
         return "it has no RECORD of its files"
-    if not installer and lacks_programs(path, files):
-        return "its installer never came to write its programs"
+    if not is_finished(path, files):
+        return "its installer was cut off before it wrote its RECORD"
     lost = [said for said in (lack_of(each, size) for each, size in files.items() if counts(each, path)) if said]
     return f"{len(lost)} of its {len(files)} files: {lost[0]}" if lost else ""
 
 
-def lacks_programs(path: str, files: dict[str, str]) -> bool:
-    """Whether it has programs to start and RECORD, as it came in the wheel, knows of none: pip writes them last."""
-    named = "_scripts]" in (text_of(os.path.join(path, "entry_points.txt"), METADATA_LIMIT) or "")
-    return named and all(file.startswith(os.path.dirname(path) + os.sep) for file in files)
+def is_finished(path: str, files: dict[str, str]) -> bool:
+    """Whether its RECORD is the installer's: pip and uv write programs, INSTALLER and REQUESTED, then RECORD anew.
+
+    The RECORD that came in the wheel knows of none of these, and pip and uv take what has it for installed.
+    """
+    return os.path.join(path, "INSTALLER") in files
 
 
 def counts(file: str, info: str) -> bool:
