@@ -20,8 +20,19 @@ DOCTOR = (
     "h100-mig-slice", "l4-vgpu", "gpu-box-cpu-wheel", "ubuntu-half-upgraded", "h100-no-fabric-manager",
     "cuda-lib64-first", "mixed-gpus",
 )  # fmt: skip
+NARROW = ("h100-driver-570", "thor-missing-libraries", "v100-torch-cu130", "h200-compat-first", "gpu-box-cpu-wheel")
+PLAN = ("h100-driver-570", "h200-compat-first", "h100-no-fabric-manager")
+_80 = "-80"  # the end of a name that is played at 80 columns; all others at 110
 TRANSCRIPTS = {
     **{f"doctor-{name}": f"firstlight doctor --facts tests/machines/{name}" for name in DOCTOR},
+    **{f"doctor-{name}{_80}": f"firstlight doctor --facts tests/machines/{name}" for name in NARROW},
+    **{f"plan-{name}": f"firstlight plan --facts tests/machines/{name}" for name in PLAN},
+    **{f"plan-{name}{_80}": f"firstlight plan --facts tests/machines/{name}" for name in PLAN},
+    "plan-diff": "firstlight plan --diff --facts tests/machines/h200-compat-first",
+    "plan-options": "firstlight plan --options --facts example:h100-driver-570 --rate 2.69",
+    "plan-options-80": "firstlight plan --options --facts example:h100-driver-570 --rate 2.69",
+    "doctor-all": "firstlight doctor --all --facts tests/machines/h100-driver-570",
+    "plan-help": "firstlight plan --help",
     "facts-h100-driver-570": "firstlight facts --facts example:h100-driver-570",
     "help": "firstlight --help",
     "doctor-help": "firstlight doctor --help",
@@ -38,6 +49,12 @@ TRANSCRIPTS = {
     "explain-803": 'firstlight explain "Error 803: system has unsupported display driver / cuda driver combination"',
     "explain-unknown": 'firstlight explain "something else went wrong"',
     "tables-compat": "firstlight tables compat_accepts",
+    "check-drifted": "firstlight check --lock tests/lock/h200.lock --facts tests/machines/h200-compat-first",
+    "check-drifted-80": "firstlight check --lock tests/lock/h200.lock --facts tests/machines/h200-compat-first",
+    "check-as-locked": "firstlight check --lock tests/lock/h200.lock --facts tests/machines/h200 --set driver=590.48",
+    "check-no-class": "firstlight check --lock tests/lock/h200.lock --facts tests/machines/mixed-gpus",
+    "check-help": "firstlight check --help",
+    "lock-help": "firstlight lock --help",
     "bad-rule": "firstlight doctor --explain-rule compat-stail",
     "bad-want": "firstlight doctor --facts tests/machines/h200 --want numpy",
     "bad-goal": "firstlight doctor --goal win",
@@ -67,7 +84,8 @@ def played(name: str) -> str:
     """The command line, what it prints on both streams, and its exit code."""
     line = TRANSCRIPTS[name]
     argv = [sys.executable, "-m", *shlex.split(line)]
-    environ = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", "PYTHONPATH": str(ROOT / "src")}
+    columns = "80" if name.endswith(_80) else "110"
+    environ = {**os.environ, "NO_COLOR": "1", "COLUMNS": columns, "TERM": "dumb", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         argv, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

@@ -77,7 +77,7 @@ def test_a_torch_that_asks_for_cudss_is_fixed_from_a_folder_of_wheels_and_taken_
     cuda_wheels(person.wheels, person.folder / "built")  # 0.8.0.10 with libcudss.so.0, 1.0.0.35 with libcudss.so.1
     fix = _fixed(person, "--find-links", str(person.wheels))
     assert [(each["what"], each["ok"]) for each in fix["proofs"]] == [("import torch", True)]
-    assert "nvidia-cudss-cu13==0.8.0.10" in fix["steps"][0]["title"]
+    assert "nvidia-cudss-cu13 0.8.0.10" in fix["steps"][0]["title"]
     assert _imports(person).stdout == "3.0\n"
     for _ in fix["runs"]:
         assert person.run("undo", "--yes").returncode == 0
@@ -89,7 +89,7 @@ def test_the_same_torch_is_fixed_from_the_index(person: Person) -> None:
     """Fetches 0.57 GB: nvidia-cudss-cu13 0.8.0.10 and the cuBLAS that it needs."""
     fix = _fixed(person)
     assert [(each["what"], each["ok"]) for each in fix["proofs"]] == [("import torch", True)]
-    assert "nvidia-cudss-cu13==0.8.0.10" in fix["steps"][0]["title"]
+    assert "nvidia-cudss-cu13 0.8.0.10" in fix["steps"][0]["title"]
     assert _imports(person).stdout == "3.0\n"
     for _ in fix["runs"]:
         assert person.run("undo", "--yes").returncode == 0

@@ -14,7 +14,7 @@ from firstlight import examples
 from firstlight.apply.saved_files import SavedFiles
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.libraries.wheel_machine import Wheel
-from firstlight.plan.step import FileChange
+from firstlight.ways.step import FileChange
 from tests.apply.acting import acting
 
 EXAMPLE = Path(examples.__file__).parent / "h100-driver-570.json"

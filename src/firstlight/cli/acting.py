@@ -26,9 +26,9 @@ from firstlight.apply.surroundings import logins_for
 from firstlight.cli.printing import raw, shown
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
-from firstlight.plan.back import Argv
-from firstlight.plan.step import Step
 from firstlight.visible import one_line
+from firstlight.ways.back import Argv
+from firstlight.ways.step import Step
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -144,7 +144,7 @@ def acting_on(machine: LiveMachine, watcher: Watching, *, logins: tuple[str, ...
 
     logins: addresses with a user and password, which the commands get in their environment and nowhere else.
     """
-    with _in_order(), machine_lock():
+    with in_order(), machine_lock():
         place = ready_place(machine)
         if place.note:
             watcher.say(place.note)
@@ -164,7 +164,7 @@ def _now() -> str:
 
 
 @contextmanager
-def _in_order() -> Iterator[None]:
+def in_order() -> Iterator[None]:
     """Ctrl-C, a service manager's SIGTERM and a lost connection all end as Ctrl-C does: the command is told first."""
 
     def stop(number: int, frame: object) -> None:

@@ -12,10 +12,10 @@ import click
 
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known
+from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
-from firstlight.plan.wheel_target import Target, target_of
 from firstlight.tables import Tables, load
+from firstlight.ways.wheel_target import Target, target_of
 
 if TYPE_CHECKING:
     from firstlight.apply.bundle_download import Chosen
@@ -99,7 +99,7 @@ def command(
     chosen = _chosen(whom, found, index=index, links=links)
     folder = os.path.abspath(out)
     refuse_folder(folder)
-    _say_first(chosen, found, tables=tables, folder=folder)
+    _say_first(chosen, found, facts=whom.facts, tables=tables, folder=folder)
     if dry_run:
         return
     bundle = fill(folder, chosen, watch=lambda line: click.echo(f"  {line}", err=True))
@@ -208,10 +208,8 @@ def _chosen(whom: _For, found: _Found, *, index: str, links: tuple[str, ...]) ->
     return Chosen(whom.name, found.option, whom.target, parts)
 
 
-def _say_first(chosen: Chosen, found: _Found, *, tables: Tables, folder: str) -> None:
+def _say_first(chosen: Chosen, found: _Found, *, facts: Facts, tables: Tables, folder: str) -> None:
     """What comes from where and how much it is; a disk that cannot hold it is refused before the first byte."""
-    from firstlight.plan.sizes import download_bytes
-
     click.echo(f"for {chosen.made_for} ({chosen.target.words}):", err=True)
     for part in chosen.parts:
         click.echo(f"  {', '.join(part.requirements)} from {part.source.name or 'the index pip is set to'}", err=True)
@@ -225,7 +223,7 @@ def _say_first(chosen: Chosen, found: _Found, *, tables: Tables, folder: str) ->
     parent = folder
     while not os.path.isdir(parent):
         parent = os.path.dirname(parent)
-    free, size = shutil.disk_usage(parent).free, download_bytes(found.packages, tables)
+    free, size = shutil.disk_usage(parent).free, _bytes_of(found.packages, facts, tables)
     if isinstance(size, Known):
         click.echo(f"  download: {_size(size.value)} ({size.seen_in}); {_size(free)} free in {parent}", err=True)
         if size.value > free:
@@ -234,6 +232,16 @@ def _say_first(chosen: Chosen, found: _Found, *, tables: Tables, folder: str) ->
             )
     else:
         click.echo(f"  download: unknown ({size.reason}); {_size(free)} free in {parent}", err=True)
+
+
+def _bytes_of(packages: PackageSet, facts: Facts, tables: Tables) -> Fact[int]:
+    """What is fetched for a set: all of it, whatever is installed there."""
+    from firstlight.ways.costs import bytes_of
+    from firstlight.ways.kinds import InstallWheels, Package
+
+    bare = replace(facts, python=replace(facts.python, selected=Unknown("a bundle holds all that is needed")))
+    wheels = tuple(Package(each.project, each.requirement.partition("==")[2]) for each in packages.picks)
+    return bytes_of(InstallWheels(wheels, packages.torch.index), bare, tables)
 
 
 def _size(count: int) -> str:

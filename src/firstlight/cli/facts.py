@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 
+from firstlight.cli.host_option import host_option
 from firstlight.cli.looking import look_options, look_patiently
 from firstlight.facts.document import to_text
 from firstlight.facts.look import Look, Names
@@ -23,6 +24,7 @@ _ZIPAPP_HELP = "Write one file that prints the same facts on a host with nothing
 @click.option("--all", "everything", is_flag=True, help="Text: every fact, also the unknown ones with their reason.")
 @click.option("--write-zipapp", metavar="FILE", default="", help=_ZIPAPP_HELP)
 @look_options
+@host_option
 def command(
     look: Look,
     as_json: bool,  # noqa: FBT001 click's flags

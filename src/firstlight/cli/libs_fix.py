@@ -30,13 +30,13 @@ from firstlight.libraries.steps import Source, bytes_of, steps_of
 from firstlight.libraries.target import Surroundings, TargetKind
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.plan import digest_of
-from firstlight.plan.step import Step
-from firstlight.plan.wheel_target import Target as WheelTarget
 from firstlight.report.libs_fix_text import fix_text, fixed_text
 from firstlight.report.libs_json import Fixed
 from firstlight.report.libs_text import Detail, libs_text
 from firstlight.secrets import has_login, without_login
 from firstlight.tables import load
+from firstlight.ways.step import Step
+from firstlight.ways.wheel_target import Target as WheelTarget
 
 if TYPE_CHECKING:
     from firstlight.apply.account import Taken

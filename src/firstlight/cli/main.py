@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -24,6 +25,7 @@ VERBS = {
     "plan": ("plan", "decide: every way out, ranked; the chosen one as exact commands; changes nothing"),
     "apply": ("apply", "act: the plan, asked for once, done, proved; can be killed, run twice and taken back"),
     "undo": ("undo", "take back what apply did, newest first"),
+    "build": ("build", "from source: checked before it starts, survives being stopped, proves its result"),
     "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
     "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
     "libs": (
@@ -31,18 +33,27 @@ VERBS = {
         "every shared library torch needs at once: where from, what is missing, who has it; --fix closes it",
     ),
     "verify": ("verify", "prove it: child processes compute, compile and load what torch needs"),
+    "lock": ("lock", "keep: what was proved, written to firstlight.lock; --hold makes pip, uv, apt and conda keep it"),
+    "check": ("check", "what has changed since the lock, what it leads to, and what to do"),
     "bench": ("bench", "measure: the suite, every number held against what the silicon can do"),
     "profile": (
         "profile",
         "see inside: Nsight Compute's counters of a case or a command, and what they reach",
     ),
     "kernels": ("kernels", "block-sparse products: which kernel runs here, and why"),
-    "emit": ("emit", "the plan for machines that are not here yet: bash, Dockerfile, RunPod, Slurm, Ansible"),
-    "lint": ("lint", "a Dockerfile or compose file: what of it will break on a machine, line by line"),
+    "emit": ("emit", "the plan as files for other machines: bash, Dockerfile, Compose, k8s, RunPod, Slurm, Ansible"),
+    "lint": ("lint", "your Dockerfile, requirements, manifests or job scripts: what of them will break on a machine"),
+    "fleet": ("fleet", "many hosts over ssh: one table, the odd ones first"),
+    "ship": ("ship", "an image to another machine over ssh: only the layers that are missing there"),
+    "guard": ("guard", "may this run: one command or edit and the team's policy; allow is 0, deny is 2"),
+    "mcp": ("mcp", "the verbs that change nothing as tools for a coding agent, over stdio"),
+    "handover": ("handover", "one page to hand over: what it is, what was done, what is proved, how fast it is"),
     "report": ("report", "take the data out of an HTML report again"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"
+_LASTING = ("bench", "profile", "kernels")  # verbs that hold memory of a GPU, which a cycle may keep
+_USUAL_RATE = gc.get_threshold()
 
 
 class Verbs(click.Group):
@@ -54,6 +65,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
+        if cmd_name in _LASTING:
+            gc.set_threshold(*_USUAL_RATE)
         module = importlib.import_module(f"firstlight.cli.{VERBS[cmd_name][0]}")
         return refuse_nothing(module.command)
 
@@ -61,9 +74,9 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS:
-            import difflib
+            from firstlight.near import nearest
 
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            near = nearest(args[0], VERBS)
             hint = f" Did you mean `firstlight {near[0]}`?" if near else ""
             ctx.fail(f"{args[0]!r} is not a verb; accepted: {', '.join(VERBS)}.{hint}")
         return super().resolve_command(ctx, args)
@@ -106,14 +119,34 @@ def cli(ctx: click.Context) -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line; every way out goes through here."""
-    sys.exit(run(args))
+    # A verb makes thousands of small objects, keeps nearly all of them and ends: looking for cycles among them at the
+    # usual rate, and three times over at the end, takes a twentieth of doctor's time and finds none worth it.
+    gc.set_threshold(1_000_000)
+    code = run(args)
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line."""
+    given = sys.argv[1:] if args is None else args
     keep_writable()
-    with guarded_streams(sys.argv[1:] if args is None else args):
-        return _run(args)
+    with guarded_streams(given):
+        return _as_a_hook_needs_it(_run(args), given)
+
+
+def _as_a_hook_needs_it(code: int, given: list[str]) -> int:
+    """For a decision of `guard` every end but allow is deny: 1, 5 and 130 mean "go on" to the tools that call it."""
+    return 2 if code != 0 and given[:1] == ["guard"] and given[1:2] != ["test"] else code
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """click's sentence with names that are plausible; its own would offer --set for --jsn."""
+    from firstlight.near import nearest
+
+    params = error.ctx.command.params if error.ctx is not None else ()
+    near = nearest(error.option_name, (name for each in params for name in each.opts if name.startswith("--")))
+    return error.message + (f" Did you mean {near[0]}?" if near else "")
 
 
 def _run(args: list[str] | None) -> int:
@@ -123,7 +156,7 @@ def _run(args: list[str] | None) -> int:
         return code
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
-        message = error.format_message()
+        message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
         return _complain(message + ("" if message.endswith((".", "?")) else ".") + where, 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)

@@ -15,8 +15,8 @@ from firstlight.cli.bundle import target_there
 from firstlight.errors import CouldNotAct, CouldNotLook
 from firstlight.facts.collect import Facts
 from firstlight.machine.live import LiveMachine
-from firstlight.plan.shelf import Shelf
-from firstlight.plan.wheel_target import Target
+from firstlight.ways.shelf import Shelf
+from firstlight.ways.wheel_target import Target
 
 _NEWEST_GLIBC = "2.99"  # where the C library is not known: it cannot speak against a wheel, and pip looks again
 

@@ -1,4 +1,4 @@
-"""`firstlight plan`: the chosen option as exact commands and diffs; changes nothing."""
+"""`firstlight plan`: the chosen option as exact commands and file changes; changes nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 
 import click
 
+from firstlight.cli.host_option import host_option, refuse_by_sh
 from firstlight.cli.looking import look_options
-from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of
+from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of, sized_by_indexes
+from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
 from firstlight.facts.look import Look
+from firstlight.report.plan_text import Files
+from firstlight.ways.platform import platform_of
 
 
 class _Form(enum.Enum):
@@ -20,15 +24,17 @@ class _Form(enum.Enum):
 
 
 @click.command(
-    short_help="what to do: one option as exact commands and diffs; changes nothing",
+    short_help="what to do: one option as exact commands and file changes; changes nothing",
     epilog='Example: firstlight plan --want "torch==2.9.0+cu130" --option 2',
 )
 @plan_options
 @click.option("--options", "all_options", is_flag=True, help="Print every option, ranked, and those that cannot work.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan (schema firstlight.plan/1).")
+@click.option("--diff", "diff", is_flag=True, help="Print every file that is written or changed as a diff.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan (schema firstlight.plan/2).")
 @look_options
+@host_option
 def command(look: Look, wanted: Wanted, **given: Any) -> None:
-    """Look, rank the ways out, and print one of them as the exact commands and diffs that would be run.
+    """Look, rank the ways out, and print one of them as the exact commands and file changes.
 
     Nothing is changed. The same machine and the same request give the same plan and the same digest. Paths are those
     of this machine, so that commands can be pasted. Exit code 0: a plan, or nothing to do; 1: no option can work here.
@@ -38,14 +44,16 @@ def command(look: Look, wanted: Wanted, **given: Any) -> None:
             f"--options and --option {wanted.option} were both given; --options lists all of them, --option takes one. "
             "Leave one out."
         )
-    ranking = ranking_of(facts_of(look), wanted)
+    refuse_by_sh(look, "a plan")
+    ranking = sized_by_indexes(ranking_of(facts_of(look), wanted, look), wanted, look)
     form = _Form.JSON if given["as_json"] else _Form.TEXT
     if given["all_options"]:
         _print_options(ranking, form=form)
     elif not ranking.ranked.options and not wanted.option:
         _print_nothing(ranking, form=form)
     else:
-        _print_plan(look, ranking, wanted, form=form)
+        files = Files.DIFF if given["diff"] else Files.FOLDED
+        _print_plan(look, ranking, wanted, form=form, files=files)
 
 
 def _print_options(ranking: Ranking, *, form: _Form) -> None:
@@ -56,11 +64,11 @@ def _print_options(ranking: Ranking, *, form: _Form) -> None:
     else:
         from firstlight.report.options_text import options_text
 
-        click.echo(options_text(ranking.ranked), nl=False)
+        tell(options_text(ranking.ranked, platform_of(ranking.question.facts)))
     click.get_current_context().exit(0 if ranking.ranked.options else 1)
 
 
-def _print_plan(look: Look, ranking: Ranking, wanted: Wanted, *, form: _Form) -> None:
+def _print_plan(look: Look, ranking: Ranking, wanted: Wanted, *, form: _Form, files: Files) -> None:
     plan = plan_of(look, ranking, wanted)
     if form is _Form.JSON:
         from firstlight.report.plan_json import plan_document
@@ -69,7 +77,7 @@ def _print_plan(look: Look, ranking: Ranking, wanted: Wanted, *, form: _Form) ->
     else:
         from firstlight.report.plan_text import plan_text
 
-        click.echo(plan_text(ranking.question, plan, ranking.ranked), nl=False)
+        tell(plan_text(ranking.question, plan, ranking.ranked, files=files))
 
 
 def _print_nothing(ranking: Ranking, *, form: _Form) -> None:

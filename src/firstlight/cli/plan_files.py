@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.apply.place import state_folder
-from firstlight.diagnosis.finding import Question
+from firstlight.facts.collect import Facts
 from firstlight.facts.look import Look
 from firstlight.machine.interface import Machine
-from firstlight.plan.building import environment_to_change
-from firstlight.plan.compat_steps import start_files
-from firstlight.plan.diffs import FileText
-from firstlight.plan.extras import Checkout, Extras, Setting
-from firstlight.plan.shell_kinds import START_FILES, is_start_file
-from firstlight.plan.wheel_steps import project_of
+from firstlight.machine.recorded import NOT_RECORDED
+from firstlight.shells.kinds import START_FILES, is_start_file
+from firstlight.ways.building import environment_to_change
+from firstlight.ways.compat_steps import start_files
+from firstlight.ways.diffs import FileText
+from firstlight.ways.extras import Checkout, Extras, Setting, SystemPackage
+from firstlight.ways.project_steps import project_of
 
 _LIMIT = 1 << 20
 _IN_HOME = (*START_FILES, ".config/fish/config.fish")
@@ -23,6 +25,8 @@ _IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc"
 _READS_IN = re.compile(
     r"""^[^#\n]*?(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\}|/)[^\s"';&|*?)]+)""", re.M
 )
+_DPKG = "/var/lib/dpkg/status"
+_INSTALLED = ("dpkg-query", "--show", "--showformat", "${db:Status-Status} ${binary:Package} ${Version}\\n")
 _OURS = ("compat/wire.sh", "compat/run", "tuning.sh", "cuda-build.sh")  # under the state folder
 
 
@@ -30,6 +34,8 @@ def machine_looked_at(look: Look) -> Machine | None:
     """The machine whose facts were asked for: this one, a recording, or none for a document of facts alone."""
     from firstlight.machine.live import LiveMachine
 
+    if look.reached is not None:
+        return look.reached()
     if not look.facts_file:
         return LiveMachine()
     return _recorded(look.facts_file)
@@ -54,23 +60,38 @@ def _recorded(path: str) -> Machine | None:
 
 def extras_of(
     machine: Machine | None,
-    question: Question,
+    facts: Facts,
     *,
     settings: tuple[Setting, ...] = (),
     checkouts: tuple[Checkout, ...] = (),
 ) -> Extras:
     """The texts of the files that steps may change here, and where firstlight keeps its own."""
     if machine is None:
-        return Extras(settings, checkouts)
+        none = Extras(settings, checkouts)
+        return replace(none, unread=tuple(f"{none.home_for(facts)}/{name}" for name in _IN_HOME))
     home = machine.host.home
     state = state_folder(machine, home=home)
-    found = []
-    for path in dict.fromkeys(_paths(machine, question, home=home, state=state)):
+    found, unread = [], []
+    for path in dict.fromkeys(_paths(machine, facts, home=home, state=state)):
         text = _text(machine, path)
         if text is not None and len(text) < _LIMIT:
             found.append(FileText(path, text))
+        elif text is None and is_start_file(path) and machine.why_not(path) == NOT_RECORDED:
+            unread.append(path)
     # What is read in comes first: a start-up file is tried with what it reads in as that is by then.
-    return Extras(settings, checkouts, (*_read_in(machine, found, home=home), *found), home, state)
+    files = (*_read_in(machine, found, home=home), *found)
+    packages = tuple(_packages(machine))
+    return Extras(settings, checkouts, files, home, state, unread=tuple(unread), packages=packages)
+
+
+def _packages(machine: Machine) -> Iterator[SystemPackage]:
+    """What dpkg has installed; nothing where it is not there or does not answer."""
+    if machine.stat(_DPKG) is None:
+        return
+    for line in machine.run(_INSTALLED).stdout.splitlines():
+        status, name, version = f"{line}  ".split(" ")[:3]
+        if status == "installed":
+            yield SystemPackage(re.sub(":(amd64|arm64)$", "", name), version)
 
 
 def _read_in(machine: Machine, files: list[FileText], *, home: str) -> Iterator[FileText]:
@@ -96,19 +117,21 @@ def _text(machine: Machine, path: str) -> str | None:
     return text if data is None else data.decode("utf-8", "surrogateescape")
 
 
-def _paths(machine: Machine, question: Question, *, home: str, state: str) -> Iterator[str]:
+def _paths(machine: Machine, facts: Facts, *, home: str, state: str) -> Iterator[str]:
     yield from (f"{home.rstrip('/')}/{name}" for name in _IN_HOME)
     yield from _IN_ETC
     yield from (f"/etc/profile.d/{name}" for name in machine.list("/etc/profile.d", "*.sh"))
     fish = f"{home.rstrip('/')}/.config/fish/conf.d"
     yield from (f"{fish}/{name}" for name in machine.list(fish, "*.fish"))
-    environment = environment_to_change(question)
+    environment = environment_to_change(facts)
     if environment is not None:
         hooks = f"{environment.prefix}/etc/conda/activate.d"
         yield from (f"{hooks}/{name}" for name in machine.list(hooks, "*.sh"))
-        project = project_of(question, environment)
+        project = project_of(facts, environment)
         if project is not None:
             yield project.file
-    yield from question.facts.libcuda.compat_conf_files
+    yield from facts.libcuda.compat_conf_files
+    for folder in ("/etc/modprobe.d", "/etc/ld.so.conf.d"):
+        yield from (f"{folder}/{name}" for name in machine.list(folder, "*.conf"))
     yield from (f"{state}/{name}" for name in _OURS)
-    yield from start_files(question)
+    yield from start_files(facts)

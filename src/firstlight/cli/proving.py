@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from firstlight.plan.step import CheckKind, Step, StepKind
+from firstlight.ways.step import CheckKind, Step, StepKind
 
 if TYPE_CHECKING:
     from firstlight.verify.check import Report
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def proved(steps: tuple[Step, ...], *, persons: tuple[Step, ...], python: str) -> Report:
     """What verify says after these steps; `persons` holds what an open shell has to be told, e.g. unset a variable."""
-    from firstlight.cli.verify import _prove
+    from firstlight.cli.verify import prove
     from firstlight.verify.checks import CHECKS
 
     python = interpreter_changed(steps) or python
     given = {"python": python, "so_files": (), "skip": "", "only": "", "require_file": "", "identify": False}
     with _environment(variables_after(persons)), _environment(_wired(steps, python)):
-        return _prove(tuple(check.name for check in CHECKS), (), given)
+        return prove(tuple(check.name for check in CHECKS), (), given)
 
 
 def interpreter_changed(steps: tuple[Step, ...]) -> str:

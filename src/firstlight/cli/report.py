@@ -9,12 +9,17 @@ import click
 from firstlight.errors import BadInput
 from firstlight.visible import one_line
 
+# what earlier versions wrote -> what is written now, and the command that writes it
+_FORMER = {"firstlight.diagnosis/1": ("firstlight.diagnosis/2", "firstlight doctor --html")}
+
 
 @click.command(
     short_help="take the data out of an HTML report",
     epilog="Example: firstlight report --from bench.html --out bench.json",
 )
-@click.option("--from", "source", metavar="FILE", required=True, help="A report: of bench report, doctor or libs.")
+@click.option(
+    "--from", "source", metavar="FILE", required=True, help="A report: of bench report, doctor, libs or handover."
+)
 @click.option("--number", type=click.IntRange(min=1), default=None, metavar="N",
               help="Which document, where the report holds several; --list names them.")  # fmt: skip
 @click.option("--list", "lists", is_flag=True, help="Say which documents are in it, and stop.")
@@ -28,6 +33,7 @@ def command(*, source: str, number: int | None, lists: bool, out: str, as_json: 
     from firstlight.report.html.embedded import read_documents
 
     documents = read_documents(source)
+    _refuse_former(documents, source)
     if lists:
         for place, document in enumerate(documents, 1):
             click.echo(f"{place}  {_title(document)}")
@@ -48,6 +54,18 @@ def command(*, source: str, number: int | None, lists: bool, out: str, as_json: 
     writable(out)
     save(out, f"{text}\n")
     click.echo(f"firstlight: wrote {out}", err=True)
+
+
+def _refuse_former(documents: tuple[dict[str, object], ...], source: str) -> None:
+    """A document whose form has changed since is not handed on: who reads it next would miss what it asks for."""
+    for document in documents:
+        former = document.get("schema")
+        if isinstance(former, str) and former in _FORMER:
+            now, again = _FORMER[former]
+            raise BadInput(
+                f"{source}: it holds {former}; this firstlight reads {now}. Make the page again on that machine: "
+                f"{again} FILE. The firstlight that wrote the page still reads it."
+            )
 
 
 def _title(document: dict[str, object]) -> str:

@@ -22,6 +22,30 @@ def main(arguments: list[str] | None = None) -> int:
         return _main(arguments)
 
 
+def answer(token: str, options: list[str]) -> None:
+    """Print the evidence of this machine between the lines of a token, for the firstlight at the other end of ssh."""
+    import json
+
+    from firstlight.facts.collect import collect
+    from firstlight.machine.evidence import marks, to_document
+    from firstlight.machine.live import LiveMachine
+    from firstlight.machine.recorded import RecordingMachine
+    from firstlight.secrets import without_credentials
+
+    python = next((option.partition("=")[2] for option in options if option.startswith("--python=")), "")
+    recording = RecordingMachine(LiveMachine())
+    environment = collect(recording, python=python).environment
+    for site in () if environment is None else environment.site_packages:
+        recording.list(site, "*-info")  # every package by name and version: hosts are compared by them
+        for name in recording.list(site, "*.pth"):
+            recording.read(f"{site}/{name}")
+    recording.evidence.recorded_by = f"firstlight {__version__}"
+    document = to_document(recording.evidence, without_credentials, lambda data: data)
+    begin, end = marks(token)
+    sys.stdout.write(f"{begin}\n{json.dumps(document, ensure_ascii=True)}\n{end}\n")
+    sys.stdout.flush()
+
+
 def _main(arguments: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="firstlight-facts", description="Look at this machine and print what it is. Changes nothing."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-_EPILOG = "Example: firstlight tables compat"
+_EPILOG = "Examples: firstlight tables compat; firstlight tables error_texts --sources"
 
 
 @click.command("tables", epilog=_EPILOG)
@@ -14,16 +14,16 @@ _EPILOG = "Example: firstlight tables compat"
 def command(*, subject: str, as_json: bool, sources: bool) -> None:
     """Print what firstlight knows about drivers, CUDA, GPUs and torch, each row with its source.
 
-    SUBJECT is a group (cuda, compat, gpu, jetson, compilers, torch, companions, libraries, errors), one table by
-    name, or `all`. Without it: the list of tables.
+    SUBJECT is a group (cuda, compat, gpu, systems, jetson, compilers, torch, companions, libraries, errors, settings,
+    costs), one table by name, or `all`. Without it: the list of tables.
     """
     import datetime
 
-    from firstlight.tables import load
-    from firstlight.tables.subjects import SUBJECTS, subjects_called
+    from firstlight.diagnosis.error_table import printed_subjects, tables_with_errors
+    from firstlight.tables.subjects import subjects_called
 
-    tables, today = load(), datetime.date.today()
-    chosen = SUBJECTS if subject in ("", "all") else subjects_called(subject)
+    tables, today, subjects = tables_with_errors(), datetime.date.today(), printed_subjects()
+    chosen = subjects if subject in ("", "all") else subjects_called(subject, subjects)
     if as_json:
         import json
 

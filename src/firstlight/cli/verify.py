@@ -43,9 +43,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Prove that torch and CUDA work here: each check is a process of its own with a time limit.
 
     What cannot be looked at is skipped or not here, with the reason, and never counts as proved. Nothing is installed
-    or changed; caches go to a temporary folder. Exit code 0: all that this machine can prove is proved; 1: a check
-    failed, a requirement is not met, or a check named with --only could not be run; 2: usage and bad input; 4: no
-    Python interpreter to look at.
+    or changed; caches go to a temporary folder, and the result is kept for `firstlight handover`. Exit code 0: all that
+    this machine can prove is proved; 1: a check failed, a requirement is not met, or a check named with --only could
+    not be run; 2: usage and bad input; 4: no Python interpreter to look at.
     """  # fmt: skip
     from firstlight.errors import BadInput
     from firstlight.verify.checks import CHECKS
@@ -65,8 +65,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     chosen(CHECKS, _names(given["skip"]))  # refuses a name that is none
     requirements = _requirements(given["require_file"], names)
     if given["junit"]:
-        _writable(given["junit"])
-    report = _prove(tuple(check.name for check in checks), requirements, given)
+        writable(given["junit"])
+    report = prove(tuple(check.name for check in checks), requirements, given)
     _print(report, given)
     from firstlight.verify.verdict import exit_code
 
@@ -88,7 +88,7 @@ def _requirements(path: str, names: tuple[str, ...]) -> tuple[Requirement, ...]:
     return read_require_file(path)
 
 
-def _prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: dict[str, Any]) -> Report:
+def prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: dict[str, Any]) -> Report:
     """Look, run, hold against the list; names are replaced at the very end."""
     import time
     from dataclasses import replace
@@ -123,7 +123,18 @@ def _prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given:
         asked=tuple(name for name in _names(given["only"]) if name != REQUIREMENTS_ALONE),
         has_gpu=gpus_built_in(case) > 0,
     )
-    return report if given["identify"] else rename_all(report, pseudonyms_of(facts, LiveMachine().host).apply)
+    handed_on = rename_all(report, pseudonyms_of(facts, LiveMachine().host).apply)
+    if len(names) == len(CHECKS) and not given["skip"]:
+        _keep(handed_on)
+    return report if given["identify"] else handed_on
+
+
+def _keep(report: Report) -> None:
+    """A whole proof stays with the machine, for `firstlight handover`."""
+    from firstlight.cli.kept import keep
+    from firstlight.report.verify_json import verify_document
+
+    keep("verify", json.dumps(verify_document(report), indent=1))
 
 
 def _case(facts: Facts, so_files: tuple[str, ...], work: str) -> Case:
@@ -163,7 +174,7 @@ def _print(report: Report, given: dict[str, Any]) -> None:
     if given["junit"]:
         from firstlight.report.verify_junit import verify_junit
 
-        _save(given["junit"], verify_junit(report))
+        save_junit(given["junit"], verify_junit(report))
         click.echo(f"firstlight: wrote {given['junit']}", err=True)
     if given["as_json"]:
         from firstlight.report.verify_json import verify_document
@@ -175,7 +186,7 @@ def _print(report: Report, given: dict[str, Any]) -> None:
     click.echo(verify_text(report, Detail.ALL if given["evidence"] else Detail.LINE), nl=False)
 
 
-def _writable(path: str) -> None:
+def writable(path: str) -> None:
     """Refuse a path that could not be written later, before minutes are spent."""
     import os
 
@@ -186,7 +197,7 @@ def _writable(path: str) -> None:
         raise BadInput(f"--junit {path}: cannot be written; accepted: a file in a folder that exists and is writable")
 
 
-def _save(path: str, text: str) -> None:
+def save_junit(path: str, text: str) -> None:
     from firstlight.errors import BadInput
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from firstlight.errors import BadInput
 _ROOMS = ("machine", "elf", "facts", "examples")
 _FILES = (
     "__init__.py", "errors.py", "frozen.py", "opening.py", "secrets.py", "visible.py", "versions.py",
-    "report/__init__.py", "report/layout.py", "report/facts_lines.py", "report/facts_text.py", "cli/__init__.py",
-    "cli/printing.py", "cli/standalone.py",
+    "report/__init__.py", "report/layout.py", "report/facts_lines.py", "report/facts_text.py", "report/fleet_lines.py",
+    "cli/__init__.py", "cli/printing.py", "cli/standalone.py",
 )  # fmt: skip
 # Parsed by any Python, so that an old one says what is wrong instead of showing a traceback.
 _MAIN = """import sys
@@ -36,16 +37,27 @@ def write_zipapp(path: str) -> str:
     members = dict(sorted(_members()))
     try:
         with open(path, "wb") as file:
-            file.write(b"#!/usr/bin/env python3\n")
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, data in members.items():
-                    archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+            file.write(_packed(members))
         os.chmod(path, 0o755)  # noqa: S103 a program, meant to be run by anybody
     except OSError as error:
         raise BadInput(f"--write-zipapp {path}: {error.strerror}; give a file you can write") from None
     size = os.path.getsize(path)
     carried = "with" if "pynvml.py" in members else "without"
     return f"wrote {path} ({size / 1000:.0f} kB, {carried} NVML bindings); run it with: python3 {path} --json"
+
+
+def zipapp_bytes() -> bytes:
+    """The same file as bytes, for a host that is asked over ssh."""
+    return _packed(dict(sorted(_members())))
+
+
+def _packed(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO(b"#!/usr/bin/env python3\n")
+    packed.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def _members() -> Iterator[tuple[str, bytes]]:

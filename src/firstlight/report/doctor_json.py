@@ -1,17 +1,20 @@
-"""A diagnosis as a JSON document (schema firstlight.diagnosis/1)."""
+"""A diagnosis as a JSON document (schema firstlight.diagnosis/2)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from firstlight import __version__
+from firstlight.diagnosis.agreement import doubts
 from firstlight.diagnosis.finding import Diagnosis, Finding, Question
+from firstlight.diagnosis.log_lines import not_explained
 from firstlight.facts.collect import Facts
 from firstlight.plan.request import Ranked
 from firstlight.report.options_json import option_document
 from firstlight.report.summary import machine_summary
+from firstlight.report.ways_json import chain_document
 
-SCHEMA = "firstlight.diagnosis/1"
+SCHEMA = "firstlight.diagnosis/2"
 
 
 def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, options: Ranked) -> dict[str, Any]:
@@ -28,6 +31,11 @@ def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, o
         "blocked": diagnosis.blocked,
         "primary": diagnosis.primary or None,
         "findings": [finding_document(finding, diagnosis) for finding in diagnosis.findings],
+        "not_explained": [
+            {"line": each.line.text, "seen_in": each.line.seen_in, "count": each.count}
+            for each in not_explained(facts, diagnosis)
+        ],
+        "doubts": [each.text for each in doubts(facts, diagnosis)] if not diagnosis.primary else [],
         "options": [option_document(option) for option in options.options],
     }
 
@@ -43,7 +51,6 @@ def finding_document(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
         "saw": list(finding.saw),
         "means": finding.means,
         "error": finding.error,
-        "do": list(finding.do),
-        "remedies": list(finding.remedies),
+        "answers": [chain_document(answer) for answer in finding.answers],
         "source": finding.source,
     }

@@ -1,18 +1,41 @@
-"""A diagnosis as text: the primary cause in full, the rest in a line each; a healthy machine in three lines."""
+"""A diagnosis as text: the primary cause in full, the options once, the rest in a line each."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
-from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity, with_other_ways
+from firstlight.diagnosis.agreement import doubts
+from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
+from firstlight.diagnosis.log_lines import not_explained
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
+from firstlight.frozen import dataclass
 from firstlight.report.facts_text import every_fact
-from firstlight.report.layout import WIDTH, counted, labelled
+from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
+from firstlight.report.steps_lines import Argv, command_lines
 from firstlight.report.summary import is_wanted, machine_summary
+from firstlight.ways.platform import Platform, platform_of
+from firstlight.ways.way import Chain, first_ways, type_name
+from firstlight.ways.words import title_of
 
-_HEADS = {Severity.BLOCKS: "BLOCKED", Severity.DEGRADES: "WORKS, BUT", Severity.NOTE: "NOTE"}
+_HEADS = {
+    Severity.BLOCKS: Painted("BLOCKED", Style.BAD),
+    Severity.DEGRADES: Painted("WORKS, BUT", Style.WARN),
+    Severity.NOTE: Painted("NOTE", Style.HEAD),
+}
+_STYLES = {Severity.BLOCKS: Style.BAD, Severity.DEGRADES: Style.WARN}
+_LABEL = 10
+_MOST_LINES = 4  # of a log, on a screen
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut:
+    """The ways out as they are shown: the list, what option 1 makes go away, and what to type next."""
+
+    options: tuple[Part, ...] = ()
+    answered: tuple[str, ...] = ()  # codes of findings
+    next_calls: tuple[Argv, ...] = ()
 
 
 class Length(enum.Enum):
@@ -22,24 +45,54 @@ class Length(enum.Enum):
     ALL = "all"
 
 
-def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length, options: str = "") -> str:
-    """The diagnosis for a person to read; `options`: the best ways out, in lines of their own."""
+def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length, out: WaysOut) -> Iterator[Part]:
+    """The diagnosis for a person to read, with the ways out once."""
     what, where = machine_summary(facts)
-    if not diagnosis.primary and length is Length.SCREEN:
-        return f"{what}\n{_healthy(facts)}\n{_notes(diagnosis)}\n{options}"
-    out = f"{what}\n{where}\n\n"
+    primary = diagnosis.of(diagnosis.primary) if diagnosis.primary else None
+    if primary is None and length is Length.SCREEN:
+        yield labelled("", (what,), label_width=0)
+        yield from _healthy(facts, diagnosis)
+        yield f"{_notes(diagnosis)}\n"
+        yield from _not_explained(facts, diagnosis, length)
+        yield from out.options
+        yield from _next(out.next_calls)
+        return
+    yield labelled("", (what, where), label_width=0) + "\n"
     if length is Length.ALL:
-        out += "\n".join(finding_text(finding) for finding in diagnosis.findings)
-        return out + options if diagnosis.findings else f"{out}{_healthy(facts)}\n"
-    primary = diagnosis.of(diagnosis.primary)
-    assert primary is not None, diagnosis.primary
-    rest = [finding for finding in diagnosis.findings if finding.code != diagnosis.primary]
-    return out + finding_text(primary) + options + _others(rest) + _where_next(rest)
+        yield from _everything(facts, diagnosis, out.answered)
+        yield from _not_explained(facts, diagnosis, length)
+        yield from out.options
+    elif primary is not None:
+        yield from finding_text(primary)
+        yield from out.options
+        yield from _others([finding for finding in diagnosis.findings if finding is not primary], out.answered)
+        yield from _not_explained(facts, diagnosis, length)
+    yield from _next(out.next_calls)
 
 
-def _healthy(facts: Facts) -> str:
+def _everything(facts: Facts, diagnosis: Diagnosis, answered: tuple[str, ...]) -> Iterator[Part]:
+    platform = platform_of(facts)
+    for number, finding in enumerate(diagnosis.findings):
+        yield "\n" if number else ""
+        yield from finding_text(finding)
+        yield (
+            _indented("do", ("option 1, below",))
+            if finding.code in answered
+            else answers_text(finding.answers, platform)
+        )
+    if not diagnosis.findings:
+        yield from _healthy(facts, diagnosis)
+
+
+def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
+    """The word healthy where all that was seen agrees; else what was found, and what does not agree."""
     if not facts.gpus.devices and not isinstance(facts.driver.kernel_version, Known):
-        return "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)"
+        yield "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)\n"
+        return
+    if against := doubts(facts, diagnosis):
+        reasons = "; ".join(each.text for each in against)
+        yield labelled("", (f"nothing was found that keeps it from working, but {reasons}",), label_width=0)
+        return
     seen = []
     if isinstance(facts.libcuda.init_code, Known) and facts.libcuda.init_code.value == 0:
         seen.append("cuInit works")
@@ -48,7 +101,25 @@ def _healthy(facts: Facts) -> str:
     if isinstance(facts.torch_libraries, Known) and not facts.torch_libraries.value.missing:
         seen.append("torch's libraries are all there")
     word = "nothing keeps it from working" if is_wanted(facts) else "healthy"
-    return f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel was run)"
+    yield Painted(word, Style.GOOD)
+    looked = f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel ran)"
+    yield labelled("", (looked,), label_width=0).removeprefix(word)
+
+
+def _not_explained(facts: Facts, diagnosis: Diagnosis, length: Length) -> Iterator[Part]:
+    """Lines of the log that no finding accounts for; a screen has the newest of them."""
+    left = not_explained(facts, diagnosis)
+    if not left:
+        return
+    shown = left if length is Length.ALL else left[-_MOST_LINES:]
+    yield "\n"
+    yield Painted("seen and not explained", Style.WARN)
+    yield "\n"
+    for each in shown:
+        times = f" ({each.count} times)" if each.count > 1 else ""
+        yield labelled(f"  {each.line.seen_in}", (f"{each.line.text}{times}",), label_width=12)
+    if len(shown) < len(left):
+        yield f"  and {counted(len(left) - len(shown), 'older line')}: firstlight doctor --all\n"
 
 
 def _notes(diagnosis: Diagnosis) -> str:
@@ -58,52 +129,55 @@ def _notes(diagnosis: Diagnosis) -> str:
     return f"{counted(len(diagnosis.findings), 'note')}: {codes} (firstlight doctor --all)"
 
 
-def finding_text(finding: Finding) -> str:
-    """One finding in full: what was seen, what it means, the error it leads to, what to do."""
-    head = f"{_HEADS[finding.severity]}: {finding.title}"
-    code = f"[{finding.code}]"
-    gap = WIDTH - len(head) - len(code)
-    out = f"{head}{' ' * gap}{code}\n" if gap > 1 else f"{head}\n  {code}\n"
-    out += _indented("saw", finding.saw)
-    out += _indented("means", (finding.means,))
-    if finding.error:
-        out += _indented("error", tuple(finding.error.splitlines()))
-    out += _indented("do", _numbered(finding.do))
-    if finding.caused_by:
-        out += _indented("cause", (f"a symptom of {finding.caused_by}",))
-    return out + _indented("source", (finding.source,))
+def finding_text(finding: Finding) -> Iterator[Part]:
+    """One finding in full: what was seen, what it means, the error it leads to."""
+    head = _HEADS[finding.severity]
+    yield head
+    yield headed(f"{head.text}: {finding.title}", f"[{finding.code}]").removeprefix(head.text)
+    yield _indented("saw", finding.saw)
+    yield _indented("means", (finding.means,))
+    yield _indented("error", finding.error.splitlines())
+    yield _indented("cause", (f"a symptom of {finding.caused_by}",) if finding.caused_by else ())
+    yield _indented("source", (finding.source,))
 
 
-def _numbered(steps: Sequence[str]) -> list[str]:
-    """Steps with their numbers where there are several; other ways to do a step stand below it without one."""
-    groups = with_other_ways(steps)
-    if len(groups) < 2:
-        return list(steps)
-    lines: list[str] = []
-    for number, (step, *others) in enumerate(groups, 1):
-        lines += [f"{number}. {step}", *(f"   {other}" for other in others)]
-    return lines
+def answers_text(answers: tuple[Chain, ...], platform: Platform) -> str:
+    """What the first answer does, way by way, and what does not work here."""
+    titles = list(dict.fromkeys(title_of(way, platform) for way in first_ways(answers)))
+    numbered = [f"{number}. {title}" for number, title in enumerate(titles, 1)] if len(titles) > 1 else titles
+    refused = [f"{each.title}: {each.why_not}" for each in answers if each.why_not]
+    return _indented("do", numbered) + _indented("not", refused)
 
 
-def _indented(label: str, lines: tuple[str, ...] | list[str]) -> str:
-    return labelled(f"  {label}", [line for line in lines if line], label_width=10)
+def _indented(label: str, lines: Iterable[str]) -> str:
+    return labelled(f"  {label}", [line for line in lines if line], label_width=_LABEL)
 
 
-def _others(rest: list[Finding]) -> str:
+def _others(rest: list[Finding], answered: tuple[str, ...]) -> Iterator[Part]:
     if not rest:
-        return ""
-    out = "\nalso\n"
+        return
+    yield "\n"
+    yield Painted("also", Style.HEAD)
+    yield "\n"
     for finding in rest:
         more = f" (and {len(finding.saw) - 1} more)" if len(finding.saw) > 1 else ""
         symptom = f" (a symptom of {finding.caused_by})" if finding.caused_by else ""
-        line = f"{finding.code}: {finding.saw[0]}{more}{symptom}"
-        out += labelled(f"  {finding.severity.value}", (line,), label_width=12)
-    return out
+        gone = " (gone with option 1)" if finding.code in answered else ""
+        line = f"{finding.code}: {finding.saw[0]}{more}{symptom}{gone}"
+        word = f"  {finding.severity.value}"
+        if finding.severity in _STYLES:
+            yield Painted(word, _STYLES[finding.severity])
+            yield labelled(word, (line,), label_width=12).removeprefix(word)
+        else:
+            yield labelled(word, (line,), label_width=12)
 
 
-def _where_next(rest: list[Finding]) -> str:
-    more = "`firstlight doctor --all` prints all of them in full; " if rest else ""
-    return f"\n{more}`firstlight facts` shows what was looked at.\n"
+def _next(calls: tuple[Argv, ...]) -> Iterator[Part]:
+    if calls:
+        yield "\n"
+        yield Painted("next", Style.HEAD)
+        yield "\n"
+        yield "".join(command_lines(argv, 2) for argv in calls)
 
 
 def rule_text(rule: Rule) -> str:
@@ -112,21 +186,22 @@ def rule_text(rule: Rule) -> str:
     out = f"{rule.code} ({rule.severity.value}{'; ' + goals if goals else ''})\n{rule.title}\n"
     out += _indented("fires", (rule.fires_when,))
     out += _indented("means", (rule.means,))
-    out += _indented("error", tuple(rule.error.splitlines()))
+    out += _indented("error", rule.error.splitlines())
     out += _indented("facts", (", ".join(rule.looks_at),))
-    out += _indented("ways", (", ".join(rule.remedies),))
+    out += _indented("ways", (", ".join(map(type_name, rule.ways)),))
     return out + _indented("source", (rule.source,))
 
 
-def why_not_text(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> str:
+def why_not_text(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
     """Why a rule did not fire: its condition beside what this machine has."""
     fired = diagnosis.of(rule.code)
     if fired is not None:
-        return f"{rule.code} did fire:\n{finding_text(fired)}"
-    out = f"{rule.code} did not fire.\n" + _indented("fires", (rule.fires_when,))
+        yield f"{rule.code} did fire:\n"
+        yield from finding_text(fired)
+        return
+    yield f"{rule.code} did not fire.\n" + _indented("fires", (rule.fires_when,))
     for place, found in facts_of_rule(rule, facts).items():
-        out += _indented("here", found[:6] or (f"{place}: nothing",))
-    return out
+        yield _indented("here", found[:6] or (f"{place}: nothing",))
 
 
 def facts_of_rule(rule: Rule, facts: Facts) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from firstlight.emit.document import Emitted, made_by
+from firstlight.emit.document import Emitted, EmittedFile, EmittedWheel, made_by
 from firstlight.emit.gates import Gates
 from firstlight.emit.subject import Subject
 from firstlight.facts.known import Fact, Known
@@ -44,8 +44,21 @@ def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
             }
             for file in emitted.files
         ],
+        "sources": [_named(file) for file in emitted.sources],
+        "wheel": _wheel(emitted.wheel),
         "notes": list(emitted.notes),
     }
+
+
+def _named(file: EmittedFile) -> dict[str, Any]:
+    """A source of this package without its text, which is in every installation of firstlight."""
+    data = file.text.encode()
+    return {"name": file.name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def _wheel(wheel: EmittedWheel | None) -> dict[str, Any] | None:
+    """firstlight's own wheel without its bytes; null: nothing installs firstlight, or an index is to have it."""
+    return None if wheel is None else {"name": wheel.name, "sha256": wheel.sha256, "bytes": len(wheel.data)}
 
 
 def _gates(gates: Gates) -> dict[str, Any]:
@@ -60,10 +73,11 @@ def _gates(gates: Gates) -> dict[str, Any]:
         "require_cuda": gates.require_cuda,
         "architectures": list(gates.architectures),
         "capabilities": [str(each) for each in gates.capabilities],
+        "min_jetson_linux": _said(gates.min_l4t),
         "reasons": list(gates.reasons),
     }
 
 
 def _said(fact: Fact[Any]) -> str | None:
-    """The value as text; null: a torch without CUDA asks nothing."""
+    """The value as text; null: it is not asked."""
     return str(fact.value) if isinstance(fact, Known) else None

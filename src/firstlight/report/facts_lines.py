@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.gpus import Gpu
+from firstlight.facts.image_systems import ImageSystem
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.report.layout import counted, gib, joined
 
@@ -31,11 +33,29 @@ def machine_lines(facts: Facts) -> Iterator[str]:
     platform = place.platform.value.value if isinstance(place.platform, Known) else ""
     special = "" if platform in ("", "x86_64") else platform
     yield joined([text(place.os_name), place.arch, f"kernel {place.kernel_release}", special, board])
+    if line := joined(_makings(facts)):
+        yield line
     if isinstance(container.kind, Known) and container.kind.value is not ContainerKind.NONE:
         providers = joined(seen.provider.value for seen in container.providers)
-        yield f"inside a container ({container.kind.value.value})" + (f", {providers}" if providers else "")
+        rootless = ", rootless" if known(container.rootless) else ""
+        yield f"inside a container ({container.kind.value.value}{rootless})" + (f", {providers}" if providers else "")
     elif container.providers:
         yield joined(seen.provider.value for seen in container.providers)
+
+
+def _makings(facts: Facts) -> Iterator[str]:
+    """What the system is made of where that is not the usual: an image, another C library, its early image."""
+    place, libc = facts.place, facts.runtime.libc
+    if isinstance(place.image_based, Known) and place.image_based.value is not ImageSystem.NONE:
+        yield f"its programs come with an image ({place.image_based.value.value})"
+    if isinstance(libc, Known) and libc.value is Libc.MUSL:
+        yield "the C library is musl"
+    if isinstance(place.boot.early_image, Known):
+        yield f"early image by {place.boot.early_image.value.value}"
+    for builder in place.boot.module_builders.value if isinstance(place.boot.module_builders, Known) else ():
+        yield f"modules by {builder.value}"
+    if isinstance(place.boot.module_variant, Known):
+        yield f"built from {place.boot.module_variant.value}"
 
 
 def limit_lines(facts: Facts) -> Iterator[str]:
@@ -107,6 +127,8 @@ def driver_lines(facts: Facts) -> Iterator[str]:
         yield "the nouveau module is loaded"
     if isinstance(driver.nvml_message, Known):
         yield f"NVML: {driver.nvml_message.value}"
+    for each in facts.library_owners.value if isinstance(facts.library_owners, Known) else ():
+        yield f"{each.path} was installed here by {each.package} ({each.database})"
 
 
 def libcuda_lines(facts: Facts) -> Iterator[str]:
@@ -171,6 +193,18 @@ def companion_lines(facts: Facts) -> Iterator[str]:
         parts.append(f"{each.name} {each.version}" + (f" ({detail})" if detail else ""))
     if parts:
         yield "; ".join(parts)
+
+
+def extension_lines(facts: Facts) -> Iterator[str]:
+    files = facts.extensions.files.value if isinstance(facts.extensions.files, Known) else ()
+    for each in files:
+        seen = each.symbols.value if isinstance(each.symbols, Known) else None
+        if each.lacks_libraries or (seen is not None and seen.lacking):
+            names = f"{seen.lacking} of {seen.asked} names" if seen is not None else ""
+            lacks = joined([names, *each.lacks_libraries])
+            yield f"{each.package} {text(each.version)}: torch lacks {lacks} that {each.path} asks for"
+    if files:
+        yield f"{counted(len(files), 'compiled file')} beside torch read"
 
 
 def toolkit_lines(facts: Facts) -> Iterator[str]:

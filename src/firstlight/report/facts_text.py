@@ -11,6 +11,7 @@ from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.report import facts_lines as lines
+from firstlight.report.fleet_lines import fleet_lines
 from firstlight.report.layout import counted, labelled
 
 
@@ -32,11 +33,13 @@ SECTIONS = (
     ("python", lines.python_lines),
     ("torch", lines.torch_lines),
     ("companions", lines.companion_lines),
+    ("extensions", lines.extension_lines),
     ("toolkits", lines.toolkit_lines),
     ("compilers", lines.compiler_lines),
     ("libraries", lines.library_lines),
     ("container", lines.container_lines),
     ("health", lines.health_lines),
+    ("fleet", fleet_lines),
     ("network", lines.network_lines),
     ("you", lines.ability_lines),
 )

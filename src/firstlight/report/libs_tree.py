@@ -7,7 +7,7 @@ import posixpath
 from firstlight.elf.closure import DLOPEN
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis, Loaded
-from firstlight.report.layout import WIDTH
+from firstlight.report.layout import width
 
 _STEP = "  "
 _WHO = {DLOPEN: "opened by its path from Python, before the others", "LD_PRELOAD": "before everything else", "": ""}
@@ -79,7 +79,7 @@ def _whole(branch: _Branch, lines: list[str], *, depth: int) -> None:
 
 def _line(name: str, says: str, depth: int) -> str:
     head = f"{_STEP * (depth + 1)}{name}"
-    return f"{head:<{WIDTH // 2 - 12}}  {says}" if says else head
+    return f"{head:<{width() // 2 - 12}}  {says}" if says else head
 
 
 def _branches(analysis: Analysis) -> list[_Branch]:

@@ -1,15 +1,16 @@
-"""Options as JSON (schema firstlight.options/1); doctor's document holds the same form of an option."""
+"""Options as JSON (schema firstlight.options/2); doctor's document holds the same form of an option."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from firstlight import __version__
-from firstlight.facts.known import Fact, Known
+from firstlight.facts.known import Fact, Known, Origin
 from firstlight.plan.option import Option
 from firstlight.plan.request import Ranked
+from firstlight.report.ways_json import way_document
 
-SCHEMA = "firstlight.options/1"
+SCHEMA = "firstlight.options/2"
 
 
 def options_document(ranked: Ranked) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def options_document(ranked: Ranked) -> dict[str, Any]:
         "options": [option_document(option) for option in ranked.options],
         "rejected": [option_document(option) for option in ranked.rejected],
         "impossible": ranked.impossible,
+        "untried": ranked.untried,
         "refused": [
             {"first": each.first, "second": each.second, "said_by": each.said_by, "sentence": each.sentence}
             for each in ranked.refused
@@ -35,27 +37,31 @@ def option_document(option: Option) -> dict[str, Any]:
         "id": option.id,
         "kind": option.kind.value,
         "title": option.title,
+        "ways": [way_document(way) for way in option.ways],
         "because": list(option.because),
+        "stays": list(option.stays),
+        "after": list(option.after),
+        "unsure": list(option.unsure),
+        "only_for": option.only_for,
         "proof": option.proof.value,
         "proof_by": option.proof_by,
+        "keeps": option.keeps.value,
         "satisfies": list(option.satisfies),
         "leaves_out": list(option.leaves_out),
-        "minutes": _amount(cost.minutes),
-        "download_bytes": _amount(cost.download_bytes),
-        "disk_bytes": _amount(cost.disk_bytes),
-        "money": _amount(cost.money),
+        "minutes": amount_document(cost.minutes),
+        "download_bytes": amount_document(cost.download_bytes),
+        "disk_bytes": amount_document(cost.disk_bytes),
+        "money": amount_document(cost.money),
         "needs_root": option.needs_root,
         "reversible": option.reversible.value,
         "risk": option.risk.value,
         "feasible": option.feasible,
         "why_not": option.why_not,
-        "brings": list(option.brings),
-        "index": option.index,
-        "folder": option.folder,
     }
 
 
-def _amount(amount: Fact[int] | Fact[float]) -> dict[str, Any]:
+def amount_document(amount: Fact[int] | Fact[float]) -> dict[str, Any]:
+    """A number with where it is from, or null with the reason; `assumed` where nobody measured or stated it."""
     if isinstance(amount, Known):
-        return {"value": amount.value, "from": amount.seen_in}
-    return {"value": None, "from": amount.reason}
+        return {"value": amount.value, "from": amount.seen_in, "assumed": amount.origin is not Origin.SEEN}
+    return {"value": None, "from": amount.reason, "assumed": False}

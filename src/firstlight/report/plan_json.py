@@ -1,4 +1,4 @@
-"""A plan as a JSON document (schema firstlight.plan/1)."""
+"""A plan as a JSON document (schema firstlight.plan/2)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 from firstlight import __version__
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.codec import to_json
-from firstlight.facts.known import Fact, Known
-from firstlight.plan.diffs import unified_diff
 from firstlight.plan.plan import Plan, step_document
 from firstlight.plan.request import Ranked
-from firstlight.plan.step import Step
-from firstlight.report.options_json import option_document
+from firstlight.report.options_json import amount_document, option_document
 from firstlight.report.summary import machine_summary
+from firstlight.ways.diffs import unified_diff
+from firstlight.ways.step import Step
 
-SCHEMA = "firstlight.plan/1"
+SCHEMA = "firstlight.plan/2"
 
 
 def plan_document(question: Question, plan: Plan, ranked: Ranked) -> dict[str, Any]:
@@ -53,11 +52,4 @@ def _step(step: Step) -> dict[str, Any]:
     document = step_document(step)
     for entry, change in zip(document["files"], step.files, strict=True):
         entry["diff"] = unified_diff(change)
-    return {**document, "seconds": _amount(step.seconds), "bytes": _amount(step.bytes)}
-
-
-def _amount(amount: Fact[int] | Fact[float]) -> dict[str, Any]:
-    """The form that an amount has in the options too: null with the reason where it is not known."""
-    if isinstance(amount, Known):
-        return {"value": amount.value, "from": amount.seen_in}
-    return {"value": None, "from": amount.reason}
+    return {**document, "seconds": amount_document(step.seconds), "bytes": amount_document(step.bytes)}

@@ -1,55 +1,74 @@
-"""A plan as text: every command as a shell takes it, every file as a diff, and how each step is known to be done."""
+"""A plan as text: every command as a shell takes it, every file in a line or as a diff, and how each is known done."""
 
 from __future__ import annotations
 
-import shlex
+import enum
+from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.plan.diffs import unified_diff
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.plan import Plan
 from firstlight.plan.request import Ranked
-from firstlight.plan.step import CheckKind, Condition, Step, StepKind
-from firstlight.report.layout import WIDTH, counted, labelled
+from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
+from firstlight.report.options_text import reservations, takes
+from firstlight.report.steps_lines import command_lines, commands_of, folded, sentence
 from firstlight.report.summary import machine_summary
 from firstlight.visible import one_line
+from firstlight.ways.diffs import unified_diff
+from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
 
 _CHECKS = {
     CheckKind.FILE_EXISTS: "{target} exists",
     CheckKind.FILE_HOLDS: "{target} holds exactly that text",
     CheckKind.FILE_ABSENT: "{target} is gone",
-    CheckKind.FILE_HAS_LINE: "{target} has that line",
+    CheckKind.FILE_HAS_LINE: "{target} has {expected}",
     CheckKind.FILE_LACKS_LINE: "{target} has no line {expected}",
     CheckKind.LINK: "{target} is that link",
     CheckKind.DISTRIBUTIONS: "{target} has {expected}",
+    CheckKind.DISTRIBUTIONS_ABSENT: "{target} has no {expected}",
     CheckKind.APT_PACKAGE: "the package {target} is installed",
+    CheckKind.APT_ABSENT: "the package {target} is not installed",
     CheckKind.GIT_COMMIT: "{target} stands at {expected}",
-    CheckKind.COMMAND: "this succeeds: {argv}",
-    CheckKind.PERSON: "{target} (a person tells)",
+    CheckKind.COMMAND: "this succeeds:",
+    CheckKind.ONCE: "its commands end well ({target})",
+    CheckKind.PERSON: "{target} (you see that yourself)",
 }
+_INDENT = 3
+_LABEL = 11
 
 
-def plan_text(question: Question, plan: Plan, ranked: Ranked) -> str:
+class Files(enum.Enum):
+    """How a file that is written is shown."""
+
+    FOLDED = "folded"  # wire.sh, 84 lines, new
+    DIFF = "diff"
+
+
+def plan_text(question: Question, plan: Plan, ranked: Ranked, *, files: Files = Files.FOLDED) -> Iterator[Part]:
     """The plan for a person to read and, line by line, to paste."""
-    out = option_text(question, plan, ranked)
+    yield from option_text(question, plan, ranked)
     if plan.option.kind is Kind.NOTHING and not plan.steps:
-        return f"{out}\nnothing to do\n"
-    out += steps_text(plan.steps)
+        yield "\nnothing to do\n"
+        return
+    yield steps_text(plan.steps, files=files)
     optional = sum(step.optional for step in plan.steps)
     extra = f", {optional} of them optional" if optional else ""
-    return f"{out}\n{counted(len(plan.steps), 'step')}{extra}; nothing is changed yet. digest {plan.digest}\n"
+    yield f"\n{counted(len(plan.steps), 'step')}{extra}; nothing is changed yet\ndigest {plan.digest}\n"
+    if files is Files.FOLDED and any(step.files for step in plan.steps):
+        yield "`firstlight plan --diff` shows what is written into each file\n"
 
 
-def option_text(question: Question, plan: Plan, ranked: Ranked) -> str:
+def option_text(question: Question, plan: Plan, ranked: Ranked) -> Iterator[Part]:
     """The head of a plan: the machine and the option that is meant, without its steps."""
-    what, where = machine_summary(question.facts)
-    return f"{what}\n{where}\n\n{_refused(ranked)}{_option(plan.option, ranked)}"
+    yield f"{_machine(question)}\n{_refused(ranked)}"
+    yield from _option(plan.option, ranked)
 
 
-def steps_text(steps: tuple[Step, ...]) -> str:
-    """Every step with its commands, diffs and conditions, an empty line before each."""
-    return "".join(f"\n{_shown(_step(number, step))}" for number, step in enumerate(steps, 1))
+def steps_text(steps: tuple[Step, ...], *, files: Files = Files.FOLDED) -> str:
+    """Every step with its commands, files and conditions, an empty line before each."""
+    return "".join(f"\n{_shown(_step(number, step, files))}" for number, step in enumerate(steps, 1))
 
 
 def _shown(text: str) -> str:
@@ -59,11 +78,14 @@ def _shown(text: str) -> str:
 
 def no_plan_text(question: Question, ranked: Ranked) -> str:
     """What is printed where no option can work: each with the reason."""
-    what, where = machine_summary(question.facts)
-    out = f"{what}\n{where}\n\n{_refused(ranked)}no option can work here\n"
+    out = f"{_machine(question)}\n{_refused(ranked)}no option can work here\n"
     for option in ranked.rejected:
-        out += labelled("  not", (f"{option.title}: {option.why_not} [{option.id}]",), label_width=8)
+        out += labelled("  not", (f"{option.title}: {option.why_not}",), label_width=8)
     return out
+
+
+def _machine(question: Question) -> str:
+    return labelled("", machine_summary(question.facts), label_width=0)
 
 
 def _refused(ranked: Ranked) -> str:
@@ -71,86 +93,85 @@ def _refused(ranked: Ranked) -> str:
     return labelled("refused", lines, label_width=10) + "\n" if lines else ""
 
 
-def _option(option: Option, ranked: Ranked) -> str:
-    place = next(
-        (f"{number} of {len(ranked.options)}" for number, each in enumerate(ranked.options, 1) if each.id == option.id),
-        "",
-    )
-    out = labelled("PLAN", (option.title,), label_width=10)
-    out += labelled("  option", (f"{option.id} ({place}; `firstlight plan --options` shows all)",), label_width=10)
-    out += labelled("  proof", (f"{option.proof.value}: {option.proof_by}",), label_width=10)
-    out += labelled("  takes", (_takes(option),), label_width=10)
-    if option.leaves_out:
-        out += labelled("  not", option.leaves_out, label_width=10)
-    return out
+def _option(option: Option, ranked: Ranked) -> Iterator[Part]:
+    place = next((number for number, each in enumerate(ranked.options, 1) if each.id == option.id), 0)
+    yield Painted("PLAN", Style.HEAD)
+    yield labelled("PLAN", (one_line(option.title),), label_width=10).removeprefix("PLAN")
+    yield _about("option", (f"{option.id} ({place} of {len(ranked.options)}; `firstlight plan --options` shows all)",))
+    yield _about("proof", (f"{option.proof.value}: {option.proof_by}",))
+    yield _about("but", tuple(reservations(option)))
+    root = "root" if option.needs_root else "no root"
+    yield _about("takes", (takes(option.cost),))
+    yield _about("risk", (f"{root}, risk {option.risk.value}, can be taken back: {option.reversible.value}",))
+    yield _about("not", option.leaves_out)
 
 
-def _takes(option: Option) -> str:
-    cost = option.cost
-    parts = [
-        _amount(cost.minutes, "{:.1f} minutes", "minutes unknown"),
-        _bytes(cost.download_bytes, "to download"),
-        _amount(cost.money, "{:.2f} in money", ""),
-        "root" if option.needs_root else "no root",
-        f"risk {option.risk.value}",
-        f"reversible: {option.reversible.value}",
-    ]
-    return ", ".join(part for part in parts if part)
+def _about(label: str, lines: tuple[str, ...]) -> str:
+    return labelled(f"  {label}", lines, label_width=10)
 
 
-def _amount(fact: Fact[float], form: str, unknown: str) -> str:
-    if isinstance(fact, Unknown):
-        return unknown
-    return form.format(fact.value) if fact.value else ""
-
-
-def _bytes(fact: Fact[int], what: str) -> str:
-    if isinstance(fact, Unknown):
-        return f"unknown size {what} ({fact.reason})"
-    if fact.value == 0:
-        return ""
-    return f"{fact.value / 1e9:.2f} GB {what}" if fact.value >= 1e8 else f"{fact.value / 1e6:.1f} MB {what}"
-
-
-def _step(number: int, step: Step) -> str:
-    head = f"{number}. {one_line(step.title)}"
+def _step(number: int, step: Step, files: Files) -> str:
     marks = [word for word, holds in (("optional", step.optional), ("as root", step.needs_root)) if holds]
-    marks += ["by a person"] if step.kind is StepKind.MANUAL else []
-    tag = f"[{step.id}]"
-    gap = WIDTH - len(head) - len(tag)
-    out = f"{head}{' ' * gap}{tag}\n" if gap > 1 else f"{head}\n   {tag}\n"
+    marks += ["you do this"] if step.kind is StepKind.MANUAL else []
+    out = headed(f"{number}. {one_line(step.title)}", f"[{step.id}]")
     out += _lines("because", (f"{step.because}{'; ' + ', '.join(marks) if marks else ''}",))
-    out += "".join(f"{_indented(unified_diff(change))}" for change in step.files)
-    out += "".join(f"   $ {as_typed(argv, step)}\n" for argv in step.commands)
-    out += _lines("done", tuple(_condition(each) for each in step.done_when))
-    out += _lines("undo", _undo(step))
-    if not isinstance(step.bytes, Known) or step.bytes.value:
-        out += _lines("size", (_bytes(step.bytes, "to download"),))
+    out += "".join(_file(change, files) for change in step.files)
+    out += commands_of(step, _INDENT)
+    out += "".join(_condition(number, says) for number, says in enumerate(_conditions(step.done_when)))
+    out += _undo(step)
+    fetches = step.bytes.value > 0 if isinstance(step.bytes, Known) else step.kind is not StepKind.MANUAL
+    if fetches:
+        out += _lines("size", (_bytes(step.bytes),))
     return out + _lines("note", (step.note,) if step.note else ())
 
 
-def as_typed(argv: tuple[str, ...], step: Step) -> str:
-    """A command for a shell; what a person types into one is not wrapped in `sh -c` and quoted a second time."""
-    by_a_shell = step.kind is StepKind.MANUAL and len(argv) == 3 and argv[:2] == ("sh", "-c")
-    return argv[2] if by_a_shell else shlex.join(argv)
+def _bytes(fact: Fact[int]) -> str:
+    if isinstance(fact, Unknown):
+        return f"not known ({fact.reason})"
+    return f"{fact.value / 1e9:.2f} GB to download" if fact.value >= 1e8 else f"{fact.value / 1e6:.1f} MB to download"
+
+
+def _file(change: FileChange, files: Files) -> str:
+    if files is Files.FOLDED:
+        return sentence(f"file: {folded(change)}", _INDENT)
+    return "".join(f"   {line}".rstrip() + "\n" if line.strip() else "\n" for line in unified_diff(change).splitlines())
 
 
 def _lines(label: str, lines: tuple[str, ...]) -> str:
-    return labelled(f"   {label}", lines, label_width=11)
+    return labelled(f"   {label}", lines, label_width=_LABEL)
 
 
-def _indented(diff: str) -> str:
-    return "".join(f"   {line}".rstrip() + "\n" if line.strip() else "\n" for line in diff.splitlines())
+def _undo(step: Step) -> str:
+    lines = [
+        f"{change.path} is {'put back as it was' if change.before or change.unread else 'removed again'}"
+        for change in step.files
+    ]
+    told = _lines("undo", (*lines, *(("by this:",) if step.undo else ())))
+    return told + "".join(command_lines(argv, _LABEL) for argv in step.undo)
 
 
-def _undo(step: Step) -> tuple[str, ...]:
-    lines = [f"{change.path} is {'put back as it was' if change.before else 'removed again'}" for change in step.files]
-    return (*lines, *(shlex.join(argv) for argv in step.undo))
-
-
-def _condition(condition: Condition) -> str:
-    return _CHECKS[condition.kind].format(
-        target=condition.target,
-        expected=condition.expected.replace("\n", ", "),
-        argv=shlex.join(condition.argv),
+def _conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Each thing that is looked at once: the lines that one file should have are one thing to a reader."""
+    lines: dict[str, int] = {}
+    for each in conditions:
+        if each.kind is CheckKind.FILE_HAS_LINE:
+            lines[each.target] = lines.get(each.target, 0) + 1
+    return tuple(
+        dict.fromkeys(
+            replace(each, expected=_how_many(lines[each.target])) if each.kind is CheckKind.FILE_HAS_LINE else each
+            for each in conditions
+        )
     )
+
+
+def _how_many(lines: int) -> str:
+    return "that line" if lines == 1 else f"those {lines} lines"
+
+
+def _condition(number: int, condition: Condition) -> str:
+    form = _CHECKS[condition.kind]
+    if condition.kind is CheckKind.APT_PACKAGE and condition.expected:
+        form += " in version {expected}"
+    says = form.format(target=condition.target, expected=condition.expected.replace("\n", ", "))
+    out = _lines("" if number else "done", (says,))
+    return out + (command_lines(condition.argv, _LABEL) if condition.kind is CheckKind.COMMAND else "")

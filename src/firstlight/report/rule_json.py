@@ -1,4 +1,4 @@
-"""A rule, and why it did not fire here, as JSON documents (schemas firstlight.rule/1 and firstlight.why-not/1)."""
+"""A rule, and why it did not fire here, as JSON documents (schemas firstlight.rule/2 and firstlight.why-not/2)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from firstlight.diagnosis.finding import Diagnosis, Rule
 from firstlight.facts.collect import Facts
 from firstlight.report.doctor_json import finding_document
 from firstlight.report.doctor_text import facts_of_rule
+from firstlight.ways.way import type_name
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
     """When a rule fires and what that means."""
-    return {"schema": "firstlight.rule/1", "made_by": f"firstlight {__version__}", **_words(rule)}
+    return {"schema": "firstlight.rule/2", "made_by": f"firstlight {__version__}", **_words(rule)}
 
 
 def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> dict[str, Any]:
     """The condition of a rule beside what this machine has; `finding` is null where it did not fire."""
     fired = diagnosis.of(rule.code)
     return {
-        "schema": "firstlight.why-not/1",
+        "schema": "firstlight.why-not/2",
         "made_by": f"firstlight {__version__}",
         "collected_at": facts.collected_at,
         "rule": _words(rule),
@@ -40,6 +41,6 @@ def _words(rule: Rule) -> dict[str, Any]:
         "means": rule.means,
         "error": rule.error,
         "looks_at": list(rule.looks_at),
-        "remedies": list(rule.remedies),
+        "ways": [type_name(kind) for kind in rule.ways],
         "source": rule.source,
     }

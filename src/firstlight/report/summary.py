@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.observed import cuda_starts
+from firstlight.diagnosis.observed import cuda_starts, kernel_unseen
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Origin, Unknown
 from firstlight.report.facts_lines import text
 from firstlight.report.layout import gib, joined
 
@@ -16,10 +16,11 @@ _NO_DRIVER = "no driver"
 
 def machine_summary(facts: Facts) -> tuple[str, str]:
     """The GPU stack, and where it runs: ('NVIDIA H100 (9.0), driver 570.133.20, ...', 'Ubuntu 24.04.3 LTS, ...')."""
-    return joined([_gpus(facts), _driver(facts), _torch(facts)]), joined([_place(facts), _python(facts)])
+    return joined([gpu_words(facts), _driver(facts), _torch(facts)]), joined([_place(facts), _python(facts)])
 
 
-def _gpus(facts: Facts) -> str:
+def gpu_words(facts: Facts) -> str:
+    """What the GPUs are: '8x NVIDIA H200 (9.0, 139.8 GiB)'."""
     kinds: dict[str, int] = {}
     for name in _names(facts):
         kinds[name] = kinds.get(name, 0) + 1
@@ -29,6 +30,8 @@ def _gpus(facts: Facts) -> str:
     cards = sum(card.kind.value == "gpu" for card in facts.gpus.pci)
     if cards:
         return f"{cards} NVIDIA GPU{'' if cards == 1 else 's'} on the PCI bus"
+    if kernel_unseen(facts):
+        return "GPUs not to be seen from here"
     return text(facts.gpus.tegra_chip, "the GPU of {}") or "no NVIDIA GPU"
 
 
@@ -53,7 +56,16 @@ def _driver(facts: Facts) -> str:
         return driver + text(facts.libcuda.driver_cuda, " (CUDA {} by a compat library)")
     if facts.libcuda.ld_preload:  # what is preloaded may answer in libcuda's place: the finding version-spoofed
         return driver + text(facts.libcuda.driver_cuda, " (CUDA {} is answered under LD_PRELOAD)")
-    return driver + text(facts.libcuda.driver_cuda, " (CUDA {})")
+    return driver + text(facts.libcuda.driver_cuda, f" (CUDA {{}}{_by_another_libcuda(facts)})")
+
+
+def _by_another_libcuda(facts: Facts) -> str:
+    """' by libcuda 530.30.02' where that is not the kernel driver's own: it answers for itself, not for the driver."""
+    loads, kernel = facts.libcuda.would_load, facts.driver.kernel_version
+    if isinstance(loads, Unknown) or isinstance(loads.value.version, Unknown) or isinstance(kernel, Unknown):
+        return ""
+    version = loads.value.version.value
+    return "" if version == kernel.value else f" by libcuda {version}"
 
 
 def _driver_version(facts: Facts) -> str:
@@ -75,7 +87,7 @@ def _torch(facts: Facts) -> str:
 
 def is_wanted(facts: Facts) -> bool:
     """Whether the torch of these facts is one that was asked for, not one that is installed."""
-    return isinstance(facts.torch, Known) and facts.torch.seen_in.startswith("--want")
+    return isinstance(facts.torch, Known) and facts.torch.origin is Origin.WANTED
 
 
 def _place(facts: Facts) -> str:

@@ -107,7 +107,33 @@ def _text_and_meaning(row: Any) -> str:
     return "\n".join(part for part in (row.text, f"= {row.meaning}" if row.meaning else "") if part) or "-"
 
 
+def _system(row: Any) -> str:
+    """ubuntu 22.04-24.04, fedora x86_64."""
+    ends = tuple(dict.fromkeys((row.release_from, row.release_to)))
+    releases = f"from {ends[0]}" if ends[-1] == "" and ends[0] else "-".join(filter(None, ends))
+    return " ".join(filter(None, (row.family.value, releases, row.arch)))
+
+
+def _which(row: Any) -> str:
+    return " ".join(filter(None, (row.of, row.flavour, shown(row.numbers) if row.numbers else ""))) or "-"
+
+
+def _called(row: Any) -> str:
+    version = f" {row.version}" if row.version else ""
+    return f"{shown(row.names)}{version}{f' ({row.from_repository})' if row.from_repository else ''}"
+
+
 _COLUMNS: dict[str, tuple[Column, ...]] = {
+    "system_names": (
+        _field("role", "what"),
+        Column("system", _system),
+        Column("which", _which),
+        Column("its name (repository)", _called),
+    ),
+    "error_texts": (
+        Column("code and title", lambda row: f"{row.code}\n  {row.title}"),
+        Column("product and kind", lambda row: f"{row.product}\n{row.family}".strip()),
+    ),
     "cuda_majors": (
         Column("CUDA", lambda row: f"{row.major}.x"),
         _field("min_driver_same_major", "oldest driver"),
@@ -189,12 +215,20 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("there is such a thing", lambda row: "yes" if row.exists else "no"),
         _or_word("least_capability", "from capability", "any"),
     ),
+    "downloads": (
+        _field("fetched_by", "fetched by"),
+        _field("name"),
+        _field("machine"),
+        Column("MB", lambda row: f"{row.bytes / 1e6:.1f}"),
+    ),
+    "durations": (_field("work"), _field("seconds"), _field("per", "for each")),
     "error_codes": (
         _field("api"),
         _field("code"),
         Column("name", _short_name),
         Column("text it prints, and what it means", _text_and_meaning),
     ),
+    "xids": (_field("code"), _field("meaning"), _field("action"), _field("if_again", "if it comes again")),
 }
 
 # Fields left out above so that a line fits; the reader is told where they are.
@@ -211,5 +245,7 @@ ONLY_IN_JSON = {
     "runtime_settings": "does, since, seen_in, accepts, suggested, instead",
     "source_tags": "address",
     "features": "claim, how it is found out, what is so",
+    "downloads": "bytes",
     "error_codes": "runtime_name",
+    "xids": "name, lies_with",
 }

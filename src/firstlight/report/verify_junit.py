@@ -47,28 +47,29 @@ def _count(element: ET.Element) -> None:
 def _check(suite: ET.Element, result: Result, *, must: bool) -> None:
     case = _case(suite, "firstlight.verify", result.check, seconds=result.seconds)
     if result.outcome is Outcome.FAILED:
-        failure = ET.SubElement(case, "failure", message=_clean(result.says), type=result.check)
-        failure.text = _clean("\n".join([result.says, *(f"do: {each}" for each in result.do), result.stderr]))
+        failure = ET.SubElement(case, "failure", message=clean(result.says), type=result.check)
+        failure.text = clean("\n".join([result.says, *(f"do: {each}" for each in result.do), result.stderr]))
     elif must:
         message = f"asked for by name and not proved, {result.outcome.value}: {result.says}"
-        ET.SubElement(case, "failure", message=_clean(message), type=result.check)
+        ET.SubElement(case, "failure", message=clean(message), type=result.check)
     elif result.outcome is not Outcome.OK:
-        ET.SubElement(case, "skipped", message=_clean(f"{result.outcome.value}: {result.says}"))
+        ET.SubElement(case, "skipped", message=clean(f"{result.outcome.value}: {result.says}"))
     seen = [result.title, result.says, *(f"{each.what}: {each.value}" for each in result.evidence)]
-    ET.SubElement(case, "system-out").text = _clean("\n".join(seen))
+    ET.SubElement(case, "system-out").text = clean("\n".join(seen))
 
 
 def _requirement(suite: ET.Element, row: RequirementResult) -> None:
     case = _case(suite, "firstlight.require", row.requirement, seconds=0.0)
     told = f"{row.requirement}: needed {row.needed}, given {row.given} (line {row.line})"
     if row.met is not Met.YES:
-        ET.SubElement(case, "failure", message=_clean(f"{row.met.value}: {told}"), type="requirement")
-    ET.SubElement(case, "system-out").text = _clean(told)
+        ET.SubElement(case, "failure", message=clean(f"{row.met.value}: {told}"), type="requirement")
+    ET.SubElement(case, "system-out").text = clean(told)
 
 
 def _case(suite: ET.Element, kind: str, name: str, *, seconds: float) -> ET.Element:
-    return ET.SubElement(suite, "testcase", classname=kind, name=_clean(name), time=f"{seconds:.3f}")
+    return ET.SubElement(suite, "testcase", classname=kind, name=clean(name), time=f"{seconds:.3f}")
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """A text without secrets and without what XML cannot hold."""
     return _NOT_XML.sub("?", masked(text))

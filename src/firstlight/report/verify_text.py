@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from firstlight.report.layout import WIDTH, labelled
+from firstlight.report.layout import labelled, width
 from firstlight.verify.check import Check, Evidence, FeatureResult, FeatureState, Met, Outcome, Report, Result
 from firstlight.verify.verdict import summary
 
@@ -119,4 +119,4 @@ def list_text(checks: tuple[Check, ...]) -> str:
 
 def progress_text(result: Result) -> str:
     """One short line while checks run: 'ok gpus (3.1 s)'."""
-    return f"{_WORDS[result.outcome]} {result.check} ({result.seconds:.1f} s)"[:WIDTH]
+    return f"{_WORDS[result.outcome]} {result.check} ({result.seconds:.1f} s)"[: width()]
