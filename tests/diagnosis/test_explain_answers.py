@@ -14,7 +14,6 @@ from firstlight.diagnosis.signatures import signatures
 # Rules whose `error` is no line that means a fault by itself.
 NO_ERROR_LINE = {
     "mixed-gpus": "a warning of vLLM; the machine works",
-    "no-wheel-for-python": "pip prints it for a misspelt name, a mirror and an old C library as well",
 }
 
 # What a rule leaves out as '...', as a real message has it.

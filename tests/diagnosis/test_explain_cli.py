@@ -6,8 +6,10 @@ import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ import pytest
 
 from firstlight.diagnosis.explain import explain_text
 from firstlight.diagnosis.signatures import signatures
-from firstlight.report.explain_text import explained_json, explained_text, printable
+from firstlight.report.explain_text import Here, explained_json, explained_text, printable
 
-SCHEMA = Path(__file__).parents[2] / "src" / "firstlight" / "schemas" / "explain-1.json"
+SCHEMA = Path(__file__).parents[2] / "src" / "firstlight" / "schemas" / "explain-2.json"
 LOGS = Path(__file__).parent / "logs" / "known"
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver"
 
@@ -193,23 +195,65 @@ def test_json_of_unknown_text_follows_the_schema_and_exits_1() -> None:
     assert done.returncode == 1
     document = valid(done.stdout)
     assert (document["recognised"], document["explanations"]) == (False, [])
-    assert document["last_error"] == [{"line": 1, "text": "KeyError: 'x'"}]
+    assert document["last_error"] == [
+        {"line": 1, "text": "KeyError: 'x'", "looks_like": "a fault in the program or its data"}
+    ]
 
 
-def test_the_list_has_every_signature_as_text_and_as_json() -> None:
+def test_the_list_has_every_product_with_its_count() -> None:
     done = explain("--list")
-    assert done.returncode == 0
-    rows = done.stdout.splitlines()
-    assert [row.split()[1] for row in rows[: len(signatures())]] == [signature.code for signature in signatures()]
-    assert rows[-1] == f"{len(signatures())} signatures; the number is the depth: lower is more basic."
-    assert len(valid(explain("--list", "--json").stdout)["signatures"]) == len(signatures())
+    assert (done.returncode, done.stderr) == (0, "")
+    counts = Counter(signature.product for signature in signatures())
+    general = counts.pop("")
+    assert done.stdout.startswith(f"{len(signatures())} errors are known: {general} of CUDA, torch and the system")
+    listed = {
+        name: int(count)
+        for count, name in re.findall(r"(?<!\S)(\d+) ([a-z0-9][a-z0-9.+-]*)(?=  |$)", done.stdout, re.M)
+    }
+    assert listed == counts
+
+
+@pytest.mark.parametrize(
+    ("asked", "product"), [(("vllm",), "vllm"), (("Flash", "Attention"), "flash-attention"), (("general",), "")]
+)
+def test_the_list_of_a_product_has_its_errors_as_text_and_as_json(asked: tuple[str, ...], product: str) -> None:
+    mine = [signature.code for signature in signatures() if signature.product == product]
+    rows = explain("--list", *asked).stdout.splitlines()
+    assert rows[0] == f"{product or 'general'}: {len(mine)} errors, the most basic first"
+    assert [row.split()[0] for row in rows[1:]] == mine
+    document = valid(explain("--list", *asked, "--json").stdout)
+    assert document["products"] == [{"product": product or "general", "count": len(mine)}]
+    assert [each["code"] for each in document["signatures"]] == mine
+
+
+def test_the_list_of_all_has_every_signature() -> None:
+    document = valid(explain("--list", "--json").stdout)
+    assert [each["code"] for each in document["signatures"]] == [signature.code for signature in signatures()]
+    assert sum(each["count"] for each in document["products"]) == len(signatures())
+    assert explain("--list", "all").stdout.count("\n  ") == len(signatures())
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("vlm", "Did you mean vllm?"),
+        ("torch", "Did you mean pytorch or"),
+        ("weather", "The list of products: firstlight explain --list"),
+    ],
+)
+def test_a_product_that_there_is_not_names_the_nearest(asked: str, says: str) -> None:
+    done = explain("--list", asked)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"no product is called '{asked}'" in done.stderr
+    assert says in done.stderr
 
 
 def test_sentences_about_the_machine_at_hand_have_a_place_in_text_and_json() -> None:
     found = explain_text(TOO_OLD)
     context = ("This machine has driver 550.54.14, which offers CUDA 12.4.",)
-    assert context[0] in explained_text(found, context=context)
-    assert valid(explained_json(found, context=context))["context"] == list(context)
+    assert context[0] in explained_text(found, Here(context))
+    assert valid(explained_json(found, Here(context)))["context"] == list(context)
 
 
 def test_a_log_cannot_repaint_the_terminal() -> None:

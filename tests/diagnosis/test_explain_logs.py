@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.explain_speed import answers
+from benchmarks.quiet_logs import known_anywhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -197,3 +199,15 @@ def test_log_prefixes_are_taken_off_before_lines_are_joined(prefix: str) -> None
 
 def test_text_and_stream_give_the_same_answer() -> None:
     assert explain_text(TOO_OLD.decode()) == explained(TOO_OLD)
+
+
+def test_two_megabytes_of_other_peoples_logs_give_no_answer() -> None:
+    """Written before any row was read; `python -m benchmarks.explain_speed` has fifty of them."""
+    said = answers(2)
+    assert said.size_bytes > 2_000_000
+    assert [(each.signature.code, each.sightings[0].text) for each in said.explanations] == []
+
+
+def test_what_is_known_wherever_it_is_printed_is_known_in_them_too() -> None:
+    found = [codes(line.encode()) for line in known_anywhere()]
+    assert [len(each) for each in found] == [1] * 11

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import sys
-from typing import BinaryIO, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
@@ -17,13 +18,22 @@ from firstlight.diagnosis.explain import Explained, explain_given, explain_strea
 from firstlight.diagnosis.signatures import signatures
 from firstlight.errors import BadInput
 from firstlight.opening import open_given
-from firstlight.report.explain_text import explained_json, explained_text, signatures_json, signatures_text
+from firstlight.report.explain_text import (
+    NOT_LOOKED,
+    Here,
+    explained_json,
+    explained_text,
+)
+
+if TYPE_CHECKING:
+    from firstlight.diagnosis.finding import Diagnosis, Question
+    from firstlight.facts.look import Look
 
 LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 LOOKS_LIKE_PATH = re.compile(r"(?:~?/|\.\.?/)\S+")
 COMPRESSED = ((b"\x1f\x8b", "gzip", "zcat"), (b"\xfd7zXZ", "xz", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"))
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-OPTIONS = ("--json", "--list", "--here", "--help")
+OPTIONS = ("--json", "--list", "--here", "--facts", "--help")
 
 
 @click.command(
@@ -31,54 +41,102 @@ OPTIONS = ("--json", "--list", "--here", "--help")
     # An error text may hold words such as -lcuda: they are text here, not options of ours.
     context_settings={"ignore_unknown_options": True},
     epilog="Examples: firstlight explain build.log; make 2>&1 | firstlight explain -; "
-    'firstlight explain "Error 803: system has unsupported display driver / cuda driver combination". '
+    'firstlight explain "Error 803: system has unsupported display driver / cuda driver combination"; '
+    "firstlight explain --list vllm. "
     "Exit 0: recognised; 1: not recognised.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document (schema firstlight.explain/1).")
-@click.option("--list", "list_all", is_flag=True, help="List every signature we know, most basic first.")
-@click.option("--here", is_flag=True, help="Look at this machine too, and say what of it shows here.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document (schema firstlight.explain/2).")
+@click.option(
+    "--list", "list_all", is_flag=True, help="List what is known: the products; with a product's name its errors."
+)
+@click.option("--here", is_flag=True, help="Look at this machine too: what of it shows here, and what to do then.")
+@click.option(
+    "--facts", "facts_file", metavar="PATH", default="", help="With --here: a saved machine instead of this one."
+)
 @click.argument("text", nargs=-1, type=click.UNPROCESSED, metavar="[TEXT...|FILE|-]")
 @click.pass_context
-def command(ctx: click.Context, *, as_json: bool, list_all: bool, here: bool, text: tuple[str, ...]) -> None:
+def command(ctx: click.Context, /, *, text: tuple[str, ...], facts_file: str, **asked: bool) -> None:
     """Explain error text: what caused it, a command that proves it, ways out.
 
     TEXT is the error itself; a single argument that names a file is read; - reads standard input.
     """
-    if list_all:
-        click.echo(signatures_json(signatures()) if as_json else signatures_text(signatures()), nl=False)
+    as_json = asked["as_json"]
+    if asked["list_all"]:
+        click.echo((_listed_json if as_json else _listed_text)(text), nl=False)
         return
+    if facts_file and not asked["here"]:
+        raise BadInput(f"--facts {facts_file} is of use with --here alone; add --here, or leave it out.")
     explained = _explained(ctx, text)
-    context = _seen_here(explained) if here else ()
+    here = _seen_here(explained, facts_file) if asked["here"] else NOT_LOOKED
     width = shutil.get_terminal_size((88, 24)).columns
-    told = (
-        explained_json(explained, context=context)
-        if as_json
-        else explained_text(explained, width=width, context=context)
-    )
-    click.echo(told, nl=False)
+    click.echo(explained_json(explained, here) if as_json else explained_text(explained, here, width=width), nl=False)
     ctx.exit(0 if explained.explanations else 1)
 
 
-def _seen_here(explained: Explained) -> tuple[str, ...]:
-    """What this machine shows of it: the machine, then each finding that goes with an explanation."""
+def _listed_text(names: tuple[str, ...]) -> str:
+    """The products, or the errors of the one that is named."""
+    from firstlight.report.explain_list import chosen, errors_text, products_text
+
+    if names:
+        return errors_text(chosen(signatures(), "-".join(names)))
+    return products_text(signatures(), width=shutil.get_terminal_size((88, 24)).columns)
+
+
+def _listed_json(names: tuple[str, ...]) -> str:
+    """The errors, all or those of the product that is named, with the counts of the products."""
+    from firstlight.report.explain_list import ALL, chosen, errors_json
+
+    return errors_json(chosen(signatures(), "-".join(names) or ALL))
+
+
+def _seen_here(explained: Explained, facts_file: str) -> Here:
+    """What the machine shows of it, judged and answered as doctor does: the causes, and the first option."""
+    from firstlight.cli.looking import look_patiently
+    from firstlight.diagnosis.explain_here import shown_here
     from firstlight.diagnosis.finding import Question
     from firstlight.diagnosis.judge import judge
     from firstlight.diagnosis.rules import RULES
-    from firstlight.facts.look import Look, look_at
+    from firstlight.facts.look import Look, Names
+    from firstlight.report.doctor_text import answers_text
     from firstlight.report.summary import machine_summary
     from firstlight.tables import load
+    from firstlight.ways.platform import platform_of
 
-    facts = look_at(Look())
-    diagnosis = judge(Question(facts, load()), RULES)
-    related = {code for each in explained.explanations for code in each.signature.related}
-    seen = [finding for finding in diagnosis.findings if finding.code in related]
-    sentences = [f"here: {finding.code}: {finding.saw[0]}" for finding in seen]
-    if not sentences:
-        sentences = [
-            "here: nothing of it shows on this machine now"
-            + (f"; its primary finding is {diagnosis.primary}" if diagnosis.primary else "")
-        ]
-    return (f"this machine: {machine_summary(facts)[0]}", *sentences)
+    look = Look(facts_file, names=Names.PSEUDONYMS if facts_file else Names.REAL)  # commands are pasted
+    question = Question(look_patiently(look), load())
+    diagnosis = judge(question, RULES)
+    found = shown_here(explained, diagnosis)
+    machine = f"this machine: {machine_summary(question.facts)[0]}"
+    if not found:
+        return Here((machine, _not_here(explained, diagnosis)))
+    sentences = (machine, *(f"so it is here: {each.code}: {each.saw[0]}" for each in found))
+    if found[0].code == diagnosis.primary:
+        return _with_first_option(Here(sentences, found), look, question, diagnosis)
+    return Here(sentences, found, answers_text(found[0].answers, platform_of(question.facts)))
+
+
+def _not_here(explained: Explained, diagnosis: Diagnosis) -> str:
+    """That what a text says does not show on the machine, or that no check of ours could show it."""
+    related = sorted({code for each in explained.explanations for code in each.signature.related})
+    rest = f"; its primary finding is {diagnosis.primary}" if diagnosis.primary else ""
+    if related or not explained.explanations:
+        looked = f" (looked for {', '.join(related)})" if related else ""
+        return f"not on this machine: nothing of it shows here now{looked}{rest}"
+    return f"whether it is so here is not known: no check of the machine goes with this error{rest}"
+
+
+def _with_first_option(here: Here, look: Look, question: Question, diagnosis: Diagnosis) -> Here:
+    """The first option of doctor, with the commands that it shows."""
+    from firstlight.cli.planning import Ranking, Wanted, plan_of
+    from firstlight.plan.options import rank_options
+    from firstlight.plan.request import Request
+    from firstlight.report.layout import plain
+    from firstlight.report.options_text import options_list
+
+    wanted = Wanted(Request(), "1", (), (), question.tables)
+    ranked = rank_options(question, diagnosis, wanted.request)
+    steps = plan_of(look, Ranking(question, ranked), wanted).steps if ranked.options else ()
+    return replace(here, way_out=plain(options_list(ranked, steps, most=1)), option=ranked.options[:1])
 
 
 def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from firstlight.diagnosis.explain_owners import code_causes, header_owner, symbol_owner
+
 if TYPE_CHECKING:
     from firstlight.tables import Tables
     from firstlight.tables.error_rows import ErrorCode
@@ -59,7 +61,15 @@ def _cuda_error(values: dict[str, str]) -> dict[str, str]:
     if row is None:
         return {"number": "...", "name": "not in the text", "words": "see the line", "meaning": ""}
     names = " or ".join(name for name in (row.name, row.runtime_name) if name)
-    return {"number": str(row.code), "name": names, "words": row.text or "no words of its own", "meaning": row.meaning}
+    words, meaning = row.text or "no words of its own", " ".join(filter(None, (row.meaning, code_causes(row.code))))
+    return {"number": str(row.code), "name": names, "words": words, "meaning": meaning}
+
+
+def _xids(values: dict[str, str]) -> dict[str, str]:
+    """What the driver's own catalogue says of each number that was seen: '32: Commands arrived broken ...'."""
+    rows = {code: _tables().xid(int(code)) for code in values.get("xids", "").split(", ") if code}
+    said = (f"{code}: {'not in our catalogue.' if row is None else row.meaning}" for code, row in rows.items())
+    return {"meanings": " ".join(said)}
 
 
 def _missing_library(values: dict[str, str]) -> dict[str, str]:
@@ -108,9 +118,12 @@ def _gcc_limit(values: dict[str, str]) -> dict[str, str]:
 # name in a row's `lookup` -> the placeholders it fills beside the row's captures, and how
 LOOKUPS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, str]], dict[str, str]]]] = {
     "cuda-error": (("meaning",), _cuda_error),
+    "xid": (("meanings",), _xids),
     "missing-library": (("provider", "provider_commands"), _missing_library),
     "toolkit-for-arch": (("toolkit",), _toolkit_for_arch),
     "gcc-limit": ((), _gcc_limit),
+    "header-owner": (("whose",), lambda values: {"whose": header_owner(values.get("header", ""))}),
+    "symbol-owner": (("whose",), lambda values: {"whose": symbol_owner(values.get("symbol", ""))}),
 }
 
 

@@ -1,17 +1,24 @@
-"""What `firstlight explain` says: as text for a screen, as one JSON document (schema firstlight.explain/1)."""
+"""What `firstlight explain` says: as text for a screen, as one JSON document (schema firstlight.explain/2)."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight import __version__
 from firstlight.diagnosis.explain import Explained, Explanation, Sighting
+from firstlight.diagnosis.explain_telling import kind_of
 from firstlight.diagnosis.signatures import Commands, Signature
+from firstlight.frozen import dataclass
 from firstlight.visible import one_line
+from firstlight.ways.way import type_name
 
-SCHEMA = "firstlight.explain/1"
+if TYPE_CHECKING:
+    from firstlight.diagnosis.finding import Finding
+    from firstlight.plan.option import Option
+
+SCHEMA = "firstlight.explain/2"
 NARROWEST, WIDEST = 60, 100
 NEXT_STEPS = (
     Commands("Give more of the log: the first error counts, and it is often far above the last.", ()),
@@ -23,51 +30,66 @@ NEXT_STEPS = (
 )
 
 
-def explained_text(explained: Explained, *, width: int = 88, context: tuple[str, ...] = ()) -> str:
-    """All explanations, most basic first; `context` holds sentences about the machine at hand, if it was looked at."""
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The machine at hand, if it was looked at: sentences, the findings that go with the text, and doctor's way out."""
+
+    sentences: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # the primary one first
+    way_out: str = ""  # laid out already
+    option: tuple[Option, ...] = ()  # the first one of doctor, where the text belongs to its primary finding
+
+
+NOT_LOOKED = Here()
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """What stands before the parts of a row: where the machine tells its own cause, the row's is that of most."""
+
+    cause: str
+    ways_out: str
+
+
+_ALONE = _Labels("cause", "ways out")
+_IN_GENERAL = _Labels("cause, as a rule", "ways out elsewhere (here the one above comes first)")
+
+
+def explained_text(explained: Explained, here: Here = NOT_LOOKED, *, width: int = 88) -> str:
+    """All explanations, most basic first; `here` is what the machine at hand shows of it."""
     width = min(max(width, NARROWEST), WIDEST)
     if not explained.explanations:
-        return _not_recognised(explained, width=width, context=context)
-    rows = [*_overview(explained, width), *_wrapped(context, width)]
+        return _not_recognised(explained, width=width, context=here.sentences)
+    rows = [*_overview(explained, width), *_wrapped(here.sentences, width), *here.way_out.splitlines()]
+    labels = _IN_GENERAL if here.findings else _ALONE
     for explanation in explained.explanations:
-        rows += [*([""] if rows else []), *_block(explanation, width)]
+        rows += [*([""] if rows else []), *_block(explanation, width, labels)]
     return "\n".join(rows) + "\n"
 
 
-def explained_json(explained: Explained, *, context: tuple[str, ...] = ()) -> str:
+def explained_json(explained: Explained, here: Here = NOT_LOOKED) -> str:
     """The same as one JSON document."""
-    return _document(
+    return document(
         {
             "recognised": bool(explained.explanations),
             "lines": explained.lines,
             "bytes": explained.size_bytes,
-            "context": list(context),
+            "context": list(here.sentences),
+            "here": [{"code": each.code, "saw": list(each.saw)} for each in here.findings],
+            "option": [{"id": each.id, "title": each.title} for each in here.option],
             "explanations": [_explanation(each) for each in explained.explanations],
-            "last_error": [{"line": each.line, "text": printable(each.text)} for each in explained.last_error],
+            "last_error": [
+                {"line": each.line, "text": printable(each.text), "looks_like": kind_of(each.text)}
+                for each in explained.last_error
+            ],
         }
     )
 
 
-def signatures_text(signatures: tuple[Signature, ...]) -> str:
-    """One row per known signature: depth, code, title; false alarms say so."""
-    widest = max(len(signature.code) for signature in signatures)
-    rows = [
-        f"{signature.depth:>3}  {signature.code:<{widest}}  {signature.title}{_alarm(signature)}"
-        for signature in signatures
-    ]
-    return "\n".join([*rows, "", f"{len(rows)} signatures; the number is the depth: lower is more basic."]) + "\n"
-
-
-def signatures_json(signatures: tuple[Signature, ...]) -> str:
-    """Every known signature with its forms and sources, as one JSON document."""
-    known = [
-        {
-            **_signature(signature),
-            "patterns": [{"anchor": form.anchor, "regex": form.regex} for form in signature.patterns],
-        }
-        for signature in signatures
-    ]
-    return _document({"signatures": known})
+def known_json(signature: Signature) -> dict[str, Any]:
+    """A known error with its forms and sources, as --list prints it."""
+    forms = [{"anchor": form.anchor, "regex": form.regex} for form in signature.patterns]
+    return {**_signature(signature), "patterns": forms}
 
 
 def printable(text: str) -> str:
@@ -87,18 +109,18 @@ def _overview(explained: Explained, width: int) -> list[str]:
     return [*_wrapped((head,), width), *rows]
 
 
-def _block(explanation: Explanation, width: int) -> list[str]:
+def _block(explanation: Explanation, width: int, labels: _Labels) -> list[str]:
     signature = explanation.signature
     rows = _fold(f"{signature.code}: {signature.title}{_alarm(signature)}", width, "", "  ")
     for sighting in explanation.sightings:
         rows += _fold(f"line {sighting.line}{_times(sighting)}: {printable(sighting.text)}", width, "  ", "    ")
     if left := explanation.count - sum(sighting.count for sighting in explanation.sightings):
         rows.append(f"  and {left:,} more with other values")
-    rows += _fold(f"cause: {signature.cause}", width, "  ", "    ")
+    rows += _fold(f"{labels.cause}: {signature.cause}", width, "  ", "    ")
     rows += _fold(f"means: {signature.means}", width, "  ", "    ")
     rows += ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
     rows += _fold(f"it shows: {signature.prove.say}", width, "    ", "      ")
-    rows += ["  ways out:"]
+    rows += [f"  {labels.ways_out}:"]
     for number, way in enumerate(signature.ways_out, start=1):
         rows += _way(number, way, width)
     known = f"{signature.confidence.value}, {signature.date}"
@@ -115,8 +137,9 @@ def _not_recognised(explained: Explained, *, width: int, context: tuple[str, ...
     lines = "this line" if explained.lines <= 1 else f"these {explained.lines:,} lines"
     rows = _fold(f"Not recognised: no signature we know is in {lines}.", width, "")
     for sighting in explained.last_error:
-        rows += ["The last line that reads like an error:"]
+        rows += ["The line that tells most:"]
         rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
+        rows += [f"It reads like {kind}." for kind in (kind_of(sighting.text),) if kind]
     rows += _wrapped(context, width)
     rows += ["", "This does not mean that the machine is fine. What to do next:"]
     for number, step in enumerate(NEXT_STEPS, start=1):
@@ -165,12 +188,17 @@ def _signature(signature: Signature) -> dict[str, Any]:
     return {
         "code": signature.code,
         "title": signature.title,
+        "product": signature.product,
+        "family": signature.family,
         "depth": signature.depth,
         "not_a_fault": signature.not_a_fault,
         "cause": signature.cause,
         "means": signature.means,
         "prove": {"run": list(signature.prove.run), "shows": signature.prove.say},
-        "ways_out": [{"say": way.say, "run": list(way.run)} for way in signature.ways_out],
+        "ways_out": [
+            {"say": way.say, "run": list(way.run), "ways": [type_name(kind) for kind in way.ways]}
+            for way in signature.ways_out
+        ],
         "source": list(signature.source),
         "date": signature.date,
         "confidence": signature.confidence.value,
@@ -178,6 +206,7 @@ def _signature(signature: Signature) -> dict[str, Any]:
     }
 
 
-def _document(content: dict[str, Any]) -> str:
-    document = {"schema": SCHEMA, "made_by": f"firstlight {__version__}", **content}
-    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
+def document(content: dict[str, Any]) -> str:
+    """One JSON document of this verb: schema and version first."""
+    whole = {"schema": SCHEMA, "made_by": f"firstlight {__version__}", **content}
+    return json.dumps(whole, indent=1, ensure_ascii=True) + "\n"

@@ -1,0 +1,66 @@
+"""The line of a log that tells most where no row knows the error, and the kind of error that it reads like.
+
+The last exception of a traceback, or the first error of a build: not pip's or make's note that something failed.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Patterns are text: most logs are explained by a row, and compiling these would only cost time then.
+# A line that names an error and says something of it, unlike the level of a log: {"level": "error", ...}
+_NAMED = (
+    r"(?:\w(?:Error|Exception)|\b[Ee]rror|\bERROR|\bFATAL|\b[Ff]atal(?: error)?)\b(?: \[?\w+\]?)?\s?:"
+    r"(?!\s*\"?[}\],]*\s*$)"
+)
+_EXCEPTION = r"^\W{0,8}(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit)(?:: \S|\s*$)"
+# What only passes on that something else failed, or speaks of errors in general.
+_NOTE = (
+    r"(?i)subprocess-exited-with-error|This error originates from a subprocess|Failed building wheel"
+    r"|did not run successfully"
+    r"|metadata-generation-failed|build stopped: subcommand failed|\*\*\* \[.*\] Error \d|Command errored out"
+    r"|exited with (?:code|status|error)|returned (?:a )?non-zero|failed-wheel-build|Could not build wheels"
+    r"|errors? might be asynchronously|CUDA_LAUNCH_BLOCKING|handling of the above exception"
+    r"|direct cause of the following"
+    r"|\b0 errors?\b|\bno errors?\b|error_log|on_error|errors?=|Errors? were encountered|ChildFailedError"
+    r"|ProcessRaisedException|CalledProcessError"
+    r"|ld returned 1 exit status|-Werror|error-limit|RuntimeError: Error compiling objects|Error building extension"
+)
+_KINDS: tuple[tuple[str, str], ...] = (
+    ("memory that ran out", r"out of memory|cannot allocate|bad_alloc|MemoryError|\bOOM\b"),
+    ("a full disk", r"no space left"),
+    ("a missing right", r"permission|not permitted|access denied|EACCES|forbidden|unauthori"),
+    (
+        "a network, proxy or certificate",
+        r"connect|resolve host|unreachable|certificate|SSL|proxy|timed? ?out|\b40[1347]\b|\b50[0234]\b",
+    ),
+    (
+        "two versions that do not go together",
+        r"version|mismatch|incompatib|cannot import name|has no attribute|unexpected keyword|undefined symbol"
+        r"|deprecated|not supported|requires",
+    ),
+    (
+        "something that is not installed, or not where it is looked for",
+        r"no module named|no such file|not found|cannot find|could not find|could not load|cannot open",
+    ),
+    ("a fault in the source that is compiled", r"\.(?:cu|cuh|cpp|cc|c|h|hpp)[:(]\d+"),
+    (
+        "a fault in the program or its data",
+        r"(?:Key|Index|Type|Value|Attribute|Assertion|NotImplemented|Name|ZeroDivision)Error|assert",
+    ),
+)
+
+
+def is_exception(text: str) -> bool:
+    """Whether a line is the last of a traceback: 'KeyError: b'."""
+    return re.match(_EXCEPTION, text) is not None and not re.search(_NOTE, text)
+
+
+def is_telling(text: str) -> bool:
+    """Whether a line names an error itself, and not only that something failed."""
+    return re.search(_NAMED, text) is not None and not re.search(_NOTE, text)
+
+
+def kind_of(text: str) -> str:
+    """What an unknown error reads like, e.g. 'a missing right'; '' where nothing speaks for a kind."""
+    return next((kind for kind, words in _KINDS if re.search(words, text, re.IGNORECASE)), "")

@@ -1,0 +1,90 @@
+"""Where no row knows an error: the line that tells most, what it reads like, and no answer from a wrapper."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstlight.diagnosis.explain import explain_text
+from firstlight.diagnosis.explain_owners import demangled, header_owner, symbol_owner
+from firstlight.diagnosis.explain_telling import kind_of
+
+PIP = (
+    "  error: subprocess-exited-with-error\n"
+    "  x setup.py did not run successfully.\n"
+    "      frob.cpp:12:3: error: 'frobnicate' was not declared in this scope\n"
+    "      frob.cpp:19:1: error: expected ';'\n"
+    "  note: This error originates from a subprocess, and is likely not a problem with pip.\n"
+    "ERROR: Failed building wheel for frob\n"
+)
+TELLING = {
+    "the first error of a build, not pip's note": (PIP, 3),
+    "the last exception, not the launcher": (
+        "Traceback (most recent call last):\nKeyError: 'a'\nTraceback (most recent call last):\nKeyError: 'b'\n"
+        "srun: error: task 0: Exited with exit code 1\n",
+        4,
+    ),
+    "an error of a log far above its end": ("x\n" * 50 + "ERROR: no such frob: 12\n" + "y\n" * 50, 51),
+    "a log over several blocks": ("x" * 99 + "\n", 0),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), TELLING.values(), ids=TELLING)
+def test_the_line_that_tells_most_is_shown(text: str, line: int) -> None:
+    assert [each.line for each in explain_text(text).last_error] == ([line] if line else [])
+
+
+def test_the_line_is_the_same_however_long_the_log_is() -> None:
+    filler = "step 1 loss 0.5\n" * 200_000
+    assert [each.line for each in explain_text("KeyError: 'a'\n" + filler).last_error] == [1]
+    assert [each.line for each in explain_text(filler + "KeyError: 'a'\n").last_error] == [200_001]
+    assert [each.line for each in explain_text(filler + PIP + filler).last_error] == [200_003]
+
+
+def test_a_wrapper_is_no_answer_to_an_error_that_nobody_knows() -> None:
+    explained = explain_text(PIP)
+    assert explained.explanations == ()
+    assert "frobnicate" in explained.last_error[0].text
+    [alone] = explain_text("  error: subprocess-exited-with-error\n").explanations
+    assert alone.signature.wraps
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("OSError: [Errno 28] No space left on device", "a full disk"),
+        ("PermissionError: [Errno 13] Permission denied: 'x'", "a missing right"),
+        ("ImportError: cannot import name 'x' from 'y'", "two versions that do not go together"),
+        ("frob.cu(12): error: expected a ;", "a fault in the source that is compiled"),
+        ("something happened", ""),
+    ],
+)
+def test_an_unknown_error_is_said_to_read_like_a_kind(text: str, kind: str) -> None:
+    assert kind_of(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("symbol", "plain"),
+    [
+        ("_ZN3c105ErrorC1ENS_14SourceLocationE", "c10::Error"),
+        ("_ZNK2at6Tensor4itemIfEET_v", "at::Tensor::item"),
+        ("_Z7frobberPKc", "frobber"),
+        ("_ZN99c10", "_ZN99c10"),
+        ("cudaMalloc", "cudaMalloc"),
+    ],
+)
+def test_a_symbol_is_told_as_it_is_written_in_source(symbol: str, plain: str) -> None:
+    assert demangled(symbol) == plain
+
+
+def test_whose_a_symbol_or_header_is_goes_by_the_longest_beginning() -> None:
+    assert "torch" in symbol_owner("_ZN3c105ErrorC1E")
+    assert "Python itself" in symbol_owner("PyUnicode_AsUTF8")
+    assert "libcuda" in symbol_owner("cuIpcOpenMemHandle_v2")
+    assert "cuda-samples" in header_owner("helper_math.h")
+    assert header_owner("frob.h") == symbol_owner("frob") == ""
+
+
+def test_an_undefined_symbol_of_any_program_is_told_with_its_owner() -> None:
+    [found] = explain_text("ImportError: /x/frob.so: undefined symbol: _ZN6google8protobuf7MessageD2Ev").explanations
+    assert "google::protobuf::Message" in found.signature.cause
+    assert "It belongs to protobuf." in found.signature.cause
