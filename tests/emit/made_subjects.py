@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from firstlight.emit.imagined import parse_machine
@@ -22,6 +23,7 @@ def for_words(text: str, *wants: str, option: str = "", choices: Choices | None 
     return subject_of(facts, asked, made_for=text, tables=TABLES, choices=choices or Choices())
 
 
+@functools.cache  # two tests go through all machines
 def for_machine(name: str, *wants: str, choices: Choices | None = None) -> Subject:
     """A subject of a recorded machine, e.g. h100-driver-570."""
     asked = Asked(Request(parse_wants(wants)))

@@ -10,6 +10,7 @@ from firstlight.emit.document import Emitted
 from firstlight.emit.imagined import parse_machine
 from firstlight.emit.subject import Asked, Choices, Part, Subject, subject_of
 from firstlight.facts.look import Look, look_at
+from firstlight.own_wheel import own_wheel
 from firstlight.plan.request import Request
 from firstlight.plan.want import parse_wants
 from firstlight.tables import load
@@ -59,6 +60,11 @@ def with_package(requirement: str) -> Subject:
     return replace(made, parts=(*made.parts, Part("", (requirement,))))
 
 
+def with_own_wheel(made: Subject) -> Subject:
+    """A subject whose files bring the wheel of the firstlight that is tested, as the command emits them."""
+    return replace(made, wheel=own_wheel())
+
+
 def text_of(emitted: Emitted, name: str) -> str:
     """The text of one file."""
     return next(file.text for file in emitted.files if file.name == name)
@@ -66,9 +72,13 @@ def text_of(emitted: Emitted, name: str) -> str:
 
 def write(emitted: Emitted, folder: Path) -> Path:
     """All files into a folder, as the command writes them."""
-    for file in emitted.files:
+    for file in (*emitted.files, *emitted.sources):
         path = folder / file.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
         path.chmod(file.mode)
+    if emitted.wheel is not None:
+        path = folder / emitted.wheel.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(emitted.wheel.data)
     return folder

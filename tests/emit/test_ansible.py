@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from firstlight.emit.ansible import emit_ansible
+from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import yaml_text
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, recorded, subject, text_of, with_package, write
 
@@ -40,11 +41,14 @@ def test_the_gates_come_before_the_first_change() -> None:
     tasks = _tasks(text_of(emit_ansible(subject()), "playbook.yml"))
     names = [task["name"] for task in tasks]
     first = names.index("Install what makes environments")
-    assert names.index("Refuse a driver that does not run torch") < first
-    assert names.index("Refuse GPUs that torch holds no code for") < first
-    gate = tasks[names.index("Refuse a driver that does not run torch")]["vars"]
-    assert gate["firstlight_min_driver"] == "580.65.06"
-    assert gate["firstlight_compat_branches"] == [535, 550, 565, 570, 575]
+    assert names.index("Ask whether the host fits") < names.index("Refuse a host that does not fit") < first
+
+
+def test_the_host_is_asked_what_every_other_kind_asks() -> None:
+    made = subject()
+    asked = text_of(emit_ansible(made), "files/gates.sh")
+    assert str(preflight_functions(made.gates, made.target.machine)) in asked
+    assert asked.endswith('check_gates\n[ "$needs_compat" = no ] || echo "needs compat"\n')
 
 
 def test_modules_are_those_of_ansible_core() -> None:
@@ -56,20 +60,25 @@ def test_files_that_are_copied_are_emitted() -> None:
     emitted = emit_ansible(subject())
     tasks = _tasks(text_of(emitted, "playbook.yml"))
     copied = {task["ansible.builtin.copy"]["src"] for task in tasks if "ansible.builtin.copy" in task} - {"{{ item }}"}
-    assert {f"files/{name}" for name in copied} == {file.name for file in emitted.files} - {"playbook.yml"}
+    others = {"playbook.yml", "files/gates.sh", "files/finish_packages.sh"}  # read where the play is started
+    assert {f"files/{name}" for name in copied} == {file.name for file in emitted.files} - others
 
 
 def test_a_driver_that_runs_the_wheels_needs_no_compat_tasks() -> None:
     emitted = emit_ansible(subject(NEW_H100))
-    assert [file.name for file in emitted.files] == ["playbook.yml", "files/firstlight.sh"]
+    assert [file.name for file in emitted.files] == [
+        "playbook.yml",
+        "files/firstlight.sh",
+        "files/gates.sh",
+        "files/finish_packages.sh",
+    ]
     assert not any("compat" in task["name"] for task in _tasks(text_of(emitted, "playbook.yml")))
 
 
 def test_a_torch_without_cuda_asks_nothing_of_a_driver() -> None:
-    names = [
-        task["name"] for task in _tasks(text_of(emit_ansible(subject(NEW_H100, "torch==2.9.0+cpu")), "playbook.yml"))
-    ]
-    assert not any("driver" in name or "GPU" in name for name in names)
+    asked = text_of(emit_ansible(subject(NEW_H100, "torch==2.9.0+cpu")), "files/gates.sh")
+    assert "check_driver" not in asked
+    assert "capability" not in asked
 
 
 def test_the_packages_are_pinned_and_come_from_their_index() -> None:

@@ -13,8 +13,9 @@ import pytest
 from firstlight.emit.bash import NAME, emit_bash, environment_key, wiring_in
 from firstlight.emit.subject import Choices, Subject
 from firstlight.errors import BadInput
-from firstlight.plan.start_script import wire_script
+from firstlight.ways.start_script import wire_script
 from tests.emit.made_subjects import for_machine, for_words
+from tests.emit.subjects import write
 
 SHELLCHECK = shutil.which("shellcheck")
 SHAPES = {
@@ -82,10 +83,11 @@ def test_without_compat_in_the_plan_there_is_none_in_the_file() -> None:
 
 
 def test_later_parts_name_the_torch_of_the_first_again() -> None:
-    fetches = re.findall(r"^    fetch (.*)$", _text(for_machine("vllm-torch-2-9")), re.MULTILINE)
+    text = _text(for_machine("h200-no-torch", "torch==2.9.0+cu130", "triton"))
+    fetches = re.findall(r"^    fetch (.*)$", text, re.MULTILINE)
     assert len(fetches) == 2
-    assert fetches[1].startswith("'' vllm==")
-    assert "torch==2.8.0+cu128" in fetches[1].split()
+    assert fetches[1].startswith("'' triton==")
+    assert "torch==2.9.0+cu130" in fetches[1].split()
 
 
 def test_two_plans_with_the_same_packages_share_the_environment() -> None:
@@ -225,3 +227,15 @@ def test_a_bundle_beside_the_script_takes_the_place_of_every_index(
     calls = f"pip=fake wheels=w beside={tmp_path}; fetch '{index}' torch==1"
     done = _functions(tmp_path, calls, fake='echo "$*"')
     assert done.stdout.strip() == f"-m pip download --quiet --dest w {words.format(here=tmp_path)}", done.stderr
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_script_says_how_it_is_called(shell: str, tmp_path: Path) -> None:
+    write(emit_bash(_subject("compat", str(tmp_path / "volume"))), tmp_path)
+    done = subprocess.run(
+        [shell, str(tmp_path / "pod_setup.sh"), "--help"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\n--no-verify leaves out the proof at the end." in done.stdout
+    assert "set -eu" not in done.stdout
+    assert not (tmp_path / "volume").exists()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -14,6 +15,7 @@ import firstlight
 from firstlight.cli.emit import command
 from firstlight.emit.kinds import NAMES
 from firstlight.errors import BadInput
+from firstlight.own_wheel import own_wheel
 
 SCHEMA = json.loads((Path(firstlight.__file__).parent / "schemas/emit-1.json").read_text())
 FOR = ("--for", "H100, driver >= 550")
@@ -44,7 +46,9 @@ def test_out_writes_the_file_with_its_mode_and_again_the_same(tmp_path: Path) ->
         assert _run("bash", *FOR, "--out", str(tmp_path / "pod")).exit_code == 0
     file = tmp_path / "pod/pod_setup.sh"
     assert file.stat().st_mode & 0o777 == 0o755
-    assert sorted(each.name for each in file.parent.iterdir()) == ["pod_setup.sh"]
+    [wheel] = (file.parent / "wheels").iterdir()
+    assert (wheel.name, wheel.read_bytes()) == (own_wheel().name, own_wheel().data)
+    assert sorted(each.name for each in file.parent.iterdir()) == ["pod_setup.sh", "wheels"]
 
 
 def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> None:
@@ -62,6 +66,14 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
     [
         (("bash", "--for", ""), "is no GPU that the tables know"),
         (("bash", *FOR, "--base", "x"), "--base says nothing to bash; accepted: with dockerfile or devcontainer"),
+        (
+            ("compose", *FOR, "--runtime-class", "nvidia"),
+            "--runtime-class says nothing to compose; accepted: with k8s.",
+        ),
+        (("k8s", *FOR, "--image", "x", "--firstlight-from-index"), "--firstlight-from-index says nothing to k8s"),
+        (("compose", *FOR, "--image", "x", "--firstlight-from-index"), "the image that was built has firstlight"),
+        (("compose", *FOR, "--image", "x", "--base", "y"), "--image 'x' and --base 'y': accepted is one of them."),
+        (("k8s", *FOR), "Build it from the files of `firstlight emit dockerfile`, push it, then give its name"),
         (("slurm", *FOR, "--image", "x"), "--image says nothing to slurm; accepted: with runpod or devcontainer"),
         (("ansible", *FOR, "--user", "x"), "--user says nothing to ansible"),
         (("ansible", *FOR, "--name", "x"), "--name says nothing to ansible; accepted: with dockerfile or devcontainer"),
@@ -79,15 +91,77 @@ def test_what_would_be_dropped_in_silence_is_refused(argv: tuple[str, ...], mess
     assert message in str(done.exception)
 
 
+# Each with a value that is good where the option is read. What is in none of the kinds' files is about the call itself.
+_FLAGS = ("--firstlight-from-index", "--mcp", "--remove")
+_GIVEN = {
+    "--want": "torch==2.8.0", "--for": "B200, driver >= 580", "--facts": str(MACHINES / "b200-driver-610"),
+    "--option": "2", "--python": "3.11", "--platform": "aarch64", "--volume": "/data", "--base": "python:3.11-slim",
+    "--image": "team/torch:1", "--user": "somebody", "--name": "something", "--goal": "train",
+    "--runtime-class": "other", "--firstlight-from-index": "", "--tool": "claude", "--mcp": "", "--remove": "",
+}  # fmt: skip
+_NEEDED = {"k8s": ("--image", "team/other:1"), "kit": ("--base", f"cuda@sha256:{'0' * 64}")}  # cannot do without
+_OF_THE_CALL = {"--out", "--force", "--json"}
+
+
+def test_every_option_is_tried_with_every_kind() -> None:
+    named = {option for each in command.params if isinstance(each, click.Option) for option in each.opts}
+    assert named == {*_GIVEN, *_OF_THE_CALL}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("option", _GIVEN)
+def test_an_option_changes_what_is_written_or_is_refused_with_what_is_accepted(kind: str, option: str) -> None:
+    machine = () if option in ("--for", "--facts") else FOR
+    image = _NEEDED.get(kind, ())
+    plain = _run(kind, *FOR, *image, "--json")
+    value = () if option in _FLAGS else (_GIVEN[option],)
+    done = _run(kind, *machine, *(() if option in image else image), option, *value, "--json")
+    if done.exit_code != 0:
+        assert isinstance(done.exception, BadInput), done.exception
+        assert "accepted" in str(done.exception)
+        assert option in str(done.exception)
+        return
+    assert _written(plain, option) != _written(done, option)
+
+
+def _written(done: Result, option: str) -> list[str]:
+    """The lines that do something, and for these two all: a goal stands in the header, a name in commands to paste."""
+    plan = ("firstlight.plan=", "FIRSTLIGHT_EMITTED", '"plan": ')
+    files = [[file["name"], *file["text"].splitlines()] for file in json.loads(done.stdout)["files"]]
+    lines = [line for file in files for line in file if not any(word in line for word in plan)]
+    return lines if option in ("--goal", "--name") else [line for line in lines if not line.startswith("# ")]
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a\nb", "$(touch outside)", "a b", "x/../../outside"])
 def test_no_name_leads_out_of_the_folder(kind: str, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "inside/deep"
-    image = ("--image", "x/y:1") if kind in ("runpod", "devcontainer") else ()
+    image = ("--image", "x/y:1") if kind in ("runpod", "devcontainer", "k8s") else _NEEDED.get(kind, ())
     done = _run(kind, *FOR, "--name", name, *image, "--out", str(folder))
     assert done.exit_code == 0 or isinstance(done.exception, BadInput), done.exception
     found = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all(path.is_relative_to(folder) for path in found)
+
+
+def test_json_names_the_wheel_and_its_digest_unless_an_index_is_to_have_it() -> None:
+    wheel = own_wheel()
+    assert _document("slurm", *FOR)["wheel"] == {
+        "name": f"wheels/{wheel.name}",
+        "sha256": wheel.sha256,
+        "bytes": len(wheel.data),
+    }
+    assert _document("slurm", *FOR, "--firstlight-from-index")["wheel"] is None
+
+
+def test_a_wheel_of_an_earlier_version_in_the_folder_is_kept_unless_force_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "wheels" / own_wheel().name
+    file.parent.mkdir()
+    file.write_bytes(b"\xffearlier")
+    refused = _run("bash", *FOR, "--out", str(tmp_path))
+    assert isinstance(refused.exception, BadInput)
+    assert not (tmp_path / "pod_setup.sh").exists()
+    assert _run("bash", *FOR, "--out", str(tmp_path), "--force").exit_code == 0
+    assert file.read_bytes() == own_wheel().data
 
 
 def test_json_holds_the_gates_and_the_files() -> None:
@@ -134,7 +208,7 @@ def test_gpus_that_come_with_an_arm_processor_alone_get_files_for_it(gpu: str) -
 
 
 def test_an_orin_gets_wheels_for_its_processor() -> None:
-    argv = ("--for", "Jetson AGX Orin, driver 540", "--option", "driver-upgrade:580")
+    argv = ("--for", "Jetson AGX Orin, driver 595")
     assert _document("dockerfile", *argv)["target"]["machine"] == "aarch64"
 
 
@@ -161,7 +235,24 @@ def test_what_cannot_be_used_is_refused(argv: tuple[str, ...], words: str) -> No
     assert "\n" not in str(done.exception)
 
 
+def test_help_says_what_each_kind_is() -> None:
+    lines = [line.split(maxsplit=1) for line in _run("--help").output.splitlines()]
+    said = {words[0]: words[1] for words in lines if len(words) == 2 and words[0] in NAMES}
+    assert tuple(said) == NAMES
+
+
 def test_another_kind_is_a_usage_error() -> None:
     done = _run("terraform", *FOR)
     assert done.exit_code == 2
     assert "dockerfile" in done.output
+
+
+def test_where_files_take_another_option_than_doctors_first_that_is_said_with_the_reason() -> None:
+    done = _run("bash", "--facts", str(MACHINES / "h100-driver-570"))
+    assert (
+        "  not      wire cuda-compat 13.1 from NVIDIA's archive at each start, which doctor names first" in done.stderr
+    )
+    named = _run("bash", "--facts", str(MACHINES / "h100-driver-570"), "--option", "1")
+    same = _run("bash", "--facts", str(MACHINES / "v100-torch-cu130"))
+    assert (named.exit_code, same.exit_code) == (0, 0)
+    assert "doctor names first" not in f"{named.stderr}{same.stderr}"

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.emit.gate_words import text_of
 from firstlight.emit.gates import CompatPart, Gates, gates_of
+from firstlight.emit.kinds import emit
 from firstlight.emit.packages import cuda_of
 from firstlight.emit.preflight import preflight_functions
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known, Unknown
 from firstlight.tables import load
 from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
+from tests.emit.subjects import recorded, subject
 
 TABLES = load()
 COMPAT_13_0 = CompatPart("cuda-compat-13-0", CudaVersion(13, 0), (535, 550, 565, 570, 575))
@@ -86,6 +89,20 @@ def test_a_torch_without_cuda_asks_nothing() -> None:
 def test_a_cuda_major_that_the_tables_do_not_know_is_refused() -> None:
     with pytest.raises(BadInput, match="CUDA 99"):
         _gates("2.9.0+cu990")
+
+
+@pytest.mark.parametrize(
+    ("torch", "machine", "oldest"),
+    [
+        ("2.9.0+cu130", "aarch64", "38"),
+        ("2.9.0+cu126", "aarch64", "36.4"),
+        ("2.15.0", "aarch64", "39"),  # CUDA 13.2: Jetson Linux 38 has 13.0
+        ("2.9.0+cu130", "x86_64", ""),
+        ("2.9.0+cpu", "aarch64", ""),
+    ],
+)
+def test_a_jetson_is_judged_by_the_cuda_of_its_system(torch: str, machine: str, oldest: str) -> None:
+    assert text_of(_gates(torch, machine=machine).min_l4t) == oldest
 
 
 class Place:
@@ -211,3 +228,31 @@ def test_another_processor_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", f"{text}\ncheck_gates"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "the wheels are for not-this-one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "wants", "refused"),
+    [
+        ("bash", "H100, driver >= 550", ("torch==2.9.0+cu130",), "555 or 560"),
+        ("slurm", "H100, driver >= 550", ("torch==2.9.0+cu130",), "555, 560 or 565"),
+        ("bash", "H100, driver >= 565", ("torch==2.9.0+cu130",), ""),
+        ("slurm", "H100, driver >= 565", ("torch==2.9.0+cu130",), "565"),
+        ("bash", "H100, driver >= 580", ("torch==2.9.0+cu130",), ""),
+        ("bash", "H100, driver >= 550", ("torch==2.9.0",), ""),
+        ("bash", "H100, driver >= 550", ("torch==2.9.0+cpu",), ""),
+    ],
+)
+def test_what_of_the_class_is_refused_is_said_with_the_build_that_runs_on_all(
+    kind: str, text: str, wants: tuple[str, ...], refused: str
+) -> None:
+    emitted = emit(kind, subject(text, *wants))
+    said = [note for note in emitted.notes if "are refused:" in note]
+    assert bool(said) == bool(refused)
+    for note in said:
+        assert f"those with driver {refused} are refused:" in note
+        assert note.endswith('To let in all: --want "torch==2.9.0".')
+        assert f"# {note}\n" in emitted.files[0].text
+
+
+def test_of_one_machine_nothing_is_refused() -> None:
+    assert not any("are refused:" in note for note in emit("bash", recorded("h100-driver-570")).notes)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstlight.emit import quoting
+from firstlight.emit.image_reference import image_reference
 from firstlight.emit.rendering import _only_quoted, render
 from firstlight.errors import BadInput
 
@@ -107,15 +108,26 @@ def test_devcontainer_variables_are_refused() -> None:
         quoting.devcontainer_text("${localEnv:HOME}")
 
 
-@pytest.mark.parametrize("text", ["", "a b", "a\nb", "$x", "-x", "a;b", "ü", "a'b", 'a"b', "`a`", "a\\b", "a#b"])
-def test_a_bare_word_takes_nothing_odd(text: str) -> None:
-    with pytest.raises(BadInput, match="--name"):
-        quoting.bare(text, what="--name")
+@pytest.mark.parametrize(
+    "text",
+    ["", "a b", "a\nb", "a\n", "$x", "-x", "a;b", "ü", "a'b", 'a"b', "`a`", "a\\b", "a#b",
+     "python:3.12../../../x", "a/../b",
+     "/a", "a/", "a//b", "a:", "a:-x", "a:b:c", "a:b/c:d", "registry.io/Team/x", "a..b",
+     "a___b", "a@sha256:12", "a@md5:" + "0" * 32, "a:" + "x" * 129, "x/" * 200 + "y", "host:port/a", "file:///etc/passwd"],
+)  # fmt: skip
+def test_what_names_no_image_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"--base .*accepted is the name of an image"):
+        image_reference(text, what="--base")
 
 
-def test_a_bare_word_takes_an_image_with_its_digest() -> None:
-    image = "docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04@sha256:" + "0" * 64
-    assert quoting.bare(image, what="--base") == image
+@pytest.mark.parametrize(
+    "image",
+    ["python", "python:3.12-slim-bookworm", "nvcr.io/nvidia/pytorch:25.10-py3", "localhost:5000/a__b/c-d--e.f:V1.0_x",
+     "Registry.Example.com/team/torch:1", "docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04@sha256:" + "0" * 64,
+     "a@sha256:" + "f" * 64, "[::1]:5000/a", "runpod/pytorch:2.8.0-py3.11-cuda12.8.1-cudnn-devel-ubuntu22.04"],
+)  # fmt: skip
+def test_the_name_of_an_image_stays_as_it_is(image: str) -> None:
+    assert image_reference(image, what="--base") == image
 
 
 @pytest.mark.parametrize(

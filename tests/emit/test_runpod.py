@@ -161,3 +161,13 @@ def test_what_a_user_says_about_the_machine_is_not_in_the_bodies(text: str) -> N
 def test_names_that_could_be_more_than_names_are_refused(field: str, text: str) -> None:
     with pytest.raises(BadInput):
         emit_runpod(subject(choices=Choices(**{field: text})))
+
+
+@pytest.mark.parametrize(
+    ("image", "named"), [("", "pod_setup.sh"), ("reg.example.com/x:1", "firstlight emit dockerfile")]
+)
+def test_what_stops_on_a_host_that_does_not_fit_is_something_that_is_there(image: str, named: str) -> None:
+    emitted = emit_runpod(subject(choices=Choices(image=image)))
+    [note] = [note for note in emitted.notes if "stops there and says so" in note]
+    assert named in note
+    assert any(file.name == "pod_setup.sh" for file in emitted.files) == ("pod_setup.sh" in note)

@@ -221,3 +221,8 @@ def test_it_is_clean_for_shellcheck(machine: str, tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in ("job.sh", "on_node.sh")]
     done = subprocess.run(["shellcheck", *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_another_compat_library_than_that_of_the_plan_has_another_digest() -> None:
+    assert emit_slurm(subject()).digest != subject().plan.digest  # an archive in place of the package
+    assert emit_slurm(subject(NEW_H100)).digest == subject(NEW_H100).plan.digest

@@ -58,22 +58,69 @@ def test_a_torch_that_the_driver_is_too_old_for_comes_with_nvidias_package() -> 
     assert [(part.package, 550 in part.branches) for part in subject.compat] == [("cuda-compat-13-0", True)]
 
 
+@pytest.mark.parametrize(
+    ("text", "wants", "python"),
+    [
+        ("T4, driver >= 470", (), "3.12"),  # torch 2.6.0 of CUDA 11.8
+        ("T4, driver >= 470", ("torch==1.13.1",), "3.11"),
+        ("H100, driver >= 580", (), "3.12"),
+        ("H100, driver >= 580", ("python==3.13", "torch"), "3.13"),
+    ],
+)
+def test_the_default_python_is_one_that_torch_has_wheels_for(text: str, wants: tuple[str, ...], python: str) -> None:
+    made = for_words(text, *wants)
+    assert made.target.python == python
+    assert python in made.pythons
+
+
 def test_a_geforce_may_not_use_compat_and_hears_what_is_left() -> None:
     with pytest.raises(BadInput, match="804") as caught:
         for_words("RTX 4090, driver 550", "torch==2.9.0+cu130")
     assert "--option another-wheel:torch-2.9.0" in str(caught.value)
 
 
-def test_the_machine_option_ships_the_wheel_and_its_gate() -> None:
-    subject = for_words("RTX 4090, driver 550", "torch==2.9.0+cu130", option="another-machine:any")
-    assert subject.requirements == ("torch==2.9.0+cu130",)
-    assert subject.gates.require_cuda == "cuda>=13.0"
+@pytest.mark.parametrize(
+    ("text", "wants", "option"),
+    [
+        ("H100, driver >= 300", (), ""),
+        ("H100, driver >= 300", (), "driver-upgrade:580"),
+        ("T4, driver >= 470", ("torch>=2.8",), "driver-upgrade:580"),
+        ("RTX 4090, driver >= 550", ("torch==2.9.0+cu130",), "driver-upgrade:580"),
+        ("RTX 4090, driver >= 550", ("torch==2.9.0+cu130",), "another-machine:any"),
+    ],
+)
+def test_files_for_a_newer_driver_are_made_for_machines_that_have_it(
+    text: str, wants: tuple[str, ...], option: str
+) -> None:
+    """No step of a file installs a driver: its gate would refuse the very machines that it says it is for."""
+    with pytest.raises(BadInput, match="which no file brings") as refused:
+        for_words(text, *wants, option=option)
+    assert "driver-upgrade" not in str(refused.value).partition("Accepted:")[2]
+    [named] = re.findall(r'already: --for "([^"]+)"', str(refused.value))
+    made = for_words(named, *wants)
+    driver = made.facts.driver.kernel_version
+    assert isinstance(driver, Known)
+    assert isinstance(made.gates.min_driver, Known)
+    assert driver.value >= made.gates.min_driver.value
+
+
+@pytest.mark.parametrize("option", ["", "driver-upgrade:580"])
+def test_a_board_is_not_told_to_take_another_driver(option: str) -> None:
+    with pytest.raises(BadInput, match="takes a later Jetson Linux, which no file brings") as refused:
+        for_words("Jetson AGX Orin, driver >= 540", option=option)
+    assert "Orin, driver" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["gpu-less", "docker-no-gpus", "lxc-no-nodes", "podman-groups"])
+def test_a_machine_that_needs_another_start_of_its_container_hears_so(name: str) -> None:
+    with pytest.raises(BadInput, match="a container that is started in another way, which no file brings"):
+        for_machine(name)
 
 
 def test_packages_from_two_indexes_stay_apart() -> None:
-    subject = for_machine("vllm-torch-2-9")
-    assert [part.index.rpartition("/")[2] for part in subject.parts] == ["cu128", ""]
-    assert any(each.startswith("vllm==") for each in subject.parts[1].requirements)
+    subject = for_machine("h200-no-torch", "torch==2.9.0+cu130", "triton")
+    assert [part.index.rpartition("/")[2] for part in subject.parts] == ["cu130", ""]
+    assert any(each.startswith("triton==") for each in subject.parts[1].requirements)
 
 
 def test_what_is_installed_but_does_not_fit_together_is_left_out_with_why() -> None:
@@ -95,7 +142,7 @@ def test_a_removal_is_no_part_of_what_is_shipped() -> None:
     [
         ("h100-driver-550-cu130", "nightly"),
         ("rtx5090-source-build", "on no index"),
-        ("orin-torch-pypi", "Jetson"),
+        ("orin-torch-pypi", "--for"),
         ("gpu-less", "--for"),
     ],
 )
@@ -104,12 +151,17 @@ def test_what_no_file_can_bring_is_refused_with_what_to_say(name: str, words: st
         for_machine(name)
 
 
-@pytest.mark.parametrize("name", ["thor-missing-libraries", "h100-driver-550-cu130", "rtx5090-source-build"])
+@pytest.mark.parametrize(
+    "name",
+    ["thor-missing-libraries", "h100-driver-550-cu130", "rtx5090-source-build", "flash-attn-cu12",
+     "flash-attn-no-blackwell", "flash-attn-old-strings"],
+)  # fmt: skip
 def test_the_want_that_a_refusal_names_is_accepted(name: str) -> None:
     with pytest.raises(BadInput, match="Say which torch") as refused:
         for_machine(name)
     [want] = re.findall(r'--want "([^"]+)"', str(refused.value))
     assert for_machine(name, want).requirements[0].startswith("torch==")
+    assert "Leave it out" not in str(refused.value)  # nobody asked for it
 
 
 def test_where_no_torch_of_an_index_runs_no_want_is_named() -> None:
@@ -123,7 +175,7 @@ def test_where_no_torch_of_an_index_runs_no_want_is_named() -> None:
 def test_no_file_brings_a_jetson_a_torch_that_its_driver_cannot_run(want: str) -> None:
     with pytest.raises(BadInput, match="--for") as refused:
         for_machine("orin-torch-pypi", want)
-    assert "--option" not in str(refused.value)
+    assert "--option another-wheel" not in str(refused.value)
 
 
 def test_a_package_that_is_compiled_is_refused_where_it_was_asked_for() -> None:

@@ -18,24 +18,45 @@ from firstlight.secrets import masked
 
 if TYPE_CHECKING:
     from firstlight.emit.document import Emitted
-    from firstlight.emit.subject import Choices
+    from firstlight.emit.subject import Choices, Subject
     from firstlight.tables import Tables
 
+_FILES_OF_OTHERS = ("agents",)  # kinds that are made of the policy, not of a plan
 # Which kinds read an option; given with another kind it would be dropped in silence.
 _READ_BY = {
-    "base": ("dockerfile", "devcontainer"),
-    "image": ("runpod", "devcontainer"),
-    "user": ("dockerfile", "devcontainer"),
-    "name": ("dockerfile", "devcontainer", "runpod", "slurm"),
+    "volume": ("bash", "runpod", "slurm"),
+    "python": ("bash", "dockerfile", "devcontainer", "runpod", "slurm", "compose"),
+    "base": ("dockerfile", "devcontainer", "compose", "kit"),
+    "image": ("runpod", "devcontainer", "compose", "k8s"),
+    "user": ("dockerfile", "devcontainer", "compose", "kit"),
+    "name": ("dockerfile", "devcontainer", "runpod", "slurm", "compose", "k8s", "kit"),
+    "runtime_class": ("k8s",),
+    "firstlight_from_index": tuple(name for name in NAMES if name != "k8s"),
+    "tools": ("agents",),
+    "remove": ("agents",),
+    "mcp": ("agents",),
+}
+_OF_A_PLAN = (
+    "wants",
+    "option",
+    "machine",
+    "force",
+    *(name for name, kinds in _READ_BY.items() if "agents" not in kinds),
+)
+_INSTEAD = {  # where a kind has its own way to say it
+    "volume": "Images and the playbook keep everything in /opt/firstlight. Leave it out.",
+    "python": "An image has its own; the playbook takes python3 of each host, or another: "
+    "-e firstlight_python=python3.12. Leave it out.",
 }
 _GOALS = click.Choice([goal.value for goal in Goal])
 
 
 @click.command(
-    short_help="the plan as files: bash, dockerfile, devcontainer, runpod, slurm, ansible",
-    epilog='Example: firstlight emit bash --for "H100, driver >= 550" --want "torch==2.9.0+cu130" --out pod',
+    short_help=f"the plan as files: {', '.join(NAMES)}; hooks for coding tools: agents",
+    epilog='\b\nExample: firstlight emit bash --for "H100, driver >= 550" --want "torch==2.9.0+cu130" --out pod\n'
+    'Example: firstlight emit kit --for "H100, driver >= 580" --base none --out kit',
 )
-@click.argument("kind", metavar="|".join(NAMES), type=click.Choice(NAMES))
+@click.argument("kind", metavar="KIND", type=click.Choice((*NAMES, *_FILES_OF_OTHERS)))
 @click.option("--want", "wants", metavar="SPEC", multiple=True,
               help='What is wanted, e.g. "torch==2.9.0+cu130"; none: what is there, or the newest.')  # fmt: skip
 @click.option("--for", "class_text", metavar="CLASS", default=None,
@@ -44,32 +65,69 @@ _GOALS = click.Choice([goal.value for goal in Goal])
               help="Instead of --for: facts of a machine, a recording or example:NAME. Default: this one.")  # fmt: skip
 @click.option("--option", "option", metavar="ID|N", default="", help="Take this option of `firstlight plan --options`.")
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
-@click.option("--python", default="", metavar="X.Y", help="The Python there. Default: of the facts, else 3.12.")
+@click.option(
+    "--python",
+    default="",
+    metavar="X.Y",
+    help="The Python there. Default: of the facts, else 3.12, or the newest before it that torch has wheels for.",
+)
 @click.option(
     "--platform",
     "machine",
     default="",
     help="x86_64 or aarch64. Default: of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
 )
-@click.option("--volume", metavar="FOLDER", default="/workspace", show_default=True,
-              help="The folder there that outlives a restart.")  # fmt: skip
-@click.option("--base", metavar="IMAGE", default="", help="dockerfile, devcontainer: the base, best with @sha256:...")
-@click.option("--image", metavar="IMAGE", default="", help="runpod, devcontainer: the image that was built.")
-@click.option("--user", metavar="NAME", default="", help="dockerfile: who runs in the image.")
+@click.option("--volume", metavar="FOLDER", default="",
+              help="bash, runpod, slurm: the folder there that outlives a restart. Default: /workspace.")  # fmt: skip
 @click.option(
-    "--name", metavar="NAME", default="", help="dockerfile, devcontainer, runpod, slurm: of the image, template or job."
+    "--base",
+    metavar="IMAGE",
+    default="",
+    help="dockerfile, devcontainer, compose: the base, best with @sha256:...; kit: with it, or none for no image.",
 )
+@click.option(
+    "--image", metavar="IMAGE", default="", help="runpod, devcontainer, compose, k8s: the image that was built."
+)
+@click.option(
+    "--user", metavar="NAME", default="", help="dockerfile, devcontainer, compose, kit: who runs in the image."
+)
+@click.option("--runtime-class", metavar="NAME", default="", help="k8s: the RuntimeClass, e.g. nvidia. Default: none.")
+@click.option("--name", metavar="NAME", default="", help="Of the image, template or job; not for bash and ansible.")
+@click.option(
+    "--firstlight-from-index", is_flag=True,
+    help="Let the files install firstlight from pip's index. Default: its own wheel, written into wheels/.",
+)  # fmt: skip
+@click.option("--tool", "tools", type=click.Choice(("claude", "cursor", "codex", "pre-commit")), multiple=True,
+              help="agents: for this tool alone. Default: all.")  # fmt: skip
+@click.option("--mcp", is_flag=True, help="agents: also the entry of `firstlight mcp` for each tool.")
+@click.option("--remove", is_flag=True, help="agents: take everything out again, to the byte.")
 @click.option("--out", metavar="FOLDER", default="", help="Write the files there. Default: print the first one.")
 @click.option("--force", is_flag=True, help="With --out: replace files that differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files and their gates (schema firstlight.emit/1).")
 def command(kind: str, class_text: str | None, facts_file: str, out: str, **given: Any) -> None:
     """Write the plan as files for other machines: the same packages, gates computed from the wheels inside.
 
+    \b
+    bash          one script that brings up a pod or a bare machine
+    dockerfile    an image, and what it is built from
+    devcontainer  the same for an editor
+    runpod        a pod and a template of RunPod
+    slurm         a batch script
+    ansible       a playbook
+    compose       an image as a service of Docker Compose
+    k8s           a Job and a Pod of Kubernetes
+    kit           a Makefile, a pinned image, a preflight and the sources of bsr_bench, for H100 and H200
+    agents        hooks and texts by which Claude Code, Cursor, Codex and pre-commit ask `firstlight guard`
+
     Nothing is changed but the folder of --out. The same machine, request and version give the same bytes. Exit code 0:
-    written; 2: what was asked for cannot be had there, or cannot be written into such a file or folder.
+    written; 1: the disk refused; 2: what was asked for cannot be had there, or written into such a file or folder.
     """
+    if kind in _FILES_OF_OTHERS:
+        _agents(kind, class_text, facts_file, out, given)
+        return
     from firstlight.emit.kinds import emit
     from firstlight.emit.subject import Asked, subject_of
+    from firstlight.own_wheel import own_wheel
     from firstlight.plan.request import Request
     from firstlight.plan.want import parse_wants
     from firstlight.tables import load
@@ -81,6 +139,8 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     facts, made_for = _machine(class_text, facts_file, machine=given["machine"], tables=tables)
     asked = Asked(request, given["option"], given["python"])
     subject = subject_of(facts, asked, made_for=made_for, tables=tables, choices=choices)
+    if kind in _READ_BY["firstlight_from_index"] and not (given["firstlight_from_index"] or given["image"]):
+        subject = replace(subject, wheel=own_wheel())
     emitted = emit(kind, subject)
     if out:
         _write(emitted, out, replaces="yes" if given["force"] else "no")
@@ -89,20 +149,51 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
 
         click.echo(json.dumps(emit_document(subject, emitted), indent=1))
         return
+    _print(subject, emitted, out)
+
+
+def _print(subject: Subject, emitted: Emitted, out: str) -> None:
+    """What was made, for people; the first file itself where no folder is given."""
     from firstlight.report.emit_text import emit_text
 
     click.echo(emit_text(subject, emitted), nl=False, err=True)
     if not out:
         click.echo(emitted.files[0].text, nl=False)
-        if others := ", ".join(file.name for file in emitted.files[1:]):
+        wheel = () if emitted.wheel is None else (emitted.wheel,)
+        if others := ", ".join(file.name for file in (*emitted.files[1:], *emitted.sources, *wheel)):
             click.echo(f"firstlight: this is {emitted.files[0].name}; --out FOLDER writes {others} too", err=True)
+
+
+def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given: dict[str, Any]) -> None:
+    """The kinds that have nothing to do with a plan."""
+    from firstlight.cli.emit_agents import asked_of, emit_agents, remove_agents
+
+    plan = {**{name: given[name] for name in _OF_A_PLAN}, "for": class_text is not None, "facts": facts_file}
+    if unread := [name for name, value in plan.items() if value]:
+        raise BadInput(
+            f"--{unread[0].replace('_', '-')} says nothing to {kind}, which is made of firstlight.toml. Leave it out."
+        )
+    as_json = "yes" if given["as_json"] else "no"
+    if given["remove"]:
+        if given["tools"] or given["mcp"]:
+            raise BadInput("--remove takes everything out; accepted without --tool and --mcp.")
+        remove_agents(out, as_json=as_json)
+        return
+    emit_agents(out, asked_of(given["tools"], mcp="yes" if given["mcp"] else "no"), as_json=as_json)
 
 
 def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
     """Refuse what would change nothing: whoever typed it believes that it did."""
     for name, kinds in _READ_BY.items():
         if given[name] and kind not in kinds:
-            raise BadInput(f"--{name} says nothing to {kind}; accepted: with {' or '.join(kinds)}. Leave it out.")
+            instead = _INSTEAD.get(name, "Leave it out.")
+            option = "tool" if name == "tools" else name.replace("_", "-")
+            raise BadInput(f"--{option} says nothing to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
+    if given["firstlight_from_index"] and given["image"]:
+        raise BadInput("--firstlight-from-index beside --image: the image that was built has firstlight. Leave it out.")
+    for name in ("image", "base"):
+        if given["python"] and given[name]:
+            raise BadInput(f"--python and --{name}: accepted is one of them. That image has its Python already.")
     if given["force"] and not out:
         raise BadInput("--force replaces files; it goes with --out FOLDER.")
 
@@ -111,7 +202,7 @@ def _choices(given: dict[str, Any]) -> Choices:
     from firstlight.emit.quoting import absolute_path
     from firstlight.emit.subject import Choices
 
-    volume = absolute_path(given["volume"], what="--volume")
+    volume = absolute_path(given["volume"] or Choices().volume, what="--volume")
     if volume == "/":
         raise BadInput("--volume /: accepted is a folder of its own, e.g. /workspace.")
     if any(letter.isspace() for letter in volume):
@@ -119,7 +210,7 @@ def _choices(given: dict[str, Any]) -> Choices:
         raise BadInput(
             f"--volume {volume!a}: torch.compile does not work below a folder with a space in its name. Give another."
         )
-    return Choices(volume, given["base"], given["image"], given["user"], given["name"])
+    return Choices(volume, given["base"], given["image"], given["user"], given["name"], given["runtime_class"])
 
 
 def _machine(class_text: str | None, facts_file: str, *, machine: str, tables: Tables) -> tuple[Facts, str]:
@@ -144,17 +235,21 @@ def _write(emitted: Emitted, folder: str, *, replaces: str) -> None:
     from firstlight.apply.disk import Disk
 
     disk = Disk()
-    if odd := [file.name for file in emitted.files if file.name.startswith("/") or ".." in file.name.split("/")]:
+    written = [(file.name, masked(file.text).encode(), file.mode) for file in emitted.files]
+    written += [(file.name, file.text.encode(), file.mode) for file in emitted.sources]
+    if emitted.wheel is not None:
+        written.append((emitted.wheel.name, emitted.wheel.data, 0o644))
+    if odd := [name for name, _, _ in written if name.startswith("/") or ".." in name.split("/")]:
         raise BadInput(f"{odd[0][:80]!a} would be written outside of --out. Give another --name.")
     if odd_place := _why_no_folder(os.path.abspath(folder)):
         raise BadInput(f"--out {folder}: {odd_place}; accepted: a folder, which is made where it is missing.")
-    paths = [os.path.join(os.path.abspath(folder), file.name) for file in emitted.files]
-    for path, file in zip(paths, emitted.files, strict=True):
-        if replaces == "no" and os.path.lexists(path) and _text_of(path) != masked(file.text):
+    paths = [os.path.join(os.path.abspath(folder), name) for name, _, _ in written]
+    for path, (_, data, _) in zip(paths, written, strict=True):
+        if replaces == "no" and os.path.lexists(path) and _bytes_of(path) != data:
             raise BadInput(f"{path} is there already and differs. Give --force to replace it, or another --out.")
-    for path, file in zip(paths, emitted.files, strict=True):
+    for path, (_, data, mode) in zip(paths, written, strict=True):
         disk.make_folders(os.path.dirname(path))
-        disk.write(path, masked(file.text).encode(), mode=file.mode)
+        disk.write(path, data, mode=mode)
         click.echo(f"firstlight: wrote {path}", err=True)
 
 
@@ -168,9 +263,9 @@ def _why_no_folder(folder: str) -> str:
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} is not yours to write to"
 
 
-def _text_of(path: str) -> str | None:
+def _bytes_of(path: str) -> bytes | None:
     try:
         with open_regular(path) as file:
-            return file.read().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
+            return file.read()
+    except OSError:
         return None

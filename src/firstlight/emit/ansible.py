@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from firstlight import __version__
 from firstlight.emit.bash import pythons_of, shell_text, wiring_in
-from firstlight.emit.document import Emitted, EmittedFile
-from firstlight.emit.gate_words import text_of
+from firstlight.emit.document import Emitted, EmittedFile, made_by
 from firstlight.emit.header import header_lines
+from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, ansible_text, comment, yaml_text
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
+from firstlight.emit.tool import REQUIREMENT, emitted_wheel, tool_key, where_from
 from firstlight.frozen import dataclass
-from firstlight.plan.compat_steps import REPOSITORIES
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
-from firstlight.plan.start_script import run_script, wire_script
+from firstlight.ways.nvidia_repository import REPOSITORIES
+from firstlight.ways.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.ways.start_script import run_script, wire_script
 
 HOME = "/opt/firstlight"
 NAME = "playbook.yml"
@@ -22,6 +23,7 @@ _HOLDS = (
     "import sys; from importlib.metadata import version; "
     "sys.exit(any(version(name) != wanted for name, _, wanted in (each.partition('==') for each in sys.argv[1:])))"
 )
+_HAS_NUMPY = "import importlib.util, sys; sys.exit(importlib.util.find_spec('numpy') is None)"
 _PACKAGES = "{{ firstlight_purelib.stdout }}/"  # of the environment, as a task before asks
 
 
@@ -54,39 +56,45 @@ class _Compat:
 
 def emit_ansible(subject: Subject) -> Emitted:
     """playbook.yml: refuses hosts that do not fit, installs, wires compat where the driver needs it, proves."""
-    gates, compat = subject.gates, _compat(subject)
-    branches = ", ".join(str(branch) for branch in gates.compat_branches)
-    or_compat = f", or of the branches {branches} with {subject.compat[0].package}" if subject.compat else ""
-    needs = f"torch {gates.torch} needs {text_of(gates.min_driver_alone)} or newer{or_compat}"
+    gates, compat, wheel = subject.gates, _compat(subject), subject.wheel
     text = render(
         "playbook.yml.j2",
         header=header_lines(subject, "ansible"),
         title=f"torch {gates.torch}",
         home=Quoted(HOME),
-        machine=subject.target.machine,
-        asks_for_gpu=gates.asks_for_gpu,
-        min_driver=text_of(gates.min_driver_alone),
-        branches=Quoted(f"[{branches}]"),
-        needs=needs,
-        capabilities=_words(tuple(str(each) for each in gates.capabilities)) if gates.capabilities else "",
         pythons=_words(pythons_of(subject)),
         parts=tuple(_installs(subject)),
+        has_numpy=_texts((f"{HOME}/env/bin/python", "-I", "-c", _HAS_NUMPY)),
+        numpy=_texts((*_pip("env"), subject.numpy)),
         compat=compat,
         repositories=Quoted(REPOSITORIES),
         holds=_texts((f"{HOME}/env/bin/python", "-I", "-c", _HOLDS, *subject.requirements)),
-        tool=_texts((*_pip("tool"), "--find-links", f"{HOME}/wheels", f"firstlight=={__version__}")),
-        tool_made=Quoted(f"{HOME}/tool/lib/python{{{{ firstlight_version.stdout }}}}/site-packages/{_INFO}"),
+        wheel=subject.wheel,
+        tool=Quoted(_tool(subject)),
+        install_tool=_texts(
+            (*_pip(f"tool-{tool_key(subject)}"), f"{HOME}/wheels/{wheel.name}" if wheel else REQUIREMENT)
+        ),
+        tool_made=Quoted(f"{_tool(subject)}/lib/python{{{{ firstlight_version.stdout }}}}/site-packages/{_INFO}"),
         verify=_verify(subject),
     )
     notes = (
         f"ansible-playbook --inventory HOSTS {NAME}; with --check --diff it says what it would change.",
-        f"firstlight comes from firstlight-{__version__}-*.whl beside the playbook, else from the index pip is set to.",
+        where_from(subject),
         "-e firstlight_disable_require=true goes on where a host does not fit; --skip-tags verify skips the proof.",
     )
-    files = [EmittedFile(NAME, text), EmittedFile("files/firstlight.sh", shell_text(subject, HOME))]
+    files = [EmittedFile(NAME, text), EmittedFile("files/firstlight.sh", shell_text(subject, HOME)), *_scripts(subject)]
     if compat is not None:
         files += [EmittedFile(f"files/{file.name}", file.text, int(file.mode, 8)) for file in compat.files]
-    return Emitted("ansible", tuple(files), gates, subject.plan.digest, notes)
+    return Emitted("ansible", tuple(files), gates, subject.plan.digest, notes, wheel=emitted_wheel(subject))
+
+
+def _scripts(subject: Subject) -> tuple[EmittedFile, ...]:
+    """What is read where the play is started and run on the host: the same shell as in every other kind."""
+    gates = preflight_functions(subject.gates, subject.target.machine)
+    asked = render("gates_of_host.sh.j2", made_by=made_by(), gates=gates, compat=bool(subject.compat))
+    finishing = Quoted(render("finish_packages.sh.j2"))
+    finished = render("finish_on_host.sh.j2", made_by=made_by(), finish_packages=finishing)
+    return EmittedFile("files/gates.sh", asked), EmittedFile("files/finish_packages.sh", finished)
 
 
 def _texts(words: tuple[str, ...]) -> Quoted:
@@ -103,9 +111,14 @@ def _pip(environment: str) -> tuple[str, ...]:
     return (f"{HOME}/{environment}/bin/python", "-m", "pip", "install", "--disable-pip-version-check")
 
 
+def _tool(subject: Subject) -> str:
+    """The environment of firstlight there; another wheel gets another one."""
+    return f"{HOME}/tool-{tool_key(subject)}"
+
+
 def _verify(subject: Subject) -> Quoted:
     """The proof through the start script, which asks cuInit and notes what it said."""
-    prove = (f"{HOME}/tool/bin/firstlight", "verify", "--python", f"{HOME}/env/bin/python")
+    prove = (f"{_tool(subject)}/bin/firstlight", "verify", "--python", f"{HOME}/env/bin/python")
     return _texts((f"{HOME}/compat/run", *prove) if subject.compat else prove)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 
-from firstlight import __version__
 from firstlight.emit.document import Emitted, EmittedFile, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, absolute_path
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
+from firstlight.emit.tool import REQUIREMENT, emitted_wheel, tool_key, wheel_functions, where_from
 from firstlight.frozen import dataclass
-from firstlight.plan.compat_steps import REPOSITORIES
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
-from firstlight.plan.start_script import Wiring, run_script, wire_script
+from firstlight.ways.nvidia_repository import REPOSITORIES
+from firstlight.ways.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.ways.start_script import Wiring, run_script, wire_script
 
 NAME = "pod_setup.sh"
 _EVERY_PYTHON = ("3.12", "3.11", "3.10", "3.13")  # tried where the tables do not know what torch has wheels for
@@ -42,11 +42,15 @@ def emit_bash(subject: Subject) -> Emitted:
         header=header_lines(subject, "bash"),
         name=NAME,
         state=state,
-        version=__version__,
+        tool=tool_key(subject),
+        requirement=REQUIREMENT,
+        own_wheel=wheel_functions(subject),
         pythons=" ".join(pythons_of(subject)),
         gates=preflight_functions(subject.gates, subject.target.machine),
         parts=subject.parts,
         requirements=subject.requirements,
+        numpy=subject.numpy,
+        finish_packages=Quoted(render("finish_packages.sh.j2")),
         compat=_compat(subject, state),
         repositories=Quoted(REPOSITORIES),
         shell=Quoted(shell_text(subject, state)),
@@ -55,9 +59,10 @@ def emit_bash(subject: Subject) -> Emitted:
     notes = (
         f"Run it at every start of the pod, as root: sh {NAME}",
         f"{state} is taken as the part that outlives a restart; another: --volume FOLDER.",
-        f"firstlight comes from firstlight-{__version__}-*.whl beside the script, else from the index pip is set to.",
+        where_from(subject),
     )
-    return Emitted("bash", (EmittedFile(NAME, text, 0o755),), subject.gates, subject.plan.digest, notes)
+    files = (EmittedFile(NAME, text, 0o755),)
+    return Emitted("bash", files, subject.gates, subject.plan.digest, notes, wheel=emitted_wheel(subject))
 
 
 def state_folder(subject: Subject) -> str:

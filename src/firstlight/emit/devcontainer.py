@@ -6,27 +6,24 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from firstlight.emit.containers import ENTRYPOINT, SHARED_MEMORY_GIB, proof_arguments, refuse_base_of_an_image
 from firstlight.emit.dockerfile import HOME, image_files, image_name, user_of
 from firstlight.emit.document import Emitted, EmittedFile, made_by
 from firstlight.emit.gate_words import gates_as_json
 from firstlight.emit.header import header_lines
+from firstlight.emit.image_reference import image_reference
 from firstlight.emit.preflight import preflight_functions
-from firstlight.emit.quoting import bare, devcontainer_text
+from firstlight.emit.quoting import devcontainer_text
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
-from firstlight.errors import BadInput
+from firstlight.emit.tool import emitted_wheel
 
 FOLDER = ".devcontainer"
-SHARED_MEMORY = "8g"  # Docker's own 64 MB end data loaders of torch with a bus error
 
 
 def emit_devcontainer(subject: Subject) -> Emitted:
     """.devcontainer/devcontainer.json, the check of the host, and everything the image is built from."""
-    if subject.choices.image and subject.choices.base:
-        raise BadInput(
-            f"--image {subject.choices.image[:40]!a} and --base {subject.choices.base[:40]!a}: accepted is one of "
-            "them. An image that was built has its base already; leave --base out, or --image to build one."
-        )
+    refuse_base_of_an_image(subject)
     check = render(
         "check_host.sh.j2",
         header=header_lines(subject, "devcontainer"),
@@ -42,7 +39,8 @@ def emit_devcontainer(subject: Subject) -> Emitted:
         f"Put the folder {FOLDER} into the project and open it in an editor, or: devcontainer up --workspace-folder .",
         "The check runs on the host with sh; a Windows host has it in WSL alone.",
     )
-    return Emitted("devcontainer", files, subject.gates, subject.plan.digest, notes)
+    wheel = None if subject.choices.image else emitted_wheel(subject, f"{FOLDER}/wheels")
+    return Emitted("devcontainer", files, subject.gates, subject.plan.digest, notes, wheel=wheel)
 
 
 def _document(subject: Subject) -> str:
@@ -54,9 +52,9 @@ def _document(subject: Subject) -> str:
         "remoteUser": user_of(subject),
         # An editor replaces the image's entrypoint, so it is asked at every start of the container: it writes down
         # what cuInit said, and shells and Python go by that.
-        "postStartCommand": [f"{HOME}/entrypoint.sh", "true"],
-        "postCreateCommand": [f"{HOME}/entrypoint.sh", "firstlight", "verify", "--python", f"{HOME}/env/bin/python"],
-        "runArgs": ["--shm-size", SHARED_MEMORY],
+        "postStartCommand": [ENTRYPOINT, "true"],
+        "postCreateCommand": [ENTRYPOINT, *proof_arguments()],
+        "runArgs": ["--shm-size", f"{SHARED_MEMORY_GIB}g"],
         "customizations": {
             "firstlight": {"made_by": made_by(), "plan": subject.plan.digest, "gates": gates_as_json(subject.gates)},
             "vscode": {
@@ -74,7 +72,7 @@ def _document(subject: Subject) -> str:
 def _image(subject: Subject) -> dict[str, Any]:
     """The image that was built from the files of `emit dockerfile`, where one is named; else how it is built."""
     if subject.choices.image:
-        return {"image": str(bare(subject.choices.image, what="--image"))}
+        return {"image": str(image_reference(subject.choices.image, what="--image"))}
     return {"build": {"dockerfile": "Dockerfile", "context": "."}}
 
 

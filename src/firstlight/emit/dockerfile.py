@@ -8,22 +8,24 @@ from firstlight import __version__
 from firstlight.emit.bash import pythons_of, shell_text, wiring_in
 from firstlight.emit.document import Emitted, EmittedFile, made_by
 from firstlight.emit.header import header_lines
+from firstlight.emit.image_reference import image_reference
 from firstlight.emit.preflight import preflight_functions
-from firstlight.emit.quoting import Quoted, bare, comment, dockerfile_text, sh_words
+from firstlight.emit.quoting import Quoted, comment, dockerfile_text, sh_words
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
+from firstlight.emit.tool import REQUIREMENT, emitted_wheel, where_from
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
-from firstlight.plan.compat_steps import REPOSITORIES
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
-from firstlight.plan.start_script import run_script, wire_script
+from firstlight.ways.nvidia_repository import REPOSITORIES
+from firstlight.ways.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.ways.start_script import run_script, wire_script
 
 HOME = "/opt/firstlight"  # laid out as pod_setup.sh lays out its folder on the volume
 USER = "gpu"
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WHEELS = (
-    "Wheels that lie here are taken before an index asked over the network, firstlight's own among them.\n"
+    "Wheels that lie here are taken before an index is asked; firstlight's own is the one it was emitted with.\n"
     "firstlight bundle --out wheels fills this folder; with its bundle.json here no index is asked for torch.\n"
 )
 
@@ -46,11 +48,11 @@ def emit_dockerfile(subject: Subject) -> Emitted:
     notes = [
         f"In the folder of these files: docker build --tag {image_name(subject)} .",
         "RUN --mount needs BuildKit (Docker 23 or newer), Podman 4 or buildah 1.28.",
-        f"firstlight comes from wheels/firstlight-{__version__}-*.whl, else from the index pip is set to.",
+        where_from(subject),
     ]
     if "@sha256:" not in base_of(subject):
         notes.append("The base is not pinned: --base IMAGE@sha256:... builds the same image later too.")
-    return Emitted("dockerfile", files, subject.gates, subject.plan.digest, tuple(notes))
+    return Emitted("dockerfile", files, subject.gates, subject.plan.digest, tuple(notes), wheel=emitted_wheel(subject))
 
 
 def image_files(subject: Subject, kind: str) -> tuple[EmittedFile, ...]:
@@ -76,7 +78,9 @@ def _dockerfile(subject: Subject, header: tuple[str, ...]) -> str:
         pythons=pythons_of(subject),
         home=Quoted(HOME),
         parts=tuple(_installs(subject)),
-        tool=f"firstlight=={__version__}",
+        numpy=subject.numpy,
+        requirement=REQUIREMENT,
+        wheel=subject.wheel,
         compat=_Compat(_folder_name(subject)) if subject.compat else None,
         user=Quoted(user_of(subject)),
         asks_for_gpu=subject.gates.asks_for_gpu,
@@ -127,7 +131,7 @@ def _folder_name(subject: Subject) -> Quoted:
 
 def base_of(subject: Subject) -> Quoted:
     """The base image: the one that was given, else Python's official one, which has glibc 2.36 and nothing of CUDA."""
-    return bare(subject.choices.base or f"python:{subject.target.python}-slim-bookworm", what="--base")
+    return image_reference(subject.choices.base or f"python:{subject.target.python}-slim-bookworm", what="--base")
 
 
 def user_of(subject: Subject) -> str:

@@ -17,6 +17,15 @@ class EmittedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class EmittedWheel:
+    """firstlight's own wheel, e.g. wheels/firstlight-0.1.0-py3-none-any.whl, and the digest that the files ask for."""
+
+    name: str
+    data: bytes
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Emitted:
     """Everything that one kind writes; the first file is the one that is printed where no folder is given."""
 
@@ -27,6 +36,8 @@ class Emitted:
     notes: tuple[str, ...]  # sentences: what has to be done or known before the files are used
     what: str = ""  # what is shipped, in words, where it is not what the plan brings
     compat: tuple[CompatPart, ...] | None = None  # the compat library, where it is not the plan's
+    sources: tuple[EmittedFile, ...] = ()  # of this package, written as they are: nothing in them is a secret
+    wheel: EmittedWheel | None = None  # None: nothing here installs firstlight, or an index is to have it
 
 
 def made_by() -> str:

@@ -15,6 +15,7 @@ def gates_as_json(gates: Gates) -> dict[str, Any]:
         ("min_driver", gates.min_driver),
         ("min_driver_without_compat", gates.min_driver_alone),
         ("min_cuda", gates.min_cuda),
+        ("min_jetson_linux", gates.min_l4t),
     ):
         if text := text_of(fact):
             found[name] = text

@@ -12,6 +12,7 @@ from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
 
 _NO_CUDA = Unknown("this torch is built without CUDA")
+_NO_JETSON = Unknown("no Jetson has this processor")
 # The names that NVIDIA_REQUIRE_CUDA of NVIDIA's own images gives to GPUs that may use a compat library: NVML's brands,
 # and those that NVML does not tell (unknown) or tells of vGPUs (grid). Never GeForce or Titan: they get error 804.
 _BRANDS = (
@@ -49,6 +50,7 @@ class Gates:
     architectures: tuple[str, ...]  # code inside, e.g. sm_80, sm_90; () = not known
     capabilities: tuple[ComputeCapability, ...]  # devices that run that code, of those in the tables; () = not known
     reasons: tuple[str, ...]  # sentences, each with its source
+    min_l4t: Fact[str] = _NO_JETSON  # the oldest Jetson Linux, e.g. 38: there the driver's number says nothing
 
     @property
     def asks_for_gpu(self) -> bool:
@@ -95,6 +97,11 @@ def gates_of(
     if branches:
         named = ", ".join(str(branch) for branch in branches)
         reasons.append(f"{compat[0].package} takes driver branches {named}, decided when a program starts.")
+    l4t = _min_l4t(cuda, tables) if machine == "aarch64" else _NO_JETSON
+    if isinstance(l4t, Known):
+        reasons.append(
+            f"A Jetson runs it from Jetson Linux {l4t.value} on ({l4t.seen_in}), whatever its driver's number."
+        )
     if codes:
         reasons.append(f"It holds code for {' '.join(each.sm for each in codes)}.")
     else:
@@ -111,6 +118,7 @@ def gates_of(
         architectures=tuple(each.sm for each in codes),
         capabilities=_devices(codes, cuda, tables),
         reasons=tuple(reasons),
+        min_l4t=l4t,
     )
 
 
@@ -145,6 +153,17 @@ def _floor(allowed: tuple[CudaVersion, ...], tables: Tables) -> Fact[CudaVersion
     if floor is None:
         return Unknown("the newest driver of the tables is not let in")
     return Known(floor, "the driver branches of the tables")
+
+
+def _min_l4t(cuda: CudaVersion, tables: Tables) -> Fact[str]:
+    """The first Jetson Linux line whose own CUDA is that of the wheel or later; a Jetson runs none that is later."""
+    rows = tables.tegra_releases
+    row = next((row for row in rows if row.cuda >= cuda.release), None)
+    if row is None:  # a line that is to come
+        return Known(
+            str(int(rows[-1].l4t.partition(".")[0]) + 1), f"no line up to {rows[-1].l4t} has CUDA {cuda.release}"
+        )
+    return Known(row.l4t, f"CUDA {row.cuda}: {row.source}, {row.date}")
 
 
 def _codes(torch: TorchVersion, cuda: CudaVersion, machine: str, tables: Tables) -> tuple[ComputeCapability, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ _MODULES: dict[str, tuple[str, str]] = {
     "runpod": ("firstlight.emit.runpod", "emit_runpod"),
     "slurm": ("firstlight.emit.slurm", "emit_slurm"),
     "ansible": ("firstlight.emit.ansible", "emit_ansible"),
+    "compose": ("firstlight.emit.compose", "emit_compose"),
+    "k8s": ("firstlight.emit.k8s", "emit_k8s"),
+    "kit": ("firstlight.emit.kit", "emit_kit"),
 }
 NAMES = tuple(_MODULES)
 
@@ -31,4 +35,7 @@ def emit(kind: str, subject: Subject) -> Emitted:
         raise BadInput(f"emit {kind[:40]!a}: accepted: {', '.join(NAMES)}.")
     module, function = _MODULES[kind]
     emitter: Callable[[Subject], Emitted] = getattr(import_module(module), function)
-    return emitter(subject)
+    from firstlight.emit.not_let_in import not_let_in
+
+    made = emitter(subject)
+    return replace(made, notes=(*not_let_in(subject, made.gates), *made.notes))

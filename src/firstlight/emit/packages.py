@@ -12,15 +12,17 @@ from firstlight.errors import BadInput, BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
-from firstlight.plan.building import installed_versions, is_requirement, split_requirement
 from firstlight.plan.option import Option
 from firstlight.plan.sets import PackageSet
 from firstlight.plan.solve import WIDEST, solve
 from firstlight.plan.want import PROJECTS, Channel, Want, parse_want
-from firstlight.plan.wheel_steps import chosen_by
 from firstlight.tables import Tables
 from firstlight.versions import CudaVersion, TorchVersion
+from firstlight.ways.building import installed_versions, split_requirement
+from firstlight.ways.kinds import InstallWheels
+from firstlight.ways.way_back import is_from_index
 
+OTHER_MACHINES = 'files for other machines, named by GPU and oldest driver, e.g. --for "H100, driver >= 550"'
 _COMPILED = "flash-attn"  # no index has a wheel of it: it is compiled against the torch that is installed
 
 
@@ -42,18 +44,20 @@ class Packages:
 
 def packages_of(question: Question, option: Option, wants: tuple[Want, ...]) -> Packages:
     """What the option brings; where it brings no torch, what is installed there and fits together."""
-    brought = tuple(piece for piece in option.brings if is_requirement(piece))
-    names = {split_requirement(each)[0] for each in brought}
-    if _COMPILED in names:
-        raise BadInput(f"{_COMPILED}: no index has a wheel, it is compiled on the machine itself. Leave it out.")
-    if unpinned := [each for each in brought if not split_requirement(each)[1]]:
+    installs = [way for way in option.ways if isinstance(way, InstallWheels)]
+    brought = {each.project: (each, way.index) for way in installs for each in way.packages}
+    if _COMPILED in brought:
+        asked = any(want.project == _COMPILED for want in wants)
+        instead = "Leave it out." if asked else f"Files can come without it. {_say(question)}"
+        raise BadInput(f"{_COMPILED}: no index has a wheel, it is compiled on the machine itself. {instead}")
+    if unpinned := [each.project for each, _ in brought.values() if not each.version and is_from_index(each)]:
         raise BadInput(f"{', '.join(unpinned)}: the newest of a channel has no number to pin. {_say(question)}")
-    chosen = chosen_by(option)
-    placed = {}
-    for requirement in brought:
-        name, version = split_requirement(requirement)
-        placed[name] = (chosen.index if name in chosen.from_index else _index_of(version), requirement)
-    if "torch" in names and wants:
+    placed = {
+        name: (index if index and is_from_index(each) else _index_of(each.version), each.requirement)
+        for name, (each, index) in brought.items()
+        if each.version
+    }
+    if "torch" in placed and wants:
         return Packages(_by_index(placed.values()), ())
     return _together(question, wants, placed)
 
@@ -118,9 +122,7 @@ def _say(question: Question) -> str:
     sets = solve(question, (parse_want("torch"),), channel=Channel.STABLE).sets
     best = next((each.torch for each in sets if not each.torch.from_source), None)
     if best is None:
-        return (
-            'No torch of an index runs there as it is. Say which other machine is meant: --for "H100, driver >= 550".'
-        )
+        return f"No torch of an index runs there as it is. Accepted: {OTHER_MACHINES}."
     return f'Say which torch: --want "{best.requirement}".'
 
 

@@ -73,13 +73,6 @@ def dockerfile_exec(words: Iterable[str]) -> Quoted:
     return Quoted(json.dumps([_carried(word, "a Dockerfile") for word in words]))
 
 
-def bare(text: str, *, what: str) -> Quoted:
-    """A word for places that know no quoting, such as #SBATCH lines, FROM and user names; anything odd is refused."""
-    if not re.fullmatch(r"[A-Za-z0-9_./][A-Za-z0-9_.:,=/@%+-]*", text):
-        raise BadInput(f"{what} {_shown(text)}: accepted are letters, digits and . _ / : , = @ % + - without a space.")
-    return Quoted(text)
-
-
 def absolute_path(text: str, *, what: str) -> str:
     """A folder for files that are made once and read on many machines: absolute, one line, nothing to expand."""
     _one_line(text, "a path")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 from firstlight.emit.quoting import Quoted
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render(template: str, **values: Any) -> str:
@@ -13,6 +17,11 @@ def render(template: str, **values: Any) -> str:
     Values that are written must be Quoted or int; others (tuples, dataclasses) may be looped over and asked.
     Quoting inside a template: {{ word | sh }}, and likewise comment, yaml, json, dockerfile.
     """
+    return _environment().get_template(template).render(**values)
+
+
+@functools.cache  # a kind fills several templates, and this reads and compiles each once
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(  # noqa: S701 no HTML is written; `finalize` refuses what is not quoted
@@ -26,7 +35,7 @@ def render(template: str, **values: Any) -> str:
         finalize=_only_quoted,
     )
     environment.filters.update(_filters())
-    return environment.get_template(template).render(**values)
+    return environment
 
 
 def _only_quoted(value: object) -> object:

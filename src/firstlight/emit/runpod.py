@@ -13,8 +13,10 @@ from typing import Any
 from firstlight.emit.bash import NAME as SETUP
 from firstlight.emit.bash import emit_bash
 from firstlight.emit.document import Emitted, EmittedFile, made_by
-from firstlight.emit.quoting import absolute_path, bare, sh
+from firstlight.emit.image_reference import image_reference
+from firstlight.emit.quoting import absolute_path, sh
 from firstlight.emit.subject import Subject
+from firstlight.emit.tool import emitted_wheel, where_from
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
 from firstlight.tables import Tables
@@ -47,13 +49,16 @@ def emit_runpod(subject: Subject) -> Emitted:
         EmittedFile("runpod-template.json", _text(common)),
     ]
     notes.append("A template has no filter for hosts: with it, set the CUDA version and the GPU when a pod is made.")
+    wheel = None
     if not subject.choices.image:
         files += emit_bash(subject).files
+        wheel = emitted_wheel(subject)
         volume = absolute_path(subject.choices.volume, what="--volume")
         notes.append(
             f"Put {SETUP} on the volume as {volume}/{SETUP}; every start of the pod runs it before sshd starts."
         )
-    return Emitted("runpod", tuple(files), subject.gates, subject.plan.digest, tuple(notes))
+        notes.append(where_from(subject))
+    return Emitted("runpod", tuple(files), subject.gates, subject.plan.digest, tuple(notes), wheel=wheel)
 
 
 def _text(document: dict[str, Any]) -> str:
@@ -68,7 +73,7 @@ def _container(subject: Subject) -> dict[str, Any]:
         env["NVIDIA_REQUIRE_CUDA"] = subject.gates.require_cuda  # wins over the one that the image brings
     container: dict[str, Any] = {
         "name": _name(subject),
-        "image": str(bare(subject.choices.image or IMAGE, what="--image")),
+        "image": str(image_reference(subject.choices.image or IMAGE, what="--image")),
         "disk": _DISK_GB,
         "ports": ["22/tcp", "8888/http"],
         "env": env,
@@ -120,7 +125,8 @@ def _left_out(subject: Subject, floor: CudaVersion) -> list[str]:
     if not older:
         return []
     named = ", ".join(str(cuda) for cuda in older)
+    stops = "an image of `firstlight emit dockerfile`" if subject.choices.image else SETUP
     return [
         f"Hosts of CUDA {named} run it too, but RunPod's minimum cannot leave out those between them that do not; "
-        f"{SETUP} stops there and says so."
+        f"{stops} stops there and says so."
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from firstlight import __version__
 from firstlight.emit.bash import environment_key, pythons_of, state_folder, wiring_in
 from firstlight.emit.document import Emitted, EmittedFile, made_by
 from firstlight.emit.gates import CompatPart, gates_of
@@ -13,13 +12,14 @@ from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, sh_words
 from firstlight.emit.rendering import render
-from firstlight.emit.subject import Subject
+from firstlight.emit.subject import Subject, shipped_digest
+from firstlight.emit.tool import REQUIREMENT, emitted_wheel, tool_key, wheel_functions, where_from
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
-from firstlight.plan.compat_steps import REDIST
-from firstlight.plan.start_script import Wiring, run_script, wire_script
 from firstlight.tables.compat_rows import CompatDownload
+from firstlight.ways.compat_steps import REDIST
+from firstlight.ways.start_script import Wiring, run_script, wire_script
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _REDIST = "NVIDIA redist"  # channel of the table compat_downloads
@@ -98,18 +98,21 @@ def emit_slurm(subject: Subject) -> Emitted:
         header=header_lines(subject, "slurm"),
         name=Quoted(name),
         state=state,
-        version=__version__,
+        tool=tool_key(subject),
+        requirement=REQUIREMENT,
+        own_wheel=wheel_functions(subject),
         key=environment_key(subject),
         pythons=" ".join(pythons_of(subject)),
         asks_for_gpu=subject.gates.asks_for_gpu,
         parts=tuple(_installs(subject)),
+        numpy=subject.numpy,
         compat=_compat(subject, archive, state=state) if archive is not None else None,
         on_node=Quoted(on_node),
     )
     notes = [
         f"sbatch {name}.sbatch python train.py; without a command it proves the environment.",
         f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
-        f"firstlight comes from firstlight-{__version__}-*.whl in the folder of the submission, else from the index.",
+        where_from(subject),
     ]
     if archive is not None:
         notes.append(
@@ -123,6 +126,7 @@ def emit_slurm(subject: Subject) -> Emitted:
         tuple(notes),
         what=_what(subject, archive) if planned.compat else "",
         compat=subject.compat,
+        wheel=emitted_wheel(subject),
     )
 
 
@@ -165,7 +169,8 @@ def _gated(subject: Subject, compat: tuple[CompatPart, ...]) -> Subject:
     again = gates_of(
         gates.torch, gates.wheel_cuda, machine=subject.target.machine, compat=compat, tables=subject.tables
     )
-    return replace(subject, compat=compat, gates=again)
+    digest = shipped_digest(subject.plan.digest, subject.parts, compat=compat, target=subject.target)
+    return replace(subject, compat=compat, gates=again, plan=replace(subject.plan, digest=digest))
 
 
 def _job_name(subject: Subject) -> str:

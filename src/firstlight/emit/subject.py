@@ -8,32 +8,31 @@ from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.diagnosis.wanted import with_wanted
+from firstlight.emit.carried import carried, instead_of
 from firstlight.emit.gates import CompatPart, Gates, gates_of
-from firstlight.emit.packages import Packages, Part, cuda_of, packages_of, torch_of
+from firstlight.emit.packages import Part, cuda_of, packages_of, torch_of
 from firstlight.errors import BadInput
 from firstlight.facts.codec import to_json
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
-from firstlight.plan.building import installed_versions
-from firstlight.plan.compat_steps import expanded, wiring_of
-from firstlight.plan.extras import Extras
+from firstlight.own_wheel import OwnWheel
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.options import rank_options
-from firstlight.plan.plan import Plan, choose, plan_for
-from firstlight.plan.request import Ranked, Request
+from firstlight.plan.plan import Plan, plan_for
+from firstlight.plan.request import Request
 from firstlight.plan.want import PYTHON as PYTHON_WANT
 from firstlight.plan.want import Want, parse_want
-from firstlight.plan.wheel_target import Target, target_of
 from firstlight.tables import Tables
-from firstlight.versions import CudaVersion, TorchVersion
+from firstlight.versions import TorchVersion
+from firstlight.ways.building import installed_versions
+from firstlight.ways.extras import Extras
+from firstlight.ways.kinds import WireCompat
+from firstlight.ways.wheel_target import Target, target_of
 
 __all__ = ["Asked", "Choices", "CompatPart", "Part", "Subject", "subject_of"]
 
 PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
-# What a file can bring to another machine; of repairs and removals a new machine has no need.
-_CARRIED = (Kind.NOTHING, Kind.REMOVE, Kind.REPAIR, Kind.WHEEL, Kind.COMPAT, Kind.TOOLKIT)
-_OTHER_MACHINES = (Kind.DRIVER, Kind.MACHINE)  # there the gates say which machines are meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,10 @@ class Choices:
 
     volume: str = "/workspace"  # the folder that outlives a restart
     base: str = ""  # --base: an image, best with @sha256:...
-    image: str = ""  # --image: the image that a RunPod template names
+    image: str = ""  # --image: the image that was built
     user: str = ""  # --user: who runs in the image
     name: str = ""  # --name: of a template, a job, a container
+    runtime_class: str = ""  # --runtime-class: the RuntimeClass of Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ class Subject:
     pythons: tuple[str, ...]  # every Python that torch has a wheel for, e.g. 3.10, 3.11; () = not known
     gates: Gates
     choices: Choices
+    instead_of: str = ""  # what doctor names first there, where files for other machines take another option
+    wheel: OwnWheel | None = None  # firstlight's own; None: --firstlight-from-index
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -71,9 +73,18 @@ class Subject:
         return tuple(each for part in self.parts for each in part.requirements)
 
     @property
+    def numpy(self) -> str:
+        """What pip is asked for beside the pins: torch warns without numpy, and does not bring it.
+
+        One number would not do for every Python that a script takes. A torch before 2.3 is built for numpy 1
+        (pytorch/pytorch#107302).
+        """
+        return "numpy<3" if self.gates.torch.release >= (2, 3) else "numpy<2"
+
+    @property
     def what(self) -> str:
         """What is shipped, in words: the option where it brings something, else that it is as installed there."""
-        if self.plan.option.kind in (Kind.WHEEL, Kind.COMPAT, *_OTHER_MACHINES):
+        if self.plan.option.kind in (Kind.WHEEL, Kind.COMPAT):
             return self.plan.option.title
         return "the packages that are installed there"
 
@@ -84,7 +95,7 @@ class Asked:
 
     request: Request
     option: str = ""
-    python: str = ""  # X.Y; "" = of a want or the facts, else 3.12
+    python: str = ""  # X.Y; "" = of a want or the facts, else 3.12 or the newest before it that torch has wheels for
 
 
 def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, choices: Choices) -> Subject:
@@ -95,13 +106,16 @@ def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, cho
     exact = tuple(_exactly(want) for want in request.wants if want.project == "torch" and want.exact)
     wants = tuple(want.text for want in request.wants)
     question = Question(with_wanted(facts, tables, exact), tables, request.goal, wants)
-    option = _carried(rank_options(question, judge(question, RULES), request), asked, wants)
+    ranked = rank_options(question, judge(question, RULES), request)
+    option = carried(ranked, asked.option, wants=wants, question=question)
     extras = Extras(home="/root", state="/root/.local/state/firstlight")  # of no machine in particular
     packages = packages_of(replace(question, facts=facts), option, request.wants)
-    target = target_of(facts.place.arch, asked.python or _python(facts, request.wants) or PYTHON, _glibc(facts))
-    compat = _compat(question, option, extras)
+    compat = _compat(tables, option)
     torch = torch_of(packages, question)
-    plan = _shipped(plan_for(question, option, extras=extras), packages, compat=compat, target=target)
+    said = asked.python or _python(facts, request.wants)
+    target = target_of(facts.place.arch, said or _default_python(torch, facts, tables), _glibc(facts))
+    steps = plan_for(question, option, extras=extras)
+    plan = replace(steps, digest=shipped_digest(steps.digest, packages.parts, compat=compat, target=target))
     gates = gates_of(
         torch, cuda_of(torch, target.machine, tables), machine=target.machine, compat=compat, tables=tables
     )
@@ -119,6 +133,7 @@ def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, cho
         pythons=_pythons(torch, target, tables),
         gates=gates,
         choices=choices,
+        instead_of="" if asked.option else instead_of(ranked, option),
     )
 
 
@@ -126,50 +141,26 @@ def _exactly(want: Want) -> str:
     return f"{want.project}=={want.exact}" + (f"+{want.local}" if want.local else "")
 
 
-def _carried(ranked: Ranked, asked: Asked, wants: tuple[str, ...]) -> Option:
-    """The option that is asked for, else the best that files can carry and that holds every want."""
-    if asked.option or ranked.impossible:
-        option = choose(ranked, asked.option)
-        if option.kind not in (*_CARRIED, *_OTHER_MACHINES):
-            raise BadInput(f"--option {option.id}: {option.title}. No file can carry that; leave --option out.")
-        return option
-    carried = [option for option in ranked.options if option.kind in _CARRIED]
-    holding = [option for option in carried if set(wants) <= set(option.satisfies)]
-    if not holding:
-        kinds = {*_CARRIED, *_OTHER_MACHINES} - {Kind.REPAIR}  # one that leaves a want out brings a torch of no index
-        others = [option for option in ranked.options if option.kind in kinds]
-        why = " ".join(f"{option.title}: {option.why_not.rstrip('.')}." for option in ranked.rejected[:2])
-        near = "".join(f"--option {option.id} ({option.title}), or " for option in others[:3])
-        raise BadInput(
-            f"{', '.join(wants) or 'torch'}: no way to it that a file can carry. {why} Accepted: {near}the machine "
-            'that is meant: --for "H100, driver >= 550".'
-        )
-    # NVIDIA's package takes more driver branches than the archives on record, and is had where root is.
-    packaged = (each for each in holding if any(piece.startswith("cuda-compat-") for piece in each.brings))
-    return holding[0] if holding[0].kind is not Kind.COMPAT or not holding[0].brings else next(packaged, holding[0])
-
-
-def _compat(question: Question, option: Option, extras: Extras) -> tuple[CompatPart, ...]:
+def _compat(tables: Tables, option: Option) -> tuple[CompatPart, ...]:
     """The compat library of the plan by its package; a folder of one machine is of no use to another."""
-    if option.kind is not Kind.COMPAT:
+    way = next((each for each in option.ways if isinstance(each, WireCompat)), None)
+    if way is None:
         return ()
-    wiring = wiring_of(question, option, folder=expanded(question, option.folder, extras), extras=extras)
-    cuda = CudaVersion.parse(wiring.cuda)
-    package = question.tables.compat_package(cuda)
+    package = tables.compat_package(way.cuda)
     if package is None:
-        raise BadInput(f"no package of the compat library of CUDA {cuda} is known; give another --option.")
-    return (CompatPart(package.package, cuda, wiring.branches),)
+        raise BadInput(f"no package of the compat library of CUDA {way.cuda} is known; give another --option.")
+    return (CompatPart(package.package, way.cuda, way.branches),)
 
 
-def _shipped(plan: Plan, packages: Packages, *, compat: tuple[CompatPart, ...], target: Target) -> Plan:
-    """The plan with a digest over its steps and over what is shipped: a machine where nothing is to do ships too."""
+def shipped_digest(steps: str, parts: tuple[Part, ...], *, compat: tuple[CompatPart, ...], target: Target) -> str:
+    """A digest over that of the steps and over what is shipped: a machine where nothing is to do ships too."""
     import hashlib
     import json
 
-    shipped = {"steps": plan.digest, "parts": [to_json(each) for each in packages.parts],
+    shipped = {"steps": steps, "parts": [to_json(each) for each in parts],
                "compat": [to_json(each) for each in compat], "target": to_json(target)}  # fmt: skip
     text = json.dumps(shipped, sort_keys=True, separators=(",", ":"))
-    return replace(plan, digest=hashlib.sha256(text.encode()).hexdigest())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _python(facts: Facts, wants: tuple[Want, ...]) -> str:
@@ -180,12 +171,29 @@ def _python(facts: Facts, wants: tuple[Want, ...]) -> str:
     return ".".join(wanted.split(".")[:2])
 
 
+def _default_python(torch: TorchVersion, facts: Facts, tables: Tables) -> str:
+    """3.12, which everything on record has wheels for; else the newest before it that this torch has wheels for.
+
+    Newer ones than 3.12 are taken where torch has no other: what is installed beside it need not have wheels for them.
+    """
+    release = tables.torch_release(torch.public, facts.place.arch)
+    known = [each for each in (() if release is None else release.cpython) if each[-1].isdigit()]
+    if not known or PYTHON in known:
+        return PYTHON
+    by_age = sorted(known, key=_numbers)
+    return next((each for each in reversed(by_age) if _numbers(each) < _numbers(PYTHON)), by_age[0])
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
 def _glibc(facts: Facts) -> str:
     """2.28, or the machine's own where that is older, as on CentOS 7."""
     own = facts.runtime.glibc
     if not isinstance(own, Known):
         return GLIBC
-    return min(".".join(own.value.split(".")[:2]), GLIBC, key=lambda each: [int(part) for part in each.split(".")])
+    return min(".".join(own.value.split(".")[:2]), GLIBC, key=_numbers)
 
 
 def _pythons(torch: TorchVersion, target: Target, tables: Tables) -> tuple[str, ...]:

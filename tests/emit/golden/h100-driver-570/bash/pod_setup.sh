@@ -1,8 +1,8 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 7a41a03d65febb75540425098bd9b81d9140d515b7aae6e9a921f86daebc29fc
+# plan 5167626ec4de525448feca5054b2e1d77ac261fe8c5031a552c9f95a222c7b4b
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: vllm==0.11.0: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: xformers==0.0.32.post1: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -13,8 +13,8 @@
 # Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
 # Run it at every start: what is there already is left as it is. Everything that costs time lies in
 # /workspace/firstlight, which outlives a restart where that is a persistent volume.
-# firstlight itself comes from firstlight-0.1.0-*.whl beside this file, else from the index pip is set to; wheels
-# that `firstlight bundle --out wheels` put beside this file take the place of every index.
+# firstlight itself comes from its wheel in the folder wheels beside this file; what
+# `firstlight bundle --out wheels` puts into that folder takes the place of every index.
 # --no-verify leaves out the proof at the end. Exit code: that of `firstlight verify`; 1 where something failed before.
 set -eu
 umask 022
@@ -23,7 +23,7 @@ export PIP_NO_CACHE_DIR=1 # what is downloaded is kept on the volume
 unset PYTHONHOME PYTHONPATH || :
 
 state=/workspace/firstlight
-version=0.1.0 # of firstlight
+tool_key=0.1.0-e3b0c44298fc # of firstlight
 key=6976e41bfc01 # of the packages
 pythons='3.12 3.10 3.11 3.13 3.14' # that torch has wheels for, the best first
 
@@ -33,12 +33,19 @@ stop() {
     exit 1
 }
 
-# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+# What nvidia-smi says of every GPU, a line each: of_gpus compute_cap. In WSL only a login's PATH has it.
+of_gpus() {
+    smi="$(command -v nvidia-smi || echo /usr/lib/wsl/lib/nvidia-smi)"
+    [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
+}
+
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
     [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
         found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    [ -n "$found" ] || found="$(of_gpus driver_version | sed -n '/^[0-9][0-9.]*$/{p;q;}')"
     case "$found" in *[!0-9.]*) found= ;; esac
     printf '%s' "$found"
 }
@@ -60,32 +67,45 @@ misfit() {
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
 }
 
+# shellcheck disable=SC2034 # has_driver is for scripts that need a GPU to be there
+check_driver() {
+    driver="$(driver_version)" oldest=580.65.06 driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.' has_driver=yes
+    if [ -z "$driver" ] && [ -e /dev/dxg ]; then
+        echo "firstlight: this is WSL, and no nvidia-smi says which driver Windows has; it is not checked" >&2
+    elif [ -z "$driver" ]; then
+        has_driver=no
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        branches=' 535 550 565 570 575 '
+        case "$branches" in
+            *" ${driver%%.*} "*)
+                if [ -e /dev/dxg ]; then
+                    misfit "driver $driver is that of Windows, and WSL takes no compat library; $driver_words"
+                elif of_gpus name | grep -q -e GeForce -e TITAN -e Titan; then
+                    misfit "driver $driver is loaded, and no GeForce or Titan may use a compat library; $driver_words"
+                else
+                    needs_compat=yes
+                fi
+                ;;
+            *) misfit "driver $driver is loaded; $driver_words" ;;
+        esac
+    fi
+}
+
 # What the wheels inside need, asked before anything is fetched or started.
 check_gates() {
     fits=yes machine="$(uname -m)" wanted_machine=x86_64
     [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
     needs_compat=no
-    driver="$(driver_version)" oldest=580.65.06
-    if [ -z "$driver" ]; then
-        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
-    elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
-        branches=' 535 550 565 570 575 '
-        case "$branches" in
-            *" ${driver%%.*} "*) needs_compat=yes ;;
-            *) misfit "driver $driver is loaded; $driver_words" ;;
-        esac
-    fi
+    check_driver
     capabilities=' 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1 ' capability_words='torch 2.9.0+cu130 holds code for 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1. Take another GPU, or emit for this one: firstlight emit --for.'
-    if command -v nvidia-smi > /dev/null 2>&1; then
-        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
-            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
-            case "$capabilities" in
-                *" $capability "*) ;;
-                *) misfit "a GPU here has capability $capability; $capability_words" ;;
-            esac
-        done
-    fi
+    for capability in $(of_gpus compute_cap); do
+        case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+        case "$capabilities" in
+            *" $capability "*) ;;
+            *) misfit "a GPU here has capability $capability; $capability_words" ;;
+        esac
+    done
     [ "$fits" = yes ]
 }
 
@@ -135,7 +155,8 @@ as_root() {
 }
 
 # apt with its lists and packages on the volume: after a restart nothing is downloaded again.
-on_volume_apt() {
+apt() {
+    mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dir::State::lists="$state/apt/lists" \
         -o Dir::Cache::archives="$state/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
         -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=300 "$@"
@@ -148,9 +169,9 @@ half_done() {
 
 # apt install with these words, where on paper it removes nothing: repair --fix-broken
 repair() {
-    on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
-        on_volume_apt update || :
-        on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
+    on_paper="$(apt install --simulate "$@" 2>&1)" || {
+        apt update || :
+        on_paper="$(apt install --simulate "$@" 2>&1)" || {
             say "packages are half installed, and apt cannot finish them: $on_paper"
             return 0
         }
@@ -160,7 +181,7 @@ repair() {
         say "  apt-get install $*"
         return 0
     fi
-    on_volume_apt install --yes "$@" > /dev/null
+    apt install --yes "$@" > /dev/null
 }
 
 # A start that was killed inside apt: dpkg does nothing for anybody until what it had begun is finished, and a program
@@ -169,15 +190,14 @@ finish_packages() {
     command -v apt-get > /dev/null 2>&1 || return 0
     [ -n "$(half_done a-z HUFWt)" ] || find /var/lib/dpkg/updates -name '[0-9]*' | grep -q . || return 0
     say "dpkg was interrupted: finishing that first, with dpkg --configure -a"
-    mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
-    on_volume_apt check > /dev/null 2>&1 || : # waits while another apt is at work
+    apt check > /dev/null 2>&1 || : # waits while another apt is at work
     as_root dpkg --configure -a > /dev/null || :
     removed="$(half_done rp HUFWt)" torn="$(half_done ih H)"
     # shellcheck disable=SC2086 # names of packages are words
     [ -z "$removed" ] || as_root dpkg --remove --force-remove-reinstreq $removed > /dev/null
     # shellcheck disable=SC2086
     [ -z "$torn" ] || repair --reinstall $torn
-    if [ -n "$(half_done a-z HUFWt)" ] || ! on_volume_apt check > /dev/null 2>&1; then
+    if [ -n "$(half_done a-z HUFWt)" ] || ! apt check > /dev/null 2>&1; then
         repair --fix-broken
     fi
 }
@@ -185,10 +205,9 @@ finish_packages() {
 install_packages() {
     say "installing $*"
     if command -v apt-get > /dev/null 2>&1; then
-        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
-        on_volume_apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
-            on_volume_apt update
-            on_volume_apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
+        apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
+            apt update
+            apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
                 cat "$state/apt/log" >&2
                 stop "apt could not install $*"
             }
@@ -281,16 +300,44 @@ fetch_packages() {
     printf '%s\n' torch==2.9.0+cu130 torchvision==0.24.0+cu130 > "$wheels/requirements.txt"
 }
 
-fetch_tool() {
-    wanted="firstlight==$version"
-    for found in "$state/firstlight-$version"-*.whl "$beside/firstlight-$version"-*.whl; do
-        [ ! -f "$found" ] || wanted="$found"
+# torch warns at its first tensor without numpy, which it does not bring; where none can be had it works all the same.
+need_numpy() {
+    pip="$environment/bin/python" wheels="$state/wheels/$key-py$python_minor"
+    ! "$pip" -I -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("numpy") is None)' || return 0
+    for fetches in no yes; do # what was downloaded before lies on the volume
+        [ "$fetches" = no ] || (export PIP_RETRIES=1 && fetch '' 'numpy<3') 2> /dev/null || break
+        ! "$pip" -m pip install --quiet --no-index --find-links "$wheels" 'numpy<3' 2> /dev/null || return 0
     done
+    say "going on without numpy, which could not be had: torch says so at its first tensor"
+}
+
+fetch_tool() {
     set -- --find-links "$wheels"
     [ ! -d "$beside/wheels" ] || set -- "$@" --find-links "$beside/wheels"
-    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$wanted" ||
-        stop "torch is in $state/env, but firstlight, which proves it, could not be had: put its wheel beside this file"
-    printf '%s\n' "firstlight==$version" > "$wheels/requirements.txt"
+    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$own_wheel" ||
+        stop "torch is in $state/env, but what firstlight needs could not be had: see what pip says above"
+    printf '%s\n' firstlight==0.1.0 > "$wheels/requirements.txt"
+}
+
+# firstlight's own wheel to where it is installed from, as it was when this file was written, or not at all: bring_wheel FROM TO
+bring_wheel() {
+    wheel=firstlight-0.1.0-py3-none-any.whl digest=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 found=
+    own_wheel="$2/$wheel"
+    ! is_that_wheel "$own_wheel" || return 0
+    for place in "$1/$wheel" "$1/wheels/$wheel"; do
+        [ ! -f "$place" ] || found="$place"
+    done
+    [ -n "$found" ] || stop "wheels/$wheel is missing in $1. firstlight emit --out FOLDER writes it beside this file: bring the folder wheels along"
+    cp "$found" "$own_wheel.new.$$"
+    is_that_wheel "$own_wheel.new.$$" || {
+        rm -f "$own_wheel.new.$$"
+        stop "$found is not the wheel that this file was written with, so it is not installed. Its SHA-256 should be $digest. Copy both from where firstlight emit wrote them, or emit them again"
+    }
+    mv -f "$own_wheel.new.$$" "$own_wheel"
+}
+
+is_that_wheel() {
+    [ -f "$1" ] && seen="$(sha256sum < "$1")" && [ "${seen%% *}" = "$digest" ]
 }
 
 # The compat library in a folder of the volume: nothing of it is installed, so nothing outside ever loads it.
@@ -301,14 +348,13 @@ need_compat() {
     rm -rf "$work"
     mkdir -p "$work/root"
     if command -v apt-get > /dev/null 2>&1; then
-        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
-        (cd "$work" && on_volume_apt download cuda-compat-13-0) > /dev/null 2>&1 || {
-            on_volume_apt update
-            (cd "$work" && on_volume_apt download cuda-compat-13-0) > /dev/null 2>&1
+        (cd "$work" && apt download cuda-compat-13-0) > /dev/null 2>&1 || {
+            apt update
+            (cd "$work" && apt download cuda-compat-13-0) > /dev/null 2>&1
         } || {
             nvidia_repository
-            on_volume_apt update
-            (cd "$work" && on_volume_apt download cuda-compat-13-0)
+            apt update
+            (cd "$work" && apt download cuda-compat-13-0)
         }
         dpkg-deb --extract "$work"/cuda-compat-13-0_*.deb "$work/root"
     elif command -v dnf > /dev/null 2>&1; then
@@ -660,8 +706,12 @@ main() {
     case "$#:${1:-}" in
         0:) ;;
         1:--no-verify) proves=no ;;
+        1:--help | 1:-h)
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" # the head of this file
+            exit 0
+            ;;
         *)
-            say "$*: accepted is --no-verify, or nothing"
+            say "$*: accepted is --no-verify, --help, or nothing"
             exit 2
             ;;
     esac
@@ -677,17 +727,19 @@ main() {
         say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
+    bring_wheel "$beside" "$state" # before anything is downloaded
     finish_packages || say "what a killed apt left could not be finished; going on without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"
     make_environment "$environment" "$state/wheels/$key-py$python_minor" fetch_packages
+    need_numpy
     [ "$(readlink "$state/env" || :)" = "${environment##*/}" ] || ln -sfn "${environment##*/}" "$state/env"
     [ "$needs_compat" = no ] || need_compat
     wire_compat
     reach_shells
-    tool="$state/tool-$version-py$python_minor"
-    make_environment "$tool" "$state/wheels/tool-$version-py$python_minor" fetch_tool
+    tool="$state/tool-$tool_key-py$python_minor"
+    make_environment "$tool" "$state/wheels/tool-$tool_key-py$python_minor" fetch_tool
     say "ready: $state/env/bin/python; shells opened from now on have it"
     [ "$proves" = yes ] || exit 0
     exec 9>&-

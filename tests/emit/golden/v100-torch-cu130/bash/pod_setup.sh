@@ -1,16 +1,16 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan 2356899d44dd2c13b04e154a0637457ba298e9270a83c5494d4279cb36cf0afe
+# plan f5c279f2810ac2b7d6a6b1a7b690c973f5f8bade117ea34853445e69bac23a8f
 # for: the machine of v100-torch-cu130; wanted: what is installed there; goal: infer
-# inside: torch==2.14.1+cu126; x86_64, Python 3.12, glibc 2.28 or newer
-# torch 2.14.1+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
+# inside: torch==2.9.0+cu126, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# torch 2.9.0+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.
 #
 # Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
 # Run it at every start: what is there already is left as it is. Everything that costs time lies in
 # /workspace/firstlight, which outlives a restart where that is a persistent volume.
-# firstlight itself comes from firstlight-0.1.0-*.whl beside this file, else from the index pip is set to; wheels
-# that `firstlight bundle --out wheels` put beside this file take the place of every index.
+# firstlight itself comes from its wheel in the folder wheels beside this file; what
+# `firstlight bundle --out wheels` puts into that folder takes the place of every index.
 # --no-verify leaves out the proof at the end. Exit code: that of `firstlight verify`; 1 where something failed before.
 set -eu
 umask 022
@@ -19,8 +19,8 @@ export PIP_NO_CACHE_DIR=1 # what is downloaded is kept on the volume
 unset PYTHONHOME PYTHONPATH || :
 
 state=/workspace/firstlight
-version=0.1.0 # of firstlight
-key=47a3a8883272 # of the packages
+tool_key=0.1.0-e3b0c44298fc # of firstlight
+key=637d413184ee # of the packages
 pythons='3.12 3.10 3.11 3.13 3.14' # that torch has wheels for, the best first
 
 say() { printf 'firstlight: %s\n' "$*" >&2; }
@@ -29,12 +29,19 @@ stop() {
     exit 1
 }
 
-# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+# What nvidia-smi says of every GPU, a line each: of_gpus compute_cap. In WSL only a login's PATH has it.
+of_gpus() {
+    smi="$(command -v nvidia-smi || echo /usr/lib/wsl/lib/nvidia-smi)"
+    [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
+}
+
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
     [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
         found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    [ -n "$found" ] || found="$(of_gpus driver_version | sed -n '/^[0-9][0-9.]*$/{p;q;}')"
     case "$found" in *[!0-9.]*) found= ;; esac
     printf '%s' "$found"
 }
@@ -56,27 +63,32 @@ misfit() {
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
 }
 
+# shellcheck disable=SC2034 # has_driver is for scripts that need a GPU to be there
+check_driver() {
+    driver="$(driver_version)" oldest=525.60.13 driver_words='torch 2.9.0+cu126 needs 525.60.13 or newer. Take a machine with such a driver (CUDA 12.0 or newer in nvidia-smi), or emit for this one: firstlight emit --for.' has_driver=yes
+    if [ -z "$driver" ] && [ -e /dev/dxg ]; then
+        echo "firstlight: this is WSL, and no nvidia-smi says which driver Windows has; it is not checked" >&2
+    elif [ -z "$driver" ]; then
+        has_driver=no
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        misfit "driver $driver is loaded; $driver_words"
+    fi
+}
+
 # What the wheels inside need, asked before anything is fetched or started.
 check_gates() {
     fits=yes machine="$(uname -m)" wanted_machine=x86_64
     [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
-    driver="$(driver_version)" oldest=525.60.13
-    if [ -z "$driver" ]; then
-        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
-    elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.14.1+cu126 needs 525.60.13 or newer. Take a machine with such a driver (CUDA 12.0 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
-        misfit "driver $driver is loaded; $driver_words"
-    fi
-    capabilities=' 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 ' capability_words='torch 2.14.1+cu126 holds code for 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0. Take another GPU, or emit for this one: firstlight emit --for.'
-    if command -v nvidia-smi > /dev/null 2>&1; then
-        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
-            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
-            case "$capabilities" in
-                *" $capability "*) ;;
-                *) misfit "a GPU here has capability $capability; $capability_words" ;;
-            esac
-        done
-    fi
+    check_driver
+    capabilities=' 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 ' capability_words='torch 2.9.0+cu126 holds code for 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0. Take another GPU, or emit for this one: firstlight emit --for.'
+    for capability in $(of_gpus compute_cap); do
+        case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+        case "$capabilities" in
+            *" $capability "*) ;;
+            *) misfit "a GPU here has capability $capability; $capability_words" ;;
+        esac
+    done
     [ "$fits" = yes ]
 }
 
@@ -126,7 +138,8 @@ as_root() {
 }
 
 # apt with its lists and packages on the volume: after a restart nothing is downloaded again.
-on_volume_apt() {
+apt() {
+    mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dir::State::lists="$state/apt/lists" \
         -o Dir::Cache::archives="$state/apt/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
         -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=300 "$@"
@@ -139,9 +152,9 @@ half_done() {
 
 # apt install with these words, where on paper it removes nothing: repair --fix-broken
 repair() {
-    on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
-        on_volume_apt update || :
-        on_paper="$(on_volume_apt install --simulate "$@" 2>&1)" || {
+    on_paper="$(apt install --simulate "$@" 2>&1)" || {
+        apt update || :
+        on_paper="$(apt install --simulate "$@" 2>&1)" || {
             say "packages are half installed, and apt cannot finish them: $on_paper"
             return 0
         }
@@ -151,7 +164,7 @@ repair() {
         say "  apt-get install $*"
         return 0
     fi
-    on_volume_apt install --yes "$@" > /dev/null
+    apt install --yes "$@" > /dev/null
 }
 
 # A start that was killed inside apt: dpkg does nothing for anybody until what it had begun is finished, and a program
@@ -160,15 +173,14 @@ finish_packages() {
     command -v apt-get > /dev/null 2>&1 || return 0
     [ -n "$(half_done a-z HUFWt)" ] || find /var/lib/dpkg/updates -name '[0-9]*' | grep -q . || return 0
     say "dpkg was interrupted: finishing that first, with dpkg --configure -a"
-    mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
-    on_volume_apt check > /dev/null 2>&1 || : # waits while another apt is at work
+    apt check > /dev/null 2>&1 || : # waits while another apt is at work
     as_root dpkg --configure -a > /dev/null || :
     removed="$(half_done rp HUFWt)" torn="$(half_done ih H)"
     # shellcheck disable=SC2086 # names of packages are words
     [ -z "$removed" ] || as_root dpkg --remove --force-remove-reinstreq $removed > /dev/null
     # shellcheck disable=SC2086
     [ -z "$torn" ] || repair --reinstall $torn
-    if [ -n "$(half_done a-z HUFWt)" ] || ! on_volume_apt check > /dev/null 2>&1; then
+    if [ -n "$(half_done a-z HUFWt)" ] || ! apt check > /dev/null 2>&1; then
         repair --fix-broken
     fi
 }
@@ -176,10 +188,9 @@ finish_packages() {
 install_packages() {
     say "installing $*"
     if command -v apt-get > /dev/null 2>&1; then
-        mkdir -p "$state/apt/lists/partial" "$state/apt/archives/partial"
-        on_volume_apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
-            on_volume_apt update
-            on_volume_apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
+        apt install --yes --no-install-recommends --no-download "$@" > /dev/null 2>&1 || {
+            apt update
+            apt install --yes --no-install-recommends "$@" > "$state/apt/log" 2>&1 || {
                 cat "$state/apt/log" >&2
                 stop "apt could not install $*"
             }
@@ -267,21 +278,49 @@ fetch() {
 }
 
 fetch_packages() {
-    say downloading torch==2.14.1+cu126
-    fetch https://download.pytorch.org/whl/cu126 torch==2.14.1+cu126
-    printf '%s\n' torch==2.14.1+cu126 > "$wheels/requirements.txt"
+    say downloading torch==2.9.0+cu126
+    fetch https://download.pytorch.org/whl/cu126 torch==2.9.0+cu126
+    printf '%s\n' torch==2.9.0+cu126 > "$wheels/requirements.txt"
+}
+
+# torch warns at its first tensor without numpy, which it does not bring; where none can be had it works all the same.
+need_numpy() {
+    pip="$environment/bin/python" wheels="$state/wheels/$key-py$python_minor"
+    ! "$pip" -I -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("numpy") is None)' || return 0
+    for fetches in no yes; do # what was downloaded before lies on the volume
+        [ "$fetches" = no ] || (export PIP_RETRIES=1 && fetch '' 'numpy<3') 2> /dev/null || break
+        ! "$pip" -m pip install --quiet --no-index --find-links "$wheels" 'numpy<3' 2> /dev/null || return 0
+    done
+    say "going on without numpy, which could not be had: torch says so at its first tensor"
 }
 
 fetch_tool() {
-    wanted="firstlight==$version"
-    for found in "$state/firstlight-$version"-*.whl "$beside/firstlight-$version"-*.whl; do
-        [ ! -f "$found" ] || wanted="$found"
-    done
     set -- --find-links "$wheels"
     [ ! -d "$beside/wheels" ] || set -- "$@" --find-links "$beside/wheels"
-    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$wanted" ||
-        stop "torch is in $state/env, but firstlight, which proves it, could not be had: put its wheel beside this file"
-    printf '%s\n' "firstlight==$version" > "$wheels/requirements.txt"
+    "$pip" -m pip download --quiet --dest "$wheels" "$@" "$own_wheel" ||
+        stop "torch is in $state/env, but what firstlight needs could not be had: see what pip says above"
+    printf '%s\n' firstlight==0.1.0 > "$wheels/requirements.txt"
+}
+
+# firstlight's own wheel to where it is installed from, as it was when this file was written, or not at all: bring_wheel FROM TO
+bring_wheel() {
+    wheel=firstlight-0.1.0-py3-none-any.whl digest=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 found=
+    own_wheel="$2/$wheel"
+    ! is_that_wheel "$own_wheel" || return 0
+    for place in "$1/$wheel" "$1/wheels/$wheel"; do
+        [ ! -f "$place" ] || found="$place"
+    done
+    [ -n "$found" ] || stop "wheels/$wheel is missing in $1. firstlight emit --out FOLDER writes it beside this file: bring the folder wheels along"
+    cp "$found" "$own_wheel.new.$$"
+    is_that_wheel "$own_wheel.new.$$" || {
+        rm -f "$own_wheel.new.$$"
+        stop "$found is not the wheel that this file was written with, so it is not installed. Its SHA-256 should be $digest. Copy both from where firstlight emit wrote them, or emit them again"
+    }
+    mv -f "$own_wheel.new.$$" "$own_wheel"
+}
+
+is_that_wheel() {
+    [ -f "$1" ] && seen="$(sha256sum < "$1")" && [ "${seen%% *}" = "$digest" ]
 }
 
 # ssh, terminals of Jupyter and editors, and cron: each reads another file.
@@ -318,8 +357,12 @@ main() {
     case "$#:${1:-}" in
         0:) ;;
         1:--no-verify) proves=no ;;
+        1:--help | 1:-h)
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" # the head of this file
+            exit 0
+            ;;
         *)
-            say "$*: accepted is --no-verify, or nothing"
+            say "$*: accepted is --no-verify, --help, or nothing"
             exit 2
             ;;
     esac
@@ -335,15 +378,17 @@ main() {
         say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
+    bring_wheel "$beside" "$state" # before anything is downloaded
     finish_packages || say "what a killed apt left could not be finished; going on without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"
     make_environment "$environment" "$state/wheels/$key-py$python_minor" fetch_packages
+    need_numpy
     [ "$(readlink "$state/env" || :)" = "${environment##*/}" ] || ln -sfn "${environment##*/}" "$state/env"
     reach_shells
-    tool="$state/tool-$version-py$python_minor"
-    make_environment "$tool" "$state/wheels/tool-$version-py$python_minor" fetch_tool
+    tool="$state/tool-$tool_key-py$python_minor"
+    make_environment "$tool" "$state/wheels/tool-$tool_key-py$python_minor" fetch_tool
     say "ready: $state/env/bin/python; shells opened from now on have it"
     [ "$proves" = yes ] || exit 0
     exec 9>&-

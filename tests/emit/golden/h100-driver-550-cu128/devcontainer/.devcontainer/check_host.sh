@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
 # plan dc4fe42c0713bf01a9e07f8c1450d58c212d7712ba5c9465f9c4ecf6fbf16578
 # for: the machine of h100-driver-550-cu128; wanted: what is installed there; goal: infer
-# inside: torch==2.8.0; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.8.0, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.8.0 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #
@@ -10,12 +10,19 @@
 # shellcheck disable=SC2034 # needs_compat is for scripts that fetch the library
 set -eu
 
-# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+# What nvidia-smi says of every GPU, a line each: of_gpus compute_cap. In WSL only a login's PATH has it.
+of_gpus() {
+    smi="$(command -v nvidia-smi || echo /usr/lib/wsl/lib/nvidia-smi)"
+    [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
+}
+
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
     [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
         found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    [ -n "$found" ] || found="$(of_gpus driver_version | sed -n '/^[0-9][0-9.]*$/{p;q;}')"
     case "$found" in *[!0-9.]*) found= ;; esac
     printf '%s' "$found"
 }
@@ -37,27 +44,32 @@ misfit() {
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
 }
 
+# shellcheck disable=SC2034 # has_driver is for scripts that need a GPU to be there
+check_driver() {
+    driver="$(driver_version)" oldest=525.60.13 driver_words='torch 2.8.0 needs 525.60.13 or newer. Take a machine with such a driver (CUDA 12.0 or newer in nvidia-smi), or emit for this one: firstlight emit --for.' has_driver=yes
+    if [ -z "$driver" ] && [ -e /dev/dxg ]; then
+        echo "firstlight: this is WSL, and no nvidia-smi says which driver Windows has; it is not checked" >&2
+    elif [ -z "$driver" ]; then
+        has_driver=no
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        misfit "driver $driver is loaded; $driver_words"
+    fi
+}
+
 # What the wheels inside need, asked before anything is fetched or started.
 check_gates() {
     fits=yes machine="$(uname -m)" wanted_machine=x86_64
     [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
-    driver="$(driver_version)" oldest=525.60.13
-    if [ -z "$driver" ]; then
-        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
-    elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.8.0 needs 525.60.13 or newer. Take a machine with such a driver (CUDA 12.0 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
-        misfit "driver $driver is loaded; $driver_words"
-    fi
+    check_driver
     capabilities=' 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1 ' capability_words='torch 2.8.0 holds code for 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1. Take another GPU, or emit for this one: firstlight emit --for.'
-    if command -v nvidia-smi > /dev/null 2>&1; then
-        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
-            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
-            case "$capabilities" in
-                *" $capability "*) ;;
-                *) misfit "a GPU here has capability $capability; $capability_words" ;;
-            esac
-        done
-    fi
+    for capability in $(of_gpus compute_cap); do
+        case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+        case "$capabilities" in
+            *" $capability "*) ;;
+            *) misfit "a GPU here has capability $capability; $capability_words" ;;
+        esac
+    done
     [ "$fits" = yes ]
 }
 

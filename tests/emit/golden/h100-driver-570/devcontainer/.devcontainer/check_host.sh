@@ -1,8 +1,8 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan 7a41a03d65febb75540425098bd9b81d9140d515b7aae6e9a921f86daebc29fc
+# plan 5167626ec4de525448feca5054b2e1d77ac261fe8c5031a552c9f95a222c7b4b
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: vllm==0.11.0: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: xformers==0.0.32.post1: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -14,12 +14,19 @@
 # shellcheck disable=SC2034 # needs_compat is for scripts that fetch the library
 set -eu
 
-# The version of the loaded kernel driver, e.g. 570.133.20; nothing where none is loaded.
+# What nvidia-smi says of every GPU, a line each: of_gpus compute_cap. In WSL only a login's PATH has it.
+of_gpus() {
+    smi="$(command -v nvidia-smi || echo /usr/lib/wsl/lib/nvidia-smi)"
+    [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
+}
+
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
     [ -n "$found" ] || [ ! -r /proc/driver/nvidia/version ] ||
         found="$(sed -n '1s/.* \([0-9]\{3\}\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version)"
+    [ -n "$found" ] || found="$(of_gpus driver_version | sed -n '/^[0-9][0-9.]*$/{p;q;}')"
     case "$found" in *[!0-9.]*) found= ;; esac
     printf '%s' "$found"
 }
@@ -41,32 +48,45 @@ misfit() {
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
 }
 
+# shellcheck disable=SC2034 # has_driver is for scripts that need a GPU to be there
+check_driver() {
+    driver="$(driver_version)" oldest=580.65.06 driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.' has_driver=yes
+    if [ -z "$driver" ] && [ -e /dev/dxg ]; then
+        echo "firstlight: this is WSL, and no nvidia-smi says which driver Windows has; it is not checked" >&2
+    elif [ -z "$driver" ]; then
+        has_driver=no
+        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
+    elif ! at_least "$driver" "$oldest"; then
+        branches=' 535 550 565 570 575 '
+        case "$branches" in
+            *" ${driver%%.*} "*)
+                if [ -e /dev/dxg ]; then
+                    misfit "driver $driver is that of Windows, and WSL takes no compat library; $driver_words"
+                elif of_gpus name | grep -q -e GeForce -e TITAN -e Titan; then
+                    misfit "driver $driver is loaded, and no GeForce or Titan may use a compat library; $driver_words"
+                else
+                    needs_compat=yes
+                fi
+                ;;
+            *) misfit "driver $driver is loaded; $driver_words" ;;
+        esac
+    fi
+}
+
 # What the wheels inside need, asked before anything is fetched or started.
 check_gates() {
     fits=yes machine="$(uname -m)" wanted_machine=x86_64
     [ "$machine" = "$wanted_machine" ] || misfit "this machine is $machine; the wheels are for $wanted_machine."
     needs_compat=no
-    driver="$(driver_version)" oldest=580.65.06
-    if [ -z "$driver" ]; then
-        echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
-    elif ! at_least "$driver" "$oldest"; then
-        driver_words='torch 2.9.0+cu130 needs 580.65.06 or newer, or one of the branches 535 550 565 570 575 with its compat library. Take a machine with such a driver (CUDA 12.2, 12.4, 12.7 or newer in nvidia-smi), or emit for this one: firstlight emit --for.'
-        branches=' 535 550 565 570 575 '
-        case "$branches" in
-            *" ${driver%%.*} "*) needs_compat=yes ;;
-            *) misfit "driver $driver is loaded; $driver_words" ;;
-        esac
-    fi
+    check_driver
     capabilities=' 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1 ' capability_words='torch 2.9.0+cu130 holds code for 7.5 8.0 8.6 8.9 9.0 10.0 10.3 10.7 12.0 12.1. Take another GPU, or emit for this one: firstlight emit --for.'
-    if command -v nvidia-smi > /dev/null 2>&1; then
-        for capability in $(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null); do
-            case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
-            case "$capabilities" in
-                *" $capability "*) ;;
-                *) misfit "a GPU here has capability $capability; $capability_words" ;;
-            esac
-        done
-    fi
+    for capability in $(of_gpus compute_cap); do
+        case "$capability" in *[!0-9.]* | *.*.*) continue ;; esac
+        case "$capabilities" in
+            *" $capability "*) ;;
+            *) misfit "a GPU here has capability $capability; $capability_words" ;;
+        esac
+    done
     [ "$fits" = yes ]
 }
 

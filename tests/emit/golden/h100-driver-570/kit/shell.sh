@@ -1,0 +1,6 @@
+# Written by firstlight 0.1.0: read by shells, so that they have the environment and, where the driver needs it, compat.
+case ":$PATH:" in
+    *:/opt/firstlight/env/bin:*) ;;
+    *) PATH=/opt/firstlight/env/bin:"$PATH" && export PATH ;;
+esac
+[ ! -r /opt/firstlight/compat/wire.sh ] || . /opt/firstlight/compat/wire.sh
