@@ -9,6 +9,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.emit.imagined import parse_machine
 from firstlight.lint.judge import Given, lint
 from firstlight.lint.rule import LintFinding
+from firstlight.lint.written import lines_of
 from firstlight.tables import Tables, load
 from tests.diagnosis.rule_case import MACHINES, facts_of
 
@@ -34,6 +35,11 @@ def found(
     """The findings of a Dockerfile, or of a compose file where the name ends in .yml."""
     others = beside or {}
     return lint(Given(file, text), machine(on), read=others.get).findings
+
+
+def written(finding: LintFinding) -> tuple[str, ...]:
+    """The lines to paste, of all answers."""
+    return tuple(line for answer in finding.answers for line in lines_of(answer, finding.syntax))
 
 
 def codes(text: str, on: str = H100_580, *, file: str = "Dockerfile") -> set[str]:

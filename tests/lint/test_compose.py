@@ -7,9 +7,13 @@ import pytest
 from firstlight.diagnosis.finding import Severity
 from firstlight.errors import BadInput
 from firstlight.lint.compose import read_compose
-from firstlight.lint.compose_rules import COMPOSE_LINT_RULES
-from firstlight.lint.model import Target
-from tests.lint.linting import H100_580, found
+from firstlight.lint.compose_rules import COMPOSE_LINT_RULES, runner_without_gpu
+from firstlight.lint.dockerfile import Text
+from firstlight.lint.images import image_named
+from firstlight.lint.model import Place, Ran, Service, Syntax, Target, Where
+from firstlight.lint.reading import Reading
+from firstlight.lint.shell import simple_commands
+from tests.lint.linting import H100_580, found, machine
 
 HEAD = "services:\n  train:\n    image: nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
 GPU = "    gpus: all\n"
@@ -18,12 +22,16 @@ RESERVED = "    deploy: {resources: {reservations: {devices: [{%s}]}}}\n"
 
 
 def _targets(text: str, **variables: str) -> dict[str, Target]:
-    found_ = read_compose(text, "compose.yml", read=lambda _: None, variables=variables)
+    reading = Reading("compose.yml", text, Syntax.COMPOSE, lambda _: None, variables=tuple(variables.items()))
+    found_ = read_compose(reading)
     return {target.name: target for target in found_}
 
 
 def _codes(text: str, on: str = H100_580) -> dict[str, tuple[int, Severity]]:
     return {each.code: (each.line, each.severity) for each in found(text, on, file="compose.yml")}
+
+
+WORKERS = HEAD + GPU + "    command: torchrun --nproc-per-node=2 train.py\n"
 
 
 @pytest.mark.parametrize(
@@ -60,11 +68,11 @@ def _codes(text: str, on: str = H100_580) -> dict[str, tuple[int, Severity]]:
             5,
             HEAD + SHM + RESERVED % "capabilities: [gpu, utility, compute]",
         ),
-        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + SHM),
-        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + "    ipc: host\n"),
-        ("small-shared-memory", HEAD + GPU + "    shm_size: 256m\n", 2, HEAD + GPU + "    shm_size: 2147483648\n"),
-        ("small-shared-memory", HEAD + GPU, 2, HEAD + GPU + "    tmpfs: /dev/shm:size=8g\n"),
-        ("small-shared-memory", HEAD + GPU, 2, "services:\n  web:\n    image: nginx:1.27\n"),
+        ("small-shared-memory", WORKERS, 2, WORKERS + SHM),
+        ("small-shared-memory", WORKERS, 2, WORKERS + "    ipc: host\n"),
+        ("small-shared-memory", WORKERS + "    shm_size: 256m\n", 2, WORKERS + "    shm_size: 2147483648\n"),
+        ("small-shared-memory", WORKERS, 2, WORKERS + "    tmpfs: /dev/shm:size=8g\n"),
+        ("small-shared-memory", WORKERS, 2, HEAD + GPU),  # nothing shows that it passes tensors through /dev/shm
     ],
 )
 def test_a_rule_about_services_fires_on_its_line_and_not_on_the_near_miss(
@@ -74,16 +82,18 @@ def test_a_rule_about_services_fires_on_its_line_and_not_on_the_near_miss(
     assert code not in _codes(near_miss)
 
 
-def test_more_gpus_than_the_machine_has_are_counted_on_a_machine_that_was_looked_at() -> None:
+def test_more_gpus_than_the_machine_has_are_counted() -> None:
     text = HEAD + SHM + RESERVED % "count: 4, capabilities: [gpu]"
     assert _codes(text, "h200")["more-gpus-than-machine"] == (5, Severity.BLOCKS)
-    assert "more-gpus-than-machine" not in _codes(text, H100_580)  # words name a kind of machine, not a count
+    assert "more-gpus-than-machine" in _codes(text, H100_580)
+    assert "more-gpus-than-machine" not in _codes(text, "8x H100, driver 580")
     assert "more-gpus-than-machine" not in _codes(text.replace("count: 4", "count: all"), "h200")
     assert "more-gpus-than-machine" in _codes(HEAD + SHM + RESERVED % "device_ids: ['1'], capabilities: [gpu]", "h200")
 
 
 def test_every_rule_about_services_is_tried_in_this_file() -> None:
     tried = {"service-without-gpu", "reservation-without-gpu", "more-gpus-than-machine", "small-shared-memory"}
+    tried |= {"runner-without-gpu"}
     assert {rule.code for rule in COMPOSE_LINT_RULES} == tried
 
 
@@ -126,7 +136,7 @@ def test_a_dockerfile_beside_the_compose_file_is_read_with_its_arguments_and_tar
         "  two:\n    build: ../elsewhere\n"
     )
     files = {"deploy/app/Dockerfile": "ARG CUDA=12.8.1\nFROM nvidia/cuda:$CUDA-base-ubuntu22.04 AS gpu\nFROM alpine\n"}
-    one, two = read_compose(text, "deploy/compose.yaml", read=files.get, variables={})
+    one, two = read_compose(Reading("deploy/compose.yaml", text, Syntax.COMPOSE, files.get))
     assert one.image.name == "nvidia/cuda:13.0.2-base-ubuntu22.04"
     assert (one.place.file, one.place.line) == ("deploy/app/Dockerfile", 2)
     assert two.image.name == ""
@@ -159,3 +169,21 @@ def test_what_is_no_compose_file_is_refused_in_one_line(text: str, message: str)
 )  # fmt: skip
 def test_services_of_odd_shapes_are_read_without_a_crash(body: str) -> None:
     assert list(_targets(f"services:\n  one: {body}\n")) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("label", "script", "said"),
+    [
+        ("ubuntu-latest", "nvidia-smi", 1),
+        ("ubuntu-latest", "nvidia-smi || true", 0),
+        ("ubuntu-latest", "pytest -q", 0),
+        ("self-hosted", "nvidia-smi", 0),
+        ("linux-gpu-t4", "nvidia-smi", 0),
+    ],
+)
+def test_a_job_that_needs_a_gpu_is_not_for_a_runner_without_one(label: str, script: str, said: int) -> None:
+    place = Place("ci.yml", 3, Syntax.WORKFLOW)
+    steps = tuple(Ran(each, place) for each in simple_commands((Text(script, 7),)))
+    job = Service("test", place, (), gpus=False, runtime="", shm_size="", ipc="host", runs_on=(label,))
+    target = Target("test", image_named(""), place, steps, service=job, where=Where.RUNNER)
+    assert len(list(runner_without_gpu(target, machine(H100_580)))) == said

@@ -18,7 +18,7 @@ from tests.diagnosis.rule_case import MACHINES
 from tests.lint.linting import FILES, H100_550
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "src/firstlight/schemas/lint-1.json").read_text())
+SCHEMA = json.loads((ROOT / "src/firstlight/schemas/lint-3.json").read_text())
 NAMES = sorted(path.name for path in FILES.iterdir())
 
 
@@ -54,7 +54,7 @@ def test_the_document_fits_its_schema_and_the_exit_code_says_whether_something_b
 @pytest.mark.parametrize("machine", [str(MACHINES / "h200"), "example:h100-driver-570"])
 def test_a_recorded_machine_is_judged_by_its_facts(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = _lint(capsys, "compat-first.Dockerfile", "--for", machine, "--json")
-    found_codes = {finding["code"]: finding["severity"] for finding in json.loads(out)["findings"]}
+    found_codes = {finding["code"]: finding["severity"] for finding in json.loads(out)["files"][0]["findings"]}
     assert found_codes["compat-baked-in"] == ("blocks" if machine.endswith("h200") else "degrades")
     assert code == int(machine.endswith("h200"))
 
@@ -134,8 +134,17 @@ def test_advice_to_pin_does_not_name_a_torch_that_the_driver_does_not_run(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("missing/Dockerfile",), "no such file or directory; accepted: a Dockerfile or a compose file"),
-        ((".",), "a folder; accepted: a file. Try ./Dockerfile"),
+        (("missing/Dockerfile",), "no such file or directory; accepted: a Dockerfile, a compose file"),
+        (("{folder}",), "no file in this folder is one that lint knows. Accepted: a Dockerfile"),
+        (("{text}", "--kind", "makefile"), "--kind 'makefile': accepted: dockerfile, compose, kubernetes"),
+        (("{text}", "--format", "xml"), "accepted: text, json, sarif, github"),
+        (
+            ("{text}", "--format", "sarif", "--json"),
+            "--json and --format sarif: two formats; ",
+        ),
+        (("{source}",), "not a file that lint knows by its name or content"),
+        (("{prose}",), "not a file that lint knows by its name or content; it begins with 'Hello,'"),
+        (("{values}",), "values.yaml: it has image, replicas; accepted: services: of a compose file"),
         (("{text}", "--for", "Voodoo 2, driver 550"), "is no GPU that the tables know"),
         (("{text}", "--for", "nowhere/machine.json"), "no such file; accepted: live, a facts file"),
         (("{text}", "--for", H100_550, "--build-arg", "CUDA"), "expected NAME=VALUE"),
@@ -143,7 +152,7 @@ def test_advice_to_pin_does_not_name_a_torch_that_the_driver_does_not_run(
         (("{binary}", "--for", H100_550), "not text"),
         (("{nul}", "--for", H100_550), "NUL byte"),
         (("{bare}", "--for", H100_550), "bare:2: FROM names no image; accepted: e.g. FROM python:3.12-slim"),
-        (("{yaml}", "--for", H100_550, "--target", "x"), "compose file, which names its own targets"),
+        (("{yaml}", "--for", H100_550, "--target", "x"), "compose file, which has no stages"),
     ],
 )
 def test_bad_input_is_one_line_with_what_is_accepted(
@@ -154,8 +163,15 @@ def test_bad_input_is_one_line_with_what_is_accepted(
     (tmp_path / "nul").write_bytes(b"FROM a\0\n")
     (tmp_path / "bare").write_text("FROM a\nFROM --platform=linux/amd64\n")
     (tmp_path / "c.yaml").write_text("services: {a: {image: b}}\n")
-    paths = {name: str(tmp_path / name) for name in ("text", "binary", "nul", "bare")} | {
-        "yaml": str(tmp_path / "c.yaml")
+    (tmp_path / "prose").write_text("Hello, world\n")
+    (tmp_path / "values.yaml").write_text("image: a\nreplicas: 3\n")
+    (tmp_path / "dockerfile.py").write_text("x = 1\n")
+    (tmp_path / "folder").mkdir()
+    paths = {name: str(tmp_path / name) for name in ("text", "binary", "nul", "bare", "folder", "prose")}
+    paths |= {
+        "yaml": str(tmp_path / "c.yaml"),
+        "values": str(tmp_path / "values.yaml"),
+        "source": str(tmp_path / "dockerfile.py"),
     }
     with pytest.raises(FirstlightError) as refused:
         _lint(capsys, *(argument.format(**paths) for argument in arguments))

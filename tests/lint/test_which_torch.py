@@ -7,7 +7,7 @@ import pytest
 from firstlight.lint.judge import Given, lint
 from firstlight.lint.stages import read_dockerfile
 from firstlight.lint.torches import InImage, torches
-from tests.lint.linting import H100_550, H100_580, codes, found, machine
+from tests.lint.linting import H100_550, H100_580, codes, found, machine, written
 
 SLIM = "FROM python:3.12-slim\nENV NVIDIA_VISIBLE_DEVICES=all\n"
 CONDA = "FROM continuumio/miniconda3:24.7.1-0\nENV NVIDIA_VISIBLE_DEVICES=all\n"
@@ -119,7 +119,7 @@ def test_a_project_that_stays_behind_an_older_torch_brings_that_torch_back() -> 
 def test_a_local_version_is_on_no_index_but_pytorchs(install: str) -> None:
     (hit,) = found(f"{SLIM}RUN {install}\n", H100_580)
     assert (hit.code, hit.line) == ("torch-wheel-does-not-exist", 3)
-    assert hit.do == (f"RUN pip install torch==2.9.0+cu130 --index-url {WHL}/cu130",)
+    assert written(hit) == (f"RUN pip install torch==2.9.0+cu130 --index-url {WHL}/cu130",)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,59 @@ def test_a_torch_whose_code_is_not_known_is_said_not_to_be_judged() -> None:
     assert _not_judged(text, H100_580) == (
         "Dockerfile:3: whether torch 2.7.0 with CUDA 11.8 has code for NVIDIA H100 80GB HBM3 is not in the tables",
     )
-    # An image of PyTorch's may be built by conda, with PTX that runs on newer GPUs.
-    image = "FROM pytorch/pytorch:2.4.1-cuda11.8-cudnn9-runtime\n"
-    assert codes(image, B200_570) == set()
-    assert len(_not_judged(image, B200_570)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "do"),
+    [
+        ("torchvision", "name the release that goes with torch 2.5.1: torchvision==0.20.1"),
+        ("vllm", "name the release that goes with torch 2.5.1: vllm==0.7.3"),
+        ("torch==2.9.0", ""),
+        ("torch==2.9.0+cu128 --extra-index-url https://download.pytorch.org/whl/cu128", ""),
+    ],
+)
+def test_the_pip_part_of_an_environment_replaces_condas_torch_on_its_own_line(asked: str, do: str) -> None:
+    text = f"dependencies:\n  - pytorch=2.5.1\n  - pip:\n    - numpy\n    - {asked}\n"
+    (seen,) = (each for each in found(text, file="environment.yml") if each.code == "torch-overwritten-later")
+    assert (seen.line, seen.answers[0].title) == (5, do)
+
+
+@pytest.mark.parametrize("run", ["conda run -n x", "micromamba run -n x"])
+@pytest.mark.parametrize(
+    "base", ["nvidia/cuda:12.4.1-devel-ubuntu22.04", "ubuntu:22.04", "condaforge/miniforge3:24.9.2-0"]
+)
+def test_what_conda_runs_in_an_environment_is_a_command_like_another(base: str, run: str) -> None:
+    text = f"FROM {base}\nRUN {run} pip install torch==2.12.0\nRUN {run} pip install flash-attn torchvision\n"
+    assert ("toolkit-differs-from-torch" in codes(text)) is ("devel" in base)
+
+
+JOB = "#!/bin/bash\n#SBATCH --gpus-per-node=1\n"
+ENVIRONMENT = "dependencies:\n  - python=3.12\n  - pip:\n"
+LOCK = 'version = 1\n[[package]]\nname = "torch"\nversion = "2.9.0+cu130"\nsource = { registry = "%s" }\n'
+LOCAL = [
+    ("uv.lock", LOCK % f"{WHL}/cu130", ""),
+    ("pyproject.toml", '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch==2.9.0+cu130"]\n', "degrades"),
+    ("pixi.toml", f'[pypi-dependencies]\ntorch = {{ version = "==2.9.0+cu130", index = "{WHL}/cu130" }}\n', ""),
+    ("job.sbatch", f"{JOB}pip install torch==2.9.0+cu130\n", "blocks"),
+    ("job.sbatch", f"{JOB}pip install torch==2.9.0+cu130 --index-url {WHL}/cu130\n", ""),
+    ("job.sbatch", f"{JOB}pip install torch==2.9.0+computecanada\n", ""),
+    ("requirements.txt", f"--index-url {WHL}/cu130\ntorch==2.9.0+cu128\n", "blocks"),
+    ("requirements.txt", f"--extra-index-url {WHL}/cu130\ntorch==2.9.0+cu130\n", ""),
+    ("requirements.txt", f"--find-links {WHL}/torch\ntorch==2.9.0+cu130\n", ""),
+    ("requirements.txt", "torch==2.9.0+cu130\n", "degrades"),
+    ("environment.yml", f"{ENVIRONMENT}    - torch==2.9.0+cu130\n", "blocks"),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "severity"), LOCAL)
+def test_a_local_version_is_missed_in_every_kind_of_file(file: str, text: str, severity: str) -> None:
+    """The command that installs a list may name the index that the list does not: that one is not sure."""
+    hits = [each for each in found(text, H100_580, file=file) if each.code == "torch-wheel-does-not-exist"]
+    assert [each.severity.value for each in hits] == ([severity] if severity else [])
+
+
+def test_what_may_not_exist_hides_nothing_that_blocks() -> None:
+    said = [
+        (each.code, each.severity.value) for each in found("torch==2.9.0+cu130\n", "H100, driver 550", file="r.txt")
+    ]
+    assert sorted(said) == [("torch-needs-newer-driver", "blocks"), ("torch-wheel-does-not-exist", "degrades")]

@@ -1,55 +1,120 @@
-"""`firstlight lint`: what of a Dockerfile or compose file will break on a machine."""
+"""`firstlight lint`: what of your own files will break on a machine."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import click
 
-from firstlight.diagnosis.finding import Question
+from firstlight.cli.lint_files import beside, files_given, known_of, read_given
+from firstlight.diagnosis.finding import Question, Severity
 from firstlight.errors import BadInput
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import EXAMPLE
 from firstlight.facts.look import Look
 from firstlight.lint.judge import Given, lint
-from firstlight.opening import open_given
+from firstlight.lint.kinds import KINDS, kind_named
+from firstlight.lint.rule import LintReport, without_repeated
 from firstlight.tables import Tables, load
 
-SIZE_LIMIT = 4 << 20
 LIVE = "live"
+FORMATS = ("text", "json", "sarif", "github")
+_MANY = 20  # files from which on the count is shown while they are read
 
 
 @click.command(
-    short_help="a Dockerfile or compose file: what of it will break on a machine, line by line",
-    epilog='Example: firstlight lint Dockerfile --for "H100, driver 550". Exit 0: nothing blocks; 1: something does.',
+    short_help="your Dockerfile, requirements, manifests or job scripts: what of them will break on a machine",
+    epilog='Example: firstlight lint Dockerfile --for "H100, driver 550". Exit 0: nothing blocks; 1: something does; '
+    "2: bad input, or a file of a folder that could not be read.",
 )
-@click.argument("file", metavar="FILE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--for", "machine", metavar="MACHINE", default=LIVE, show_default="this machine",
               help='live, a facts file, a recorded machine, example:NAME, or words: "H100, driver 550".')  # fmt: skip
+@click.option("--kind", metavar="KIND", default="", help=f"What the files are: {', '.join(KINDS)}. Without it by name "
+              "and content.")  # fmt: skip
+@click.option("--skip-unknown", is_flag=True, help="Leave out files of another kind, as in a folder; for pre-commit.")
 @click.option("--build-arg", "arguments", metavar="NAME=VALUE", multiple=True,
               help="A build argument, or a variable of a compose file. May be repeated.")  # fmt: skip
 @click.option("--target", metavar="STAGE", default="", help="The stage that is built; without it the last one.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings (schema firstlight.lint/1).")
-def command(*, file: str, machine: str, arguments: tuple[str, ...], target: str, as_json: bool) -> None:
-    """Read FILE, your own Dockerfile or compose file, and say what will break on a machine. Nothing is built or run.
+@click.option("--strict", is_flag=True, help="Exit 1 also where something degrades.")
+@click.option("--format", "shape", metavar="FORMAT", default="", show_default="text",
+              help="text, json, sarif (2.1.0) or github (comments at the lines of a pull request).")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json (schema firstlight.lint/3).")
+def command(
+    *, files: tuple[str, ...], machine: str, kind: str, arguments: tuple[str, ...], target: str, **how: str | bool
+) -> None:
+    """Read your own files and say what of them will break on a machine. Nothing is built or run.
 
-    A compose file's name ends in .yml or .yaml; anything else is read as a Dockerfile. - reads standard input.
+    FILE is a Dockerfile, a compose file, a Kubernetes manifest, devcontainer.json, a GitHub workflow, a Slurm or shell
+    script, requirements.txt, pyproject.toml, uv.lock, environment.yml or pixi.toml; or a folder, in which all of these
+    are read (shell scripts only with #SBATCH lines). - reads standard input.
+
+    A comment `# firstlight: ignore[code] because ...` above a line silences a finding there; also on the line, but in a
+    Dockerfile behind RUN alone.
     """
-    given = Given(_shown(file), _read(file), target, tuple(_argument(each) for each in arguments))
+    shape = _shape(str(how["shape"]), "json" if how["as_json"] else "")
+    wanted = kind_named(kind) if kind else None
+    plain = Given("", "", target, tuple(_argument(each) for each in arguments), wanted)
+    named = known_of(files, wanted) if how["skip_unknown"] else files
+    paths = tuple(files_given(named, wanted))
     tables = load()
     question = Question(_facts(machine, tables), tables)
-    report = lint(given, question, read=_beside)
-    if as_json:
+    reports = without_repeated([_report(path, plain, question, named=files) for path in _counted(paths)])
+    click.echo(_told(reports, question, shape), nl=False)
+    worst = (Severity.BLOCKS, Severity.DEGRADES) if how["strict"] else (Severity.BLOCKS,)
+    unread = 2 if any(report.unread for report in reports) else 0
+    click.get_current_context().exit(1 if any(report.has(*worst) for report in reports) else unread)
+
+
+def _counted(paths: tuple[str, ...]) -> Iterator[str]:
+    """The paths one by one; where they are many a terminal is told how far it is."""
+    for number, path in enumerate(paths, 1):
+        if len(paths) >= _MANY and sys.stderr.isatty():
+            click.echo(f"\rreading {number} of {len(paths)}\033[K", err=True, nl=number == len(paths))
+        yield path
+
+
+def _report(path: str, plain: Given, question: Question, *, named: tuple[str, ...]) -> LintReport:
+    """What a file comes to; one of a folder that cannot be read is said to be so."""
+    try:
+        one = read_given(path)
+        return lint(replace(plain, file=one.shown, text=one.text), question, read=beside)
+    except BadInput as error:
+        if path in named:
+            raise
+        return LintReport(path, (), (str(error),))
+
+
+def _shape(given: str, by_flag: str) -> str:
+    """The format by --format, or by --json; both are accepted where they agree."""
+    if by_flag and given in FORMATS and given != by_flag:
+        raise BadInput(f"--json and --format {given}: two formats; --json is --format json. Give one.")
+    if given not in ("", *FORMATS):
+        raise BadInput(f"--format {given[:40]!a}: accepted: {', '.join(FORMATS)}; --json is --format json. Give one.")
+    return given or by_flag or "text"
+
+
+def _told(reports: Iterable[LintReport], question: Question, shape: str) -> str:
+    """The reports in the format that is asked for."""
+    if shape == "json":
         from firstlight.report.lint_json import lint_document
 
-        click.echo(json.dumps(lint_document(report, question), indent=1))
-    else:
-        from firstlight.report.lint_text import lint_text
+        return json.dumps(lint_document(reports, question), indent=1) + "\n"
+    if shape == "sarif":
+        from firstlight.report.lint_sarif import sarif_document
 
-        click.echo(lint_text(report, question), nl=False)
-    click.get_current_context().exit(1 if report.blocked else 0)
+        return json.dumps(sarif_document(reports, question), indent=1) + "\n"
+    if shape == "github":
+        from firstlight.report.lint_github import github_text
+
+        return github_text(reports)
+    from firstlight.report.lint_text import lint_text
+
+    return lint_text(reports, question)
 
 
 def _argument(text: str) -> tuple[str, str]:
@@ -72,43 +137,3 @@ def _facts(machine: str, tables: Tables) -> Facts:
     from firstlight.emit.imagined import parse_machine
 
     return parse_machine(machine, tables)
-
-
-def _read(path: str) -> str:
-    """The text of the file to lint; - is standard input."""
-    try:
-        data = sys.stdin.buffer.read(SIZE_LIMIT + 1) if path == "-" else _bytes(path)
-    except IsADirectoryError:
-        raise BadInput(f"{path}: a folder; accepted: a file. Try {os.path.join(path, 'Dockerfile')}.") from None
-    except OSError as error:
-        why = (error.strerror or "cannot be read").lower()
-        raise BadInput(f"{path}: {why}; accepted: a Dockerfile or a compose file.") from None
-    if len(data) > SIZE_LIMIT:
-        raise BadInput(f"{path}: larger than {SIZE_LIMIT >> 20} MiB; accepted: a Dockerfile or a compose file.")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{path}: not text (byte {error.start} is not UTF-8); accepted: a Dockerfile or a compose file."
-        ) from None
-    if "\0" in text:
-        raise BadInput(f"{path}: not text (it holds a NUL byte); accepted: a Dockerfile or a compose file.")
-    return text
-
-
-def _bytes(path: str) -> bytes:
-    with open_given(path) as file:
-        return file.read(SIZE_LIMIT + 1)
-
-
-def _beside(path: str) -> str | None:
-    """A Dockerfile that a compose file builds; None where it is not there."""
-    try:
-        return _bytes(path).decode("utf-8", "replace")
-    except OSError:
-        return None
-
-
-def _shown(path: str) -> str:
-    name = "standard input" if path == "-" else path
-    return name if name.isprintable() else ascii(name)

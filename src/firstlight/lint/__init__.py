@@ -1,1 +1,1 @@
-"""LINT. A user's Dockerfile or compose file and one machine to what will break there. Pure."""
+"""LINT. A user's own files and one machine to what will break there. Pure."""

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
-from firstlight.lint.arch_list import named_targets
-from firstlight.lint.images import Flavour
-from firstlight.lint.installs import CUDA_EXTENSIONS, Install, apt_packages, installs, nvcc_of_apt
-from firstlight.lint.model import EnvSet, Place, Ran, Target
+from firstlight.lint.arch_list import Asked, named_targets
+from firstlight.lint.host import install_of, runs_major, wheel_for
+from firstlight.lint.images import Flavour, Image
+from firstlight.lint.installs import CPU, CUDA_EXTENSIONS, CUDA_SOURCES, apt_packages, installs, nvcc_of_apt
+from firstlight.lint.library_path_rules import toolkit_packages
+from firstlight.lint.model import EnvSet, Install, Place, Ran, Requirement, Target, Where, stages_of
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.torches import InImage, torches
+from firstlight.lint.written import ask
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion
+from firstlight.ways.kinds import AskPerson, Scope, SetVariables, UseImage, Variable, Why
+from firstlight.ways.way import Chain, chain
 
 _ARCH_LISTS = ("TORCH_CUDA_ARCH_LIST",)
 _SETUP = ("install", "develop", "build_ext", "bdist_wheel")
@@ -31,11 +36,6 @@ def toolkit_of(target: Target) -> CudaVersion | None:
     return image.cuda if image.flavour is Flavour.DEVEL else None
 
 
-def _stages(target: Target) -> tuple[Target, ...]:
-    """The image and all that it copies from: a build happens in any of them."""
-    return (target, *(each for other in target.copied_from for each in _stages(other)))
-
-
 def cuda_builds(target: Target) -> Iterator[tuple[Ran, str]]:
     """The commands that compile CUDA code, with what: ('flash-attn')."""
     for install in installs(target):
@@ -48,12 +48,19 @@ def cuda_builds(target: Target) -> Iterator[tuple[Ran, str]]:
 
 
 def _extension(install: Install) -> str:
-    return next((each.project for each in install.requirements if each.project in CUDA_EXTENSIONS), "")
+    return next((each.project for each in install.requirements if _compiles(each)), "")
+
+
+def _compiles(asked: Requirement) -> bool:
+    if asked.project in CUDA_EXTENSIONS:
+        return not asked.address.endswith(".whl")
+    source = re.search(r"/([\w.-]+?)(?:\.git)?(?:@|#|$)", asked.address) if asked.address.startswith("git+") else None
+    return source is not None and source.group(1).lower() in CUDA_SOURCES
 
 
 def toolkit_differs_from_torch(target: Target, question: Question) -> Iterator[Seen]:
     """nvcc 12.4 of the base image and a torch for CUDA 13: extensions do not compile."""
-    for stage in _stages(target):
+    for stage in stages_of(target):
         toolkit, found = toolkit_of(stage), torches(stage, question)
         if toolkit is None:
             continue
@@ -61,10 +68,11 @@ def toolkit_differs_from_torch(target: Target, question: Question) -> Iterator[S
             torch = found.when(ran, stage)
             if _differs(toolkit, torch) and torch is not None:
                 saw = f"{ran.shown} compiles with the wrong nvcc: {_both(stage, toolkit, torch)}"
-                yield Seen(ran.place, saw, (_same_major(toolkit, torch),))
+                yield Seen(ran.place, saw, _same_major(toolkit, torch, question))
         if found.last is not None and _differs(toolkit, found.last) and not any(cuda_builds(stage)):
             saw = _both(stage, toolkit, found.last)
-            yield Seen(found.last.place, saw, (_same_major(toolkit, found.last),), severity=Severity.NOTE)
+            answers = _same_major(toolkit, found.last, question)
+            yield Seen(found.last.place, saw, answers, severity=Severity.NOTE)
 
 
 def _differs(toolkit: CudaVersion, torch: InImage | None) -> bool:
@@ -75,25 +83,44 @@ def _both(stage: Target, toolkit: CudaVersion, torch: InImage) -> str:
     return f"nvcc is of CUDA {toolkit} ({stage.image.name}); {torch.how} (line {torch.place.line}) is {torch.shown}"
 
 
-def _same_major(toolkit: CudaVersion, torch: InImage) -> str:
+def _same_major(toolkit: CudaVersion, torch: InImage, question: Question) -> tuple[Chain, ...]:
+    """A devel image of torch's major, or a torch of nvcc's: the wheel that runs there, where one is known."""
     assert torch.cuda is not None
-    return f"use a devel image of CUDA {torch.cuda.major}, or a torch for CUDA {toolkit.major}"
+    wheel = wheel_for(question, torch.version, torch.python, cuda_major=toolkit.major)
+    other = ask(f"use a torch for CUDA {toolkit.major}") if wheel is None else chain(install_of(wheel))
+    if runs_major(question, torch.cuda.major) is False:
+        return (other,)  # torch-needs-newer-driver says so of this torch
+    return ask(f"use a devel image of CUDA {torch.cuda.major}"), other
 
 
 def extension_without_nvcc(target: Target, question: Question) -> Iterator[Seen]:
     """pip install flash-attn on a runtime image: there is no nvcc."""
     bare = (Flavour.NONE, Flavour.BASE, Flavour.RUNTIME)
-    for stage in _stages(target):
+    for stage in stages_of(target):
         if stage.image.flavour not in bare or toolkit_of(stage) is not None or _brings_nvcc(stage):
             continue
+        found = torches(stage, question)
         for ran, what in cuda_builds(stage):
             if what == "setup.py":
                 continue  # of what kind it is cannot be seen
+            met = found.when(ran, stage)
+            if met is not None and met.variant == CPU and what not in CUDA_EXTENSIONS:
+                continue  # beside a torch without CUDA they compile for the processor
             yield Seen(
                 ran.place,
                 f"{ran.shown}: {stage.image.name} has no nvcc",
-                ("build it in a devel image and COPY --from it, or install a wheel built for this torch",),
+                _where_nvcc_is(stage.image),
             )
+
+
+def _where_nvcc_is(image: Image) -> tuple[Chain, ...]:
+    """The devel image of the same name; and a wheel, or the build in another stage."""
+    devel = re.sub(r"-(?:runtime|base)\b", "-devel", image.name)
+    same = [chain(UseImage(devel))] if devel != image.name else []
+    if image.cuda is not None and image.requires_cuda:  # NVIDIA's own, where apt knows its repository
+        same.append(chain(toolkit_packages(image.cuda)))
+    wheel = ask("install a wheel of its release page that is built for this torch", Why.PROGRAM)
+    return *same, ask("build it in a devel image and COPY --from it", Why.PROGRAM), wheel
 
 
 def _brings_nvcc(target: Target) -> bool:
@@ -104,9 +131,10 @@ def _brings_nvcc(target: Target) -> bool:
 
 def arch_list_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     """ENV TORCH_CUDA_ARCH_LIST="8.0;8.6": what is built with it has no code for an H100."""
-    for stage in _stages(target):
-        toolkit = toolkit_of(stage) or CudaVersion(12, 0)
-        for place, value in _arch_lists(stage):
+    for stage in stages_of(target):
+        known = toolkit_of(stage)
+        toolkit = known or CudaVersion(12, 0)
+        for place, value in arch_lists(stage):
             targets = named_targets(value)
             codes = tuple(each.code for each in targets)
             for gpu in _unserved(question, codes, toolkit):
@@ -115,9 +143,19 @@ def arch_list_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
                     place,
                     f"TORCH_CUDA_ARCH_LIST={value} has no {gpu.capability} for {gpu.name}"
                     + ("; its PTX is compiled at the first start instead" if through_ptx else ""),
-                    (f'TORCH_CUDA_ARCH_LIST="{value.strip()};{gpu.capability}"',),
+                    (_naming(gpu, value, known, question),),
                     severity=Severity.NOTE if through_ptx else None,
                 )
+
+
+def _naming(gpu: SeenGpu, value: str, toolkit: CudaVersion | None, question: Question) -> Chain:
+    """The GPU named too; where the image's nvcc does not know it, first another toolkit."""
+    row = None if toolkit is None else question.tables.targets(toolkit)
+    if row is not None and gpu.capability.sm not in row.targets:
+        knowing = question.tables.toolkits_for(gpu.capability)
+        span = f"CUDA {knowing[0]} to {knowing[-1]}" if knowing else "a newer CUDA"
+        return ask(f"use {span}, and name {gpu.capability} too")
+    return chain(_arch_list(f"{value.strip()};{gpu.capability}"), title=f"name {gpu.capability} too")
 
 
 def _unserved(question: Question, codes: tuple[ComputeCapability, ...], toolkit: CudaVersion) -> Iterator[SeenGpu]:
@@ -132,21 +170,38 @@ def _unserved(question: Question, codes: tuple[ComputeCapability, ...], toolkit:
 
 def arch_list_beyond_toolkit(target: Target, question: Question) -> Iterator[Seen]:
     """TORCH_CUDA_ARCH_LIST names 12.0 and nvcc is of CUDA 12.4, which does not know it."""
-    for stage in _stages(target):
+    for stage in stages_of(target):
         toolkit = toolkit_of(stage)
         row = None if toolkit is None else question.tables.targets(toolkit)
         if toolkit is None or row is None:
             continue
-        for place, value in _arch_lists(stage):
+        for place, value in arch_lists(stage):
             unknown = [each for each in named_targets(value) if each.sm not in row.targets]
             if unknown:
                 names = ", ".join(each.text for each in unknown)
-                first = question.tables.toolkits_for(unknown[0].code)
-                way = f"use CUDA {first[0]} to {first[-1]}, or take {names} out" if first else f"take {names} out"
-                yield Seen(place, f"TORCH_CUDA_ARCH_LIST={value}: nvcc of CUDA {toolkit} does not know {names}", (way,))
+                saw = f"TORCH_CUDA_ARCH_LIST={value}: nvcc of CUDA {toolkit} does not know {names}"
+                yield Seen(place, saw, tuple(_known_targets(value, unknown, toolkit, question=question)))
 
 
-def _arch_lists(target: Target) -> Iterator[tuple[Place, str]]:
+def _known_targets(value: str, unknown: list[Asked], toolkit: CudaVersion, *, question: Question) -> Iterator[Chain]:
+    """A toolkit that knows them, then the list without them, where that still serves the GPUs."""
+    if first := question.tables.toolkits_for(unknown[0].code):
+        yield ask(f"use CUDA {first[0]} to {first[-1]}")
+    out = dict.fromkeys(each.text for each in unknown)
+    left = dict.fromkeys(each.text for each in named_targets(value) if each.text not in out)
+    title = f"take {', '.join(out)} out"
+    codes = tuple(each.code for each in named_targets(value) if each.text in left)
+    if any(_unserved(question, codes, toolkit)):
+        return
+    yield chain(_arch_list(";".join(left)), title=title) if left else ask("name targets that it knows", title=title)
+
+
+def _arch_list(value: str) -> SetVariables:
+    return SetVariables((Variable("TORCH_CUDA_ARCH_LIST", value),), Scope.BUILD)
+
+
+def arch_lists(target: Target) -> Iterator[tuple[Place, str]]:
+    """Where TORCH_CUDA_ARCH_LIST is set, and to what."""
     for event in target.events:
         if isinstance(event, EnvSet) and event.name in _ARCH_LISTS:
             yield event.place, event.value
@@ -156,78 +211,24 @@ def _arch_lists(target: Target) -> Iterator[tuple[Place, str]]:
             yield from ((event.place, value) for name, value in given.items() if name in _ARCH_LISTS)
 
 
+_GPU_USE = re.compile(
+    r"assert torch\.cuda\.is_available\(\)|torch\.cuda\.(?:get_device|current_device|synchronize|mem_get)|\.cuda\(\)"
+    r"|cuda:0|(?:device\s*=\s*|\.to\(\s*|torch\.device\(\s*)['\"]cuda['\"]|jax\.devices\(['\"](?:gpu|cuda)"
+)
+
+
 def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
     """RUN nvidia-smi, or RUN python -c "... assert torch.cuda.is_available()": a build has no GPU."""
-    for stage in _stages(target):
+    for stage in stages_of(target):
         for ran in stage.ran:
-            text = " ".join(ran.words)
-            asserts = re.search(r"assert torch\.cuda\.is_available\(\)|torch\.cuda\.get_device|\.cuda\(\)|cuda:0", text)
+            if target.where is not Where.BUILD or ran.command.ends == "||":
+                continue
+            asserts = _GPU_USE.search(f"{' '.join(ran.words)}\n{ran.command.stdin}")
             if ran.command.program == "nvidia-smi" or (ran.command.program.startswith("python") and asserts):
                 ends = "AssertionError" if asserts and asserts[0].startswith("assert") else _NO_DRIVER
                 error = "" if ran.command.program == "nvidia-smi" else ends
-                do = ("prove it when the container runs: firstlight verify",)
-                yield Seen(ran.place, f"RUN {ran.shown}", do, error=error)
-
-
-def pip_refused_by_system(target: Target, question: Question) -> Iterator[Seen]:
-    """Ubuntu 24.04 and Debian 12 on: pip of the system installs nothing without a virtual environment."""
-    for stage in _stages(target):
-        if not stage.image.managed_python:
-            continue
-        if _own_python(stage):
-            continue
-        for install in installs(stage):
-            allowed = "--break-system-packages" in install.options or "PIP_BREAK_SYSTEM_PACKAGES" in stage.env
-            if install.tool == "conda" or allowed or any("/" in word for word in install.ran.words[:1]):
-                continue
-            if install.tool == "uv" and "--system" not in install.options and "UV_SYSTEM_PYTHON" not in stage.env:
-                continue
-            yield Seen(
-                install.ran.place,
-                f"{install.ran.shown}: {stage.image.name} has {stage.image.system}'s Python, which apt manages",
-                ("RUN python3 -m venv /opt/venv, then ENV PATH=/opt/venv/bin:$PATH",),
-            )
-            break  # once for a stage: the first one ends the build
-
-
-def _own_python(target: Target) -> bool:
-    """Whether the image gets a Python that apt does not manage, or makes an environment."""
-    if any(event.name in ("VIRTUAL_ENV", "CONDA_PREFIX") for event in target.events if isinstance(event, EnvSet)):
-        return True
-    for ran in target.ran:
-        text = " ".join(ran.words)
-        if re.search(r"-m venv|virtualenv|uv venv|conda|pyenv|get-pip\.py|deadsnakes|EXTERNALLY-MANAGED", text):
-            return True
-    path = target.env.get("PATH")
-    return path is not None and re.search(r"venv|conda", path.value) is not None
-
-
-def no_python_in_image(target: Target, question: Question) -> Iterator[Seen]:
-    """nvidia/cuda has no Python: pip is not found."""
-    for stage in _stages(target):
-        if stage.image.has_python or _own_python(stage) or stage.copied_from:
-            continue
-        have = any(re.match(r"python|pip", package) for package, _ in apt_packages(stage))
-        for install in installs(stage):
-            if have or install.tool != "pip" or _scripted(stage, install.ran):
-                continue
-            yield Seen(
-                install.ran.place,
-                f"{install.ran.shown}: {stage.image.name} has no Python, and nothing before it installs one",
-                ("RUN apt-get update && apt-get install --yes python3 python3-venv python3-pip",),
-            )
-            break
-
-
-def _scripted(target: Target, before: Ran) -> bool:
-    """Whether a script or a package list that cannot be read runs before: it may bring Python."""
-    earlier = target.ran[: target.ran.index(before)]
-    return any(
-        ran.command.program in ("sh", "bash", "curl", "wget", "xargs", "make", "add-apt-repository")
-        or ran.command.program.endswith(".sh")
-        or "uv" in ran.words[:1]
-        for ran in earlier
-    )
+                prove = AskPerson("prove it when the container runs", Why.PROGRAM, (("firstlight", "verify"),))
+                yield Seen(ran.place, f"RUN {ran.shown}", (chain(prove),), error=error)
 
 
 BUILD_LINT_RULES = (
@@ -275,23 +276,5 @@ BUILD_LINT_RULES = (
         "`docker build` gives no devices to RUN, and the driver's libraries and nvidia-smi are not mounted.",
         "nvidia-smi: not found",
         "github.com/moby/buildkit/issues/1436",
-    ),
-    LintRule(
-        "pip-refused-by-system",
-        pip_refused_by_system,
-        Severity.BLOCKS,
-        "the build fails: pip may not install into the system's Python",
-        "Debian 12, Ubuntu 23.04 and later mark their Python as managed by apt (PEP 668).",
-        "error: externally-managed-environment",
-        "peps.python.org/pep-0668",
-    ),
-    LintRule(
-        "no-python-in-image",
-        no_python_in_image,
-        Severity.BLOCKS,
-        "the build fails: there is no Python in the image",
-        "NVIDIA's CUDA images, and plain Ubuntu and Debian, come without Python and pip.",
-        "/bin/sh: 1: pip: not found",
-        "hub.docker.com/r/nvidia/cuda",
     ),
 )

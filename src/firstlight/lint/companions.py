@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Image
-from firstlight.lint.installs import Install, Requirement
+from firstlight.lint.model import Install, Requirement
 from firstlight.tables.torch_rows import Companion
 from firstlight.versions import TorchVersion
 
@@ -39,8 +41,16 @@ def release_left(
     there = kept(asked, install, present)
     if there is not None:
         return question.tables.companion(asked.project, there.version.partition("+")[0])
-    version = _fitting(asked.project, asked.spec, question, None)
+    version = _of_address(asked) if asked.address else _fitting(asked.project, asked.spec, question, None)
     return question.tables.companion(asked.project, version)
+
+
+def _of_address(asked: Requirement) -> str:
+    """0.21.0 of .../torchvision-0.21.0%2Brocm6.4-cp312-...whl; '' of a repository."""
+    match = re.search(
+        rf"/{re.escape(asked.project)}-(\d[\d.]*(?:\.?post\d+)?)[^/]*\.whl", asked.address.replace("_", "-")
+    )
+    return "" if match is None else match.group(1)
 
 
 def present_after(
@@ -61,6 +71,28 @@ def present_after(
             if pin.project in known and (there is None or satisfies(there.version, pin.spec) is not True):
                 found[pin.project] = Present(pin.project, pin.version)
     return tuple(found.values())
+
+
+def torches_admitted(install: Install, asked: Requirement, question: Question) -> tuple[frozenset[str], str]:
+    """The torch releases that the others of one install leave open, and which one: {'2.7.1'}, torchvision==0.22.1.
+
+    Empty where they hold nothing: a project without a bound goes with whatever torch is the newest.
+    """
+    if asked.exact or asked.address or install.tool == "conda" or {"--no-deps", "--pre"} & set(install.options):
+        return frozenset(), ""
+    admitted, by = frozenset[str](), ""
+    for each in install.requirements:
+        rows = [row for row in question.tables.companions if row.project == each.project]
+        fitting = [row for row in rows if each.spec and satisfies(row.version, each.spec)]
+        pins = [pin for row in fitting if (pin := row.pin("torch")) is not None and pin.version]
+        open_ = newest(tuple(row.version for row in rows)) in {row.version for row in fitting}
+        if each.address or open_ or not pins or len(pins) < len(fitting):
+            continue
+        here = frozenset(pin.version for pin in pins if not asked.spec or satisfies(pin.version, asked.spec))
+        both = here & admitted if admitted else here
+        if both:
+            admitted, by = both, f"{each.project}{each.spec}"
+    return admitted, by
 
 
 def _fitting(project: str, spec: str, question: Question, torch: TorchVersion | None) -> str:

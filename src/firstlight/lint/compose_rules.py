@@ -7,15 +7,43 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.facts.known import Known
-from firstlight.lint.model import Target
+from firstlight.lint.meant import gpu_is_meant, meant_for_cpu, needs_gpu
+from firstlight.lint.model import Device, Ran, Syntax, Target, Where
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.run_rules import uses_cuda
+from firstlight.lint.run_rules import computes, uses_cuda
+from firstlight.lint.shell import whole_number
+from firstlight.lint.torches import torches
+from firstlight.lint.written import ask
+from firstlight.ways.kinds import StartContainer, Why
+from firstlight.ways.way import Chain, chain
 
 _DOCKER = "docs.docker.com/compose/how-tos/gpu-support"
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SMALL = 1 << 30  # what a DataLoader with a few workers needs at least; Docker's default is 64 MB
 _DRIVER_CAPABILITIES = {"utility", "video", "graphics", "display", "ngx", "compat32"}
-_RESERVATION = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}"
+_RESERVATION = "--gpus=driver=nvidia,count=all,capabilities=gpu"
+
+
+# By which words each kind of file asks for GPUs, and who gives none where they are missing.
+_ASKS = {
+    Syntax.COMPOSE: ("no `gpus`, no device reservation and no nvidia runtime", ""),
+    Syntax.KUBERNETES: (
+        "no nvidia.com/gpu under resources.limits",
+        "Kubernetes gives a container no devices that its limits do not name.",
+    ),
+    Syntax.DEVCONTAINER: (
+        "no --gpus in runArgs and no hostRequirements.gpu",
+        "Docker gives a container no devices that it is not started with.",
+    ),
+    Syntax.WORKFLOW: (
+        "no --gpus in the options of its container",
+        "Docker gives a container no devices that it is not started with, on a runner with GPUs too.",
+    ),
+    Syntax.SHELL: (
+        "no --gres=gpu, --gpus or --gpus-per-node",
+        "Slurm hides the GPUs that a job did not ask for.",
+    ),
+}
 
 
 def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
@@ -23,18 +51,43 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     service = target.service
     if service is None or service.devices or service.gpus or service.runtime == "nvidia":
         return
-    wanted = uses_cuda(target, question) or "NVIDIA_VISIBLE_DEVICES" in target.env
-    if not wanted:
+    if service.starts_others or meant_for_cpu(target):
         return
-    why = (
-        target.image.name if target.image.is_cuda else "its torch" if uses_cuda(target, question) else "its environment"
-    )
+    if target.where is Where.RUNNER and not target.image.name:
+        return  # on the runner itself, of which runner-without-gpu speaks
+    why = _for_a_gpu(target, question)
+    if not why or (target.where is Where.RUNNER and "NVIDIA_VISIBLE_DEVICES" in target.env):
+        return  # a runner of one's own whose runtime goes by the variable
     if service.limits_place is not None:
         saw = f"service {service.name} names devices under `limits`, where compose does not look for them"
-        yield Seen(service.limits_place, saw, ("move them under `reservations`",))
+        yield Seen(service.limits_place, saw, (ask("move them under `reservations`", Why.PROGRAM),))
         return
-    saw = f"service {service.name} is for a GPU ({why}) and has no `gpus`, no device reservation and no nvidia runtime"
-    yield Seen(service.place, saw, ("gpus: all", f"or, where compose does not know it: {_RESERVATION}"))
+    asks, because = _ASKS[service.place.syntax]
+    if service.place.syntax is Syntax.SHELL and target.image.name:
+        asks, because = (
+            f"{asks}, or its container no --nv",
+            f"{because} Apptainer takes the driver in with --nv.",
+        )
+    needs = needs_gpu(target)
+    place = service.place if needs is None or service.place.syntax is not Syntax.SHELL else needs.place
+    saw = f"{service.name} is for a GPU ({why}) and has {asks}"
+    if service.place.syntax is not Syntax.COMPOSE:
+        yield Seen(place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)),), because)
+        return
+    reserved = chain(StartContainer((_RESERVATION,), gives_gpus=True), title="where compose does not know that key")
+    yield Seen(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
+
+
+def _for_a_gpu(target: Target, question: Question) -> str:
+    """What shows that a service is for a GPU: its image, its torch, its variables, what it runs; '' nothing does."""
+    assert target.service is not None, target
+    if uses_cuda(target, question):
+        return target.image.name if target.image.is_cuda else "its torch"
+    asked = target.env.get("NVIDIA_VISIBLE_DEVICES")
+    if asked is not None and asked.place.syntax is target.service.place.syntax:  # not of an image's own
+        return "its environment"
+    needs = needs_gpu(target)
+    return "" if needs is None else f"`{needs.shown}`"
 
 
 def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
@@ -42,19 +95,18 @@ def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen
     for device in target.service.devices if target.service is not None else ():
         if not device.capabilities:
             saw = "the device reservation names no capabilities"
-            yield Seen(device.place, saw, ("capabilities: [gpu]",))
+            yield Seen(device.place, saw, (ask("write `capabilities: [gpu]` in it", Why.PROGRAM),))
             continue
         if device.count and device.ids:
             saw = "the device reservation has both count and device_ids"
-            yield Seen(
-                device.place, saw, ("keep one of them",), error='"count" and "device_ids" attributes are exclusive'
-            )
+            error = '"count" and "device_ids" attributes are exclusive'
+            yield Seen(device.place, saw, (ask("keep one of them"),), error=error)
         named = set(device.capabilities)
-        if named & _DRIVER_CAPABILITIES and "compute" not in named:
+        if named & _DRIVER_CAPABILITIES and "compute" not in named and computes(target, question):
             yield Seen(
                 device.place,
                 f"capabilities: [{', '.join(device.capabilities)}] leaves out compute",
-                ("capabilities: [gpu], which gives compute and utility",),
+                (ask("write `capabilities: [gpu]`, which gives compute and utility", Why.PROGRAM),),
                 because="What is named besides gpu becomes NVIDIA_DRIVER_CAPABILITIES; libcuda belongs to compute "
                 "(github.com/docker/compose/issues/8583).",
                 error="libcuda.so.1: cannot open shared object file: No such file or directory",
@@ -64,14 +116,35 @@ def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen
 def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]:
     """count: 8 on a machine with one GPU."""
     count = question.facts.gpus.count
-    if target.service is None or not isinstance(count, Known) or count.seen_in == "--for" or count.value == 0:
+    if target.service is None or not isinstance(count, Known) or count.value == 0:
         return
     for device in target.service.devices:
-        wanted = int(device.count) if device.count.isdigit() else 0
-        beyond = [each for each in device.ids if each.isdigit() and int(each) >= count.value]
+        wanted = whole_number(device.count) or 0
+        beyond = [each for each in device.ids if (whole_number(each) or 0) >= count.value]
         if wanted > count.value or beyond:
-            asked = f"count {wanted}" if wanted > count.value else f"device_ids {', '.join(beyond)}"
-            yield Seen(device.place, f"{asked}; the machine has {count.value}, counted from 0", ("count: all",))
+            asked = f"{wanted} GPUs" if wanted > count.value else f"device_ids {', '.join(beyond)}, counted from 0,"
+            more = '; where it has more, name them: --for "8x H100, ..."' if count.seen_in == "--for" else ""
+            saw = f"{asked} are asked for; the machine has {count.value}{more}"
+            because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
+            yield Seen(device.place, saw, (_fewer(device, count.value),), because, error)
+
+
+_NO_SUCH_NODE = {
+    Syntax.KUBERNETES: (
+        "A pod waits until a node has that many free; this machine never has.",
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu",
+    ),
+    Syntax.SHELL: (
+        "Slurm takes no job that no node can hold; the count is for each node.",
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+    ),
+}
+
+
+def _fewer(device: Device, count: int) -> Chain:
+    if device.place.syntax is Syntax.COMPOSE:
+        return ask("write `count: all`", Why.PROGRAM)
+    return ask(f"ask for {count}, or take a machine with more", Why.DECISION)
 
 
 def small_shared_memory(target: Target, question: Question) -> Iterator[Seen]:
@@ -79,23 +152,113 @@ def small_shared_memory(target: Target, question: Question) -> Iterator[Seen]:
     service = target.service
     if service is None or service.ipc in ("host", "shareable") or service.ipc.startswith(("service:", "container:")):
         return
-    if not (service.devices or service.gpus or uses_cuda(target, question)):
+    if service.starts_others or not uses_shared_memory(target, question):
         return
     size = _bytes(service.shm_size)
     if size is None or size >= _SMALL:
         return
-    has = (
-        f"shm_size {service.shm_size}" if service.shm_size else "Docker's 64 MB of /dev/shm (no shm_size, no ipc: host)"
-    )
-    yield Seen(service.place, f"service {service.name} has {has}", ("shm_size: 16gb", "or ipc: host"))
+    how = _SHM_BY.get(service.place.syntax, "no shm_size, no ipc: host")
+    has = f"{service.shm_size} of /dev/shm" if service.shm_size else f"64 MB of /dev/shm, as a container has it ({how})"
+    answers = tuple(chain(StartContainer((each,))) for each in ("--shm-size=16gb", "--ipc=host"))
+    yield Seen(service.place, f"{service.name} has {has}", answers)
+
+
+_SHM_BY = {
+    Syntax.KUBERNETES: "no emptyDir in memory mounted there, no hostIPC",
+    Syntax.DEVCONTAINER: "no --shm-size and no --ipc=host in runArgs",
+    Syntax.WORKFLOW: "no --shm-size and no --ipc=host in the options",
+    Syntax.SHELL: "no --shm-size and no --ipc=host",
+}
+_OF_TORCH = re.compile(
+    r"\b(?:torchrun|torch\.distributed|accelerate|deepspeed|horovodrun|text-generation-launcher)\b"
+    r"|\bvllm(?: serve\b|\.entrypoints)|\bsglang(?: serve\b|\.launch_server)"
+    r"|--dataloader[-_]num[-_]workers[= ][1-9]|--tensor-parallel-size|DataLoader"
+)
+# What others have as well: a DataLoader's workers, or those of any program; MPI's ranks; --tp.
+_OF_ANY = re.compile(r"\bmpirun\b|--(?:num[-_])?workers[= ][1-9]|--tp\b")
+# Their workers answer requests, each by itself: nothing goes from one to another through /dev/shm.
+_WEB = re.compile(r"\b(?:gunicorn|uvicorn|hypercorn|granian|daphne|uwsgi|celery|fastapi|waitress-serve|sanic)\b")
+
+
+def uses_shared_memory(target: Target, question: Question) -> bool:
+    """Whether it shows that /dev/shm is used: DataLoader workers, several GPUs under NCCL, or a server that does."""
+    service = target.service
+    assert service is not None
+    several = any(len(each.ids) > 1 or (whole_number(each.count) or 0) > 1 for each in service.devices)
+    if (several and not _only_waits(target)) or target.image.is_server:
+        return True
+    said = [" ".join(ran.words) for ran in target.starts]
+    if any(_OF_TORCH.search(text) for text in said):
+        return True
+    workers = any(_OF_ANY.search(text) and not _WEB.search(text) for text in said)
+    return workers and _has_torch_or_gpu(target, question)
+
+
+def _has_torch_or_gpu(target: Target, question: Question) -> bool:
+    """Whether the service has a torch, by its image or what is installed, or asks for a GPU."""
+    torch_inside = target.image.vendor_torch or torches(target, question).last is not None
+    return torch_inside or "torch" in target.image.name or gpu_is_meant(target) or needs_gpu(target) is not None
+
+
+# Programs that use no GPU, or each GPU by itself: what is run to look at one, or to keep a container there.
+_WAITING = re.compile(
+    r"sleep|tail|cat|true|echo|ls|env|exec|while|trap|wait|date|nvidia-smi|nvtop|gpustat|vectorAdd|deviceQuery"
+)
+_SHELLS = ("sh", "bash", "ash", "zsh")
+_SAMPLES = re.compile(r"cuda-?sample|cuda-vector-add|gpu-burn|dcgm")
+
+
+def _only_waits(target: Target) -> bool:
+    """Whether nothing shows that several GPUs pass something to each other: no program, `sleep`, `nvidia-smi`."""
+    if _SAMPLES.search(target.image.name):
+        return True
+    return all(_WAITING.fullmatch(ran.command.program) or _is_shell(ran) for ran in target.starts)
+
+
+def _is_shell(ran: Ran) -> bool:
+    """A shell alone, or `sh -c ...`, whose commands are read by themselves; not one that runs a script."""
+    options = ran.words[1:2]
+    return ran.command.program in _SHELLS and (not options or options[0].startswith("-"))
 
 
 def _bytes(text: str) -> int | None:
     """64 MB where nothing is said; None where it cannot be read, e.g. a variable."""
     if not text:
         return 64 << 20
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([bkmg]?)i?b?", text.strip().lower())
     return None if match is None else int(float(match.group(1)) * _UNITS[match.group(2)])
+
+
+_HOSTED = re.compile(r"(?:ubuntu|windows|macos)-[\w.-]*")
+_WITH_GPU = re.compile(r"gpu|cuda|nvidia|t4|a10|a100|h100|l4", re.IGNORECASE)
+_NEEDS_GPU = re.compile(
+    r"\bnvidia-smi\b|--gpus\b|assert torch\.cuda|torch\.cuda\.get_device|\.cuda\(\)|--device[= ]cuda|device=['\"]cuda"
+)
+
+
+def hosted_without_gpu(target: Target) -> bool:
+    """Whether a job runs on one of GitHub's own runners, by labels that name no GPU."""
+    labels = () if target.service is None or target.where is not Where.RUNNER else target.service.runs_on
+    return bool(labels) and all(_HOSTED.fullmatch(each) and not _WITH_GPU.search(each) for each in labels)
+
+
+_NO_DEVICE_DRIVER = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]'
+
+
+def runner_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
+    """runs-on: ubuntu-latest, and a step that runs nvidia-smi: GitHub's runners have no GPU."""
+    service = target.service
+    if service is None or not hosted_without_gpu(target):
+        return
+    said = ((ran, f"{' '.join(ran.words)}\n{ran.command.stdin}") for ran in (*target.starts, *target.ran))
+    needs = next((ran for ran, text in said if _NEEDS_GPU.search(text) and ran.command.ends != "||"), None)
+    if needs is None and not service.gpus:
+        return
+    what = "the container options ask for GPUs" if needs is None else f"`{needs.shown}` needs one"
+    saw = f"job {service.name} runs on {', '.join(service.runs_on)}, which has no GPU; {what}"
+    in_container = needs is None or needs.command.program in ("docker", "podman")
+    answers = (ask("name a runner with a GPU: self-hosted, or a larger one", Why.PROGRAM),)
+    yield Seen(service.place, saw, answers, error=_NO_DEVICE_DRIVER if in_container else "")
 
 
 COMPOSE_LINT_RULES = (
@@ -103,7 +266,7 @@ COMPOSE_LINT_RULES = (
         "service-without-gpu",
         service_without_gpu,
         Severity.BLOCKS,
-        "the service gets no GPU",
+        "no GPU is asked for, so none is there",
         "Compose gives a service no devices that it does not ask for.",
         "RuntimeError: Found no NVIDIA driver on your system",
         _DOCKER,
@@ -135,5 +298,14 @@ COMPOSE_LINT_RULES = (
         "RuntimeError: DataLoader worker (pid ...) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",
         "docs.pytorch.org/docs/stable/multiprocessing.html",
+    ),
+    LintRule(
+        "runner-without-gpu",
+        runner_without_gpu,
+        Severity.BLOCKS,
+        "the job needs a GPU, and its runner has none",
+        "GitHub's standard runners are virtual machines without a GPU.",
+        "nvidia-smi: command not found",
+        "docs.github.com/en/actions/reference/runners/github-hosted-runners",
     ),
 )

@@ -63,7 +63,7 @@ def parse_dockerfile(text: str, name: str) -> tuple[Instruction, ...]:
             )
         found.append(instruction)
     if not any(each.keyword == "FROM" for each in found):
-        raise BadInput(f"{name}: no FROM line; accepted: a Dockerfile or a compose file. Give one of these.")
+        raise BadInput(f"{name}: no FROM line; accepted: a Dockerfile. Give one, or say what it is with --kind.")
     return tuple(found)
 
 
@@ -104,7 +104,7 @@ def _instruction(parts: list[Text], name: str) -> Instruction:
         shown = ascii(keyword[:30])
         raise BadInput(
             f"{name}:{parts[0].line}: {shown} is not an instruction of a Dockerfile; accepted: FROM, RUN, ENV and the "
-            "like. Give a Dockerfile, or a compose file whose name ends in .yml or .yaml."
+            "like. Give a Dockerfile, or say what it is with --kind."
         )
     flags: list[str] = []
     remaining = [Text(rest, parts[0].line), *parts[1:]]
@@ -119,7 +119,20 @@ def _instruction(parts: list[Text], name: str) -> Instruction:
             break
     if keyword == "FROM" and not any(part.text.strip() for part in remaining):
         raise BadInput(f"{name}:{parts[0].line}: FROM names no image; accepted: e.g. FROM python:3.12-slim. Name one.")
+    _refuse_comment(keyword, " ".join(part.text for part in remaining), f"{name}:{parts[0].line}")
     return Instruction(keyword, parts[0].line, tuple(flags), tuple(remaining))
+
+
+def _refuse_comment(keyword: str, argument: str, where: str) -> None:
+    """FROM and ENV with a comment behind them, on which the build ends."""
+    words = list(_words(argument))
+    pairs = keyword == "ENV" and words and "=" in words[0]
+    if (keyword == "FROM" or pairs) and any(word.startswith("#") for word in words[1:]):
+        ends = "FROM requires either one or three arguments" if keyword == "FROM" else 'can\'t find = in "#"'
+        raise BadInput(
+            f"{where}: a comment behind {keyword}, on which the build ends ({ends}); accepted: comments on lines of "
+            "their own. Put it above."
+        )
 
 
 def _heredocs(lines: list[str], index: int, instruction: Instruction) -> tuple[tuple[tuple[Text, ...], ...], int]:

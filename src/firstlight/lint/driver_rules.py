@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_answers import wired_release
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.specifiers import newest
+from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
-from firstlight.lint.build_rules import cuda_builds
+from firstlight.lint.build_rules import arch_lists
 from firstlight.lint.host import (
     brand_word,
     compat_eligible,
@@ -18,22 +20,42 @@ from firstlight.lint.host import (
     driver_of,
     floor_of,
     gpu_words,
-    install_words,
+    lets_in,
     machine_words,
     runs_major,
-    wheel_for,
 )
-from firstlight.lint.images import Flavour, Image
-from firstlight.lint.installs import apt_packages
-from firstlight.lint.model import Copied, Target
+from firstlight.lint.images import Image
+from firstlight.lint.installs import apt_packages, installs
+from firstlight.lint.meant import for_cpu_alone
+from firstlight.lint.model import Copied, Place, Target, stages_of
 from firstlight.lint.require_cuda import Offered, meets
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.torches import InImage, Replacement, codes_in_reach, codes_of, runs_on_gpu, torches
-from firstlight.lint.wheels import certain_variants, no_index_has_local
-from firstlight.tables.gpu_rows import Runs
-from firstlight.versions import CudaVersion, TorchVersion
+from firstlight.lint.torch_answers import (
+    cuda_image,
+    one_with_cuda,
+    other_date,
+    other_torch,
+    other_wheel,
+    runs_there,
+    solved_without_driver,
+    without_code,
+)
+from firstlight.lint.torches import (
+    InImage,
+    codes_in_reach,
+    codes_of,
+    replaces_vendor_torch,
+    torches,
+)
+from firstlight.lint.wheels import torch_asked
+from firstlight.lint.written import ask, variables_in
+from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import Variable, Why
+from firstlight.ways.way import Chain, chain
 
 _NVIDIA_COMPAT = "docs.nvidia.com/deploy/cuda-compatibility"
+_UNLESS_TOLD = "The list names no index: pip finds no such file, unless the command that installs it names one."
+_AT_START = "start it where the container toolkit sees to compat (its ldconfig mode), or through `firstlight run`"
 _TOOLKIT_ENV = "docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
 
@@ -50,7 +72,7 @@ def image_refused_by_driver(target: Target, question: Question) -> Iterator[Seen
             yield Seen(
                 written.place,
                 f"NVIDIA_REQUIRE_CUDA={_short(written.value)} does not let in {machine_words(question)}",
-                (_what_is_needed(target, question),),
+                (_what_is_needed(written.place, target, question),),
             )
         return
     image = target.image
@@ -59,67 +81,87 @@ def image_refused_by_driver(target: Target, question: Question) -> Iterator[Seen
     yield from _refused(target, question, image.cuda)
 
 
-def _what_is_needed(target: Target, question: Question) -> str:
+def _what_is_needed(place: Place, target: Target, question: Question) -> Chain:
     torch = torches(target, question).last
-    if torch is not None and torch.cuda is not None and _runs(torch, question):
-        return f'ENV NVIDIA_REQUIRE_CUDA="cuda>={torch.cuda.major}.0": {torch.shown} needs no more'
-    return "ask for what the wheels inside need, not more: a CUDA 12 wheel runs from cuda>=12.0 on"
+    if torch is not None and torch.cuda is not None and runs_there(torch, question):
+        return _gate(place, torch.cuda.major, f"ask for what {torch.shown} needs and no more")
+    title = "ask for what the wheels inside need, not more: a CUDA 12 wheel runs from cuda>=12.0 on"
+    return ask("ask for what the wheels inside need, not more", title=title)
+
+
+def _gate(place: Place, major: int, title: str) -> Chain:
+    return chain(variables_in(place, Variable("NVIDIA_REQUIRE_CUDA", f"cuda>={major}.0")), title=title)
 
 
 def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[Seen]:
-    driver, row, eligible = driver_of(question), question.tables.image(cuda), compat_eligible(question)
+    row, eligible = question.tables.image(cuda), compat_eligible(question)
     saw = f"{target.image.name} asks for cuda>={cuda.release}; {machine_words(question)} on {gpu_words(question)}"
-    older = _older_image(target.image, question)
-    if row is not None and driver is not None and driver.branch in row.branches and eligible is not False:
-        return  # let in by the list of branches; torch-needs-newer-driver speaks where compat is needed after all
-    if row is None and eligible is not False:
-        yield Seen(
-            target.place,
-            f"{saw}; whether its list of older driver branches has this one is not in the tables",
-            older,
-            severity=Severity.DEGRADES,
+    older = tuple(_older_image(target, target.image, question))
+    # Jetson's container toolkit knows `cuda` and `arch` alone, and skips the brands and branches of the list:
+    # github.com/NVIDIA/nvidia-container-toolkit, internal/modifier/csv.go and internal/requirements/constraints; seen
+    # on an Orin in dusty-nv/jetson-containers#1459.
+    if platform(question.facts) is Platform.JETSON:
+        named = any(True for stage in stages_of(target) for _ in arch_lists(stage))  # which an older nvcc may not know
+        answers = (
+            (ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM),) if named else older
         )
+        error = f"requirements not met: unsatisfied condition: cuda>={cuda.release} (cuda={driver_cuda(question)})"
+        yield Seen(target.place, f"{saw}; Jetson's container toolkit goes by its CUDA alone", answers, error=error)
         return
-    why = "GeForce and Titan are in no image's list of exceptions" if eligible is False else "its list lacks it"
+    if lets_in(question, cuda):
+        return  # let in by the list of branches; torch-needs-newer-driver speaks where compat is needed after all
+    if row is None and branches_not_known(target.image, question):
+        return  # said among what was not judged
+    excepted = row is None or row.brands != "all"
+    why = (
+        "GeForce and Titan are not in its list of exceptions" if eligible is False and excepted else "its list lacks it"
+    )
     yield Seen(target.place, f"{saw}; {why}", older)
 
 
-def _older_image(image: Image, question: Question) -> tuple[str, ...]:
+# From this image on no GeForce or Titan is let in by the list of branches: the table `images` says so of all.
+_NO_GEFORCE_FROM = CudaVersion(12, 6)
+
+
+def branches_not_known(image: Image, question: Question) -> bool:
+    """Whether an image may let the driver in by a list of branches that is not in the tables."""
+    own = driver_cuda(question)
+    if own is None or image.cuda is None or not image.requires_cuda or own >= image.cuda.release:
+        return False
+    may = compat_eligible(question) is not False or image.cuda.release < _NO_GEFORCE_FROM
+    return may and question.tables.image(image.cuda) is None
+
+
+def _older_image(target: Target, image: Image, question: Question) -> Iterator[Chain]:
     own = driver_cuda(question)
     assert image.cuda is not None
-    same = own is not None and runs_major(question, image.cuda.major)
-    out = [f"use a base image of CUDA {own} or older" if own is not None else "use an older base image"]
-    if same:
-        floor = f"cuda>={image.cuda.major}.0"
-        out.append(f'or ENV NVIDIA_REQUIRE_CUDA="{floor}": the driver runs CUDA {image.cuda.major} of any minor')
-    return tuple(out)
+    older = cuda_image(image, question)
+    yield older or ask("use an older base image" if own is None else f"use a base image of CUDA {own} or older")
+    if own is not None and runs_major(question, image.cuda.major):
+        yield _gate(
+            target.place, image.cuda.major, f"ask for any CUDA {image.cuda.major}: the driver runs all of its minors"
+        )
 
 
 def torch_needs_newer_driver(target: Target, question: Question) -> Iterator[Seen]:
     """pip install torch brings CUDA 13, which driver 550 does not run."""
-    found = torches(target, question)
-    torch = found.last
+    torch = torches(target, question).last
     if torch is None or torch.cuda is None or runs_major(question, torch.cuda.major) is not False:
         return
     saw = f"{torch.how}: {torch.shown} needs driver {floor_of(question, torch.cuda.major)}; {machine_words(question)}"
-    kept = next((each.before for each in found.replaced if each.after == torch and _runs(each.before, question)), None)
-    keep = () if kept is None else (f"keep {kept.shown} of line {kept.place.line}: see torch-overwritten-later",)
-    do = keep or _other_wheel(torch, question)
-    inside = next((each for each in _compat_inside(target) if each.cuda.major == torch.cuda.major), None)
-    if inside is not None and compat_serves(question, inside.cuda):
+    inside = next((each for each in compat_inside(target) if each.cuda.major == torch.cuda.major), None)
+    if inside is not None and compat_serves(question, inside.cuda) and not without_code(torch, question):
+        wired = chain(wired_release(question, inside.cuda, inside.folder), title=_AT_START)
         yield Seen(
             torch.place,
             f"{saw}. Only the compat library inside makes it run: {inside.where}",
-            (
-                "start it where the container toolkit sees to compat (its ldconfig mode), or through `firstlight run`",
-                *do,
-            ),
+            (wired, *other_wheel(torch, target, question)),
             because="The driver alone does not run it. Something has to put the compat library in front where the "
             "driver is older, and only there: NVIDIA's container toolkit does so for /usr/local/cuda/compat.",
             severity=Severity.NOTE if "/firstlight/compat" in inside.where else Severity.DEGRADES,
         )
         return
-    yield Seen(torch.place, saw, do)
+    yield Seen(torch.place, saw, other_torch(torch, target, question))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,42 +170,56 @@ class _Compat:
 
     cuda: CudaVersion
     where: str
+    folder: str
 
 
-def _compat_inside(target: Target) -> Iterator[_Compat]:
+def compat_inside(target: Target) -> Iterator[_Compat]:
     """The compat libraries of the base, of apt packages, and of folders copied in that name their CUDA."""
     if target.image.has_compat and target.image.cuda is not None:
-        yield _Compat(target.image.cuda, target.image.name)
+        yield _Compat(target.image.cuda, target.image.name, _folder(target.image.cuda))
     for package, ran in apt_packages(target):
         if match := re.fullmatch(r"cuda-compat-(\d+)-(\d+)", package):
-            yield _Compat(CudaVersion(int(match[1]), int(match[2])), f"{package} (line {ran.place.line})")
-    for event in target.events:
-        if isinstance(event, Copied) and (match := re.search(r"compat.*cuda-(\d+)\.(\d+)", event.destination)):
             cuda = CudaVersion(int(match[1]), int(match[2]))
-            yield _Compat(cuda, f"{event.destination} (line {event.place.line})")
+            yield _Compat(cuda, f"{package} (line {ran.place.line})", _folder(cuda))
+    for event in target.events:
+        if isinstance(event, Copied) and (match := _named_compat(event)):
+            cuda = CudaVersion(*(int(group) for group in match.groups() if group))
+            yield _Compat(cuda, f"{event.destination} (line {event.place.line})", event.destination)
 
 
-def _runs(torch: InImage, question: Question) -> bool:
-    return torch.cuda is not None and runs_major(question, torch.cuda.major) is not False
+def _named_compat(event: Copied) -> re.Match[str] | None:
+    """The CUDA of a compat folder that is copied in, by the names it has there or had before."""
+    names = " ".join((*event.sources, event.destination))
+    return re.search(r"compat.*cuda-(\d+)\.(\d+)|cuda-(\d+)\.(\d+)/compat", names) if "compat" in names else None
 
 
-def _other_wheel(torch: InImage, question: Question) -> tuple[str, ...]:
-    wheel = wheel_for(question, torch.version, torch.python)
-    if wheel is None:
-        return ("no official wheel is known to run there: a newer driver is needed",)
-    return (f"RUN {install_words(wheel)}",)
+def _folder(cuda: CudaVersion) -> str:
+    return f"/usr/local/cuda-{cuda.release}/compat"
 
 
 def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Seen]:
     """torch 2.5.1 has no code for an RTX 5090 (12.0)."""
     torch = torches(target, question).last
+    asked = [(install, each) for install in installs(target) if (each := torch_asked(install)) is not None]
+    replaced = any(replaces_vendor_torch(install, each) for install, each in asked)
+    if torch is None and target.image.vendor_torch and not replaced:
+        yield from _image_without_code(target, question)
     if torch is None or torch.cuda is None:
         return
-    missing = [gpu for gpu in gpus_of(question) if runs_on_gpu(torch, gpu.capability, question) is Runs.NO]
+    missing = without_code(torch, question)
     if missing:
         names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.capability})" for gpu in missing))
-        saw = f"{torch.how}: {torch.shown} {_code_words(torch, question)}, none of which runs on {names}"
-        yield Seen(torch.place, saw, _other_wheel(torch, question))
+        saw = f"{torch.how}: {torch.shown} {_code_words(torch, question)}; nothing in it runs on {names}"
+        yield Seen(torch.place, saw, other_wheel(torch, target, question))
+
+
+def _image_without_code(target: Target, question: Question) -> Iterator[Seen]:
+    """nvcr.io/nvidia/pytorch:23.04-py3 on an RTX 5090: its CUDA does not know that GPU."""
+    why, other = other_date(target.image, question)
+    for gpu in gpus_of(question)[:1]:
+        if other:
+            saw = f"{target.image.name} {why}, and has no code for {gpu.name} ({gpu.capability})"
+            yield Seen(target.place, saw, (ask(f"take {other} of it"),))
 
 
 def _code_words(torch: InImage, question: Question) -> str:
@@ -171,97 +227,18 @@ def _code_words(torch: InImage, question: Question) -> str:
     if codes := codes_of(torch, question):
         return "has code for " + " ".join(code.sm for code in codes)
     reach = codes_in_reach(torch, question)
+    if not reach:
+        return f"is compiled by CUDA {torch.cuda}, which knows no such GPU"
     return f"can have code for {reach[0].sm} to {reach[-1].sm}, all that its compiler makes"
 
 
 def torch_is_cpu_only(target: Target, question: Question) -> Iterator[Seen]:
     """The index .../whl/cpu, or an arm64 wheel of PyPI that is built without CUDA."""
     torch = torches(target, question).last
-    if torch is None or torch.variant != "cpu" or not gpus_of(question):
+    if torch is None or torch.variant != "cpu" or not gpus_of(question) or for_cpu_alone(target):
         return
-    yield Seen(torch.place, f"{torch.how}: {torch.shown}", _other_wheel(torch, question))
-
-
-def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
-    """torch==2.9.0 from .../whl/cu121: that release was never built for it."""
-    torch = torches(target, question).last
-    if torch is None or not torch.pinned or torch.install is None or torch.install.tool == "conda":
-        return
-    if no_index_has_local(torch.install) and not _may_be_configured(target):
-        default = torch.install.index or "PyPI, which carries no versions with a local part"
-        searched = " and ".join((*torch.install.extra_indexes, default))
-        saw = f"{torch.how}: no torch {torch.version} is on {searched}"
-        yield Seen(torch.place, saw, _other_wheel(torch, question))
-        return
-    newest = question.tables.newest_torch(question.facts.place.arch)
-    if torch.version.stage != 2 or newest is None or torch.version > newest.torch:
-        return
-    known = certain_variants(question, torch.version)
-    if torch.cuda is not None and torch.from_index and known and torch.cuda not in known:
-        tags = ", ".join(cuda.tag for cuda in sorted(known))
-        saw = f"{torch.how}: torch {torch.version.public} has no {torch.cuda.tag}; known for it: {tags}"
-        yield Seen(torch.place, saw, _other_wheel(torch, question))
-        return
-    yield from _python_lacks(torch, question)
-
-
-def _may_be_configured(target: Target) -> bool:
-    """Whether pip or uv may read an index from a file of the image, which is not looked at."""
-    copied = [event.destination for event in target.events if isinstance(event, Copied)]
-    written = [path for ran in target.ran for path in ran.command.writes]
-    read = re.compile(r"pip\.conf$|/\.?pip/?$|uv\.toml$|/uv/?$")
-    return target.image.flavour is Flavour.UNKNOWN or any(read.search(path) for path in (*copied, *written))
-
-
-def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:
-    release = question.tables.torch_release(torch.version.public, question.facts.place.arch)
-    if release is None or not torch.python or torch.python in release.cpython:
-        return
-    pythons = ", ".join(release.cpython)
-    saw = f"{torch.how}: torch {torch.version.public} has wheels for Python {pythons}; the image has {torch.python}"
-    yield Seen(torch.place, saw, (_python_way(torch.version, torch.python, question),))
-
-
-def _python_way(version: TorchVersion, python: str, question: Question) -> str:
-    wheel = wheel_for(question, version, python)
-    release = question.tables.torch_release(version.public, question.facts.place.arch)
-    newest = release.cpython[-1].rstrip("t") if release is not None else ""
-    other = f", or RUN {install_words(wheel)}" if wheel is not None else ""
-    return f"use Python {newest}{other}"
-
-
-def torch_overwritten_later(target: Target, question: Question) -> Iterator[Seen]:
-    """pip install torchvision, on its own line after a pinned torch, brings the newest torch with it."""
-    for each in torches(target, question).replaced:
-        ran = each.install.ran
-        after = "" if each.after is None else f" by {each.after.shown}"
-        saw = f"{ran.shown} replaces {each.before.shown} (line {each.before.place.line}){after}: {each.why}"
-        do = _keeping(each, question)
-        earlier = target.ran[: target.ran.index(ran)]
-        compiled = next((built for built, _ in cuda_builds(target) if built in earlier), None)
-        if compiled is None:
-            yield Seen(ran.place, saw, do)
-            continue
-        yield Seen(
-            ran.place,
-            f"{saw}. {compiled.shown} (line {compiled.place.line}) was compiled with the torch that is replaced",
-            do,
-            because="An extension works with the torch that it was compiled with, and with no other.",
-            error="ImportError: ... undefined symbol: _ZN3c10...",
-            severity=Severity.BLOCKS,
-        )
-
-
-def _keeping(found: Replacement, question: Question) -> tuple[str, ...]:
-    """What to write so that the torch that was chosen stays."""
-    hold = "pip freeze | grep -i '^torch==' > /tmp/held && pip install -c /tmp/held ..."
-    if found.project == "torch":
-        return (f"install torch once, in one place; or hold it: {hold}",)
-    rows = question.tables.companions_for(found.project, found.before.version)
-    fitting = newest(tuple(row.version for row in rows))
-    if fitting:
-        return (f"name the release that goes with torch {found.before.version.public}: {found.project}=={fitting}",)
-    return (f"no {found.project} of the tables goes with torch {found.before.version.public}; hold torch: {hold}",)
+    why = "a build has no driver, so conda takes the one without CUDA" if solved_without_driver(torch) else torch.shown
+    yield Seen(torch.place, f"{torch.how}: {why}", one_with_cuda(torch, target, question))
 
 
 def _short(text: str) -> str:
@@ -283,7 +260,7 @@ DRIVER_LINT_RULES = (
         torch_needs_newer_driver,
         Severity.BLOCKS,
         "the torch inside is built for a CUDA that the driver does not run",
-        "The driver comes from the host; nothing in the image can make it newer. torch.cuda.is_available() is False.",
+        "The driver is the machine's own and runs no later CUDA major by itself. torch.cuda.is_available() is False.",
         "RuntimeError: The NVIDIA driver on your system is too old",
         _NVIDIA_COMPAT,
     ),
@@ -304,23 +281,5 @@ DRIVER_LINT_RULES = (
         "torch.cuda.is_available() is False on every machine.",
         "AssertionError: Torch not compiled with CUDA enabled",
         "pytorch.org/get-started/locally",
-    ),
-    LintRule(
-        "torch-wheel-does-not-exist",
-        torch_wheel_does_not_exist,
-        Severity.BLOCKS,
-        "the build fails: there is no such torch wheel",
-        "pip finds no file for this version, CUDA and Python.",
-        "ERROR: Could not find a version that satisfies the requirement torch",
-        "pytorch.org/get-started/previous-versions",
-    ),
-    LintRule(
-        "torch-overwritten-later",
-        torch_overwritten_later,
-        Severity.DEGRADES,
-        "a later install replaces the torch that was chosen",
-        "pip holds nothing that an earlier command installed: what is named last wins, with PyPI's CUDA.",
-        "",
-        "pip.pypa.io/en/stable/user_guide/#constraints-files",
     ),
 )

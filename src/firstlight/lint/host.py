@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from firstlight.diagnosis.compat_choice import driver_runs, ineligible_gpus
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.wheel_answers import nearest_wheels
 from firstlight.diagnosis.wheel_choice import Wheel, gpus_of, wheels_that_run
 from firstlight.facts.known import Known, Unknown
 from firstlight.tables import CompatVerdict
 from firstlight.tables.gpu_rows import GpuKind
 from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
+from firstlight.ways.kinds import InstallWheels, Package
 
 # NVML's brands as NVIDIA_REQUIRE_CUDA spells them; libnvidia-container compares these words.
 _BRAND_WORDS = {
@@ -26,14 +28,29 @@ def driver_of(question: Question) -> DriverVersion | None:
     return kernel.value if isinstance(kernel, Known) else None
 
 
+def is_board(question: Question) -> bool:
+    """Whether a GPU of the machine is a Jetson's, by its name: in words nothing else tells the platform."""
+    rows = (question.tables.gpu_named(gpu.name) for gpu in gpus_of(question))
+    return any(row is not None and row.kind is GpuKind.JETSON for row in rows)
+
+
 def driver_cuda(question: Question) -> CudaVersion | None:
     """The CUDA that the driver reports by itself: 12.4 for 550; of an unknown branch that of the next older one."""
     driver = driver_of(question)
+    if (jetson := _cuda_of_jetson(question)) is not None:
+        return jetson
     if driver is None:
         said = question.facts.libcuda.driver_cuda
         return said.value.release if isinstance(said, Known) else None
     rows = [row for row in question.tables.driver_branches if row.branch <= driver.branch]
     return max(rows, key=lambda row: row.branch).native_cuda if rows else None
+
+
+def _cuda_of_jetson(question: Question) -> CudaVersion | None:
+    """The CUDA of a Jetson, which goes by its Jetson Linux and not by the number of its driver; None elsewhere."""
+    l4t = question.facts.place.l4t
+    row = question.tables.tegra_release(str(l4t.value)) if isinstance(l4t, Known) else None
+    return None if row is None else row.cuda
 
 
 def runs_major(question: Question, major: int) -> bool | None:
@@ -65,6 +82,16 @@ def compat_eligible(question: Question) -> bool | None:
     if any(kind in (GpuKind.GEFORCE, GpuKind.TITAN) for kind in kinds):
         return False
     return True if gpus and all(kind is GpuKind.DATA_CENTER for kind in kinds) else None
+
+
+def lets_in(question: Question, cuda: CudaVersion) -> bool | None:
+    """Whether the gate of NVIDIA's image of a CUDA lets the driver in, by itself or by its list; None: not known."""
+    own, driver, row = driver_cuda(question), driver_of(question), question.tables.image(cuda)
+    if own is not None and own >= cuda.release:
+        return True
+    if row is None or driver is None:
+        return None
+    return driver.branch in row.branches and (compat_eligible(question) is not False or row.brands == "all")
 
 
 def brand_word(question: Question) -> str:
@@ -101,22 +128,34 @@ def gpu_words(question: Question) -> str:
     return ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.capability})" for gpu in gpus_of(question))) or "this GPU"
 
 
-def wheel_for(question: Question, like: TorchVersion | None, python: str = "") -> Wheel | None:
-    """The official wheel that runs on the machine: the same torch where there is one, else of its minor, else newest.
+def wheel_for(
+    question: Question,
+    like: TorchVersion | None,
+    python: str = "",
+    *,
+    cuda_major: int | None = None,
+) -> Wheel | None:
+    """The official wheel that runs there: the same torch where there is one, else of its minor, else the newest."""
+    return next(iter(wheels_for(question, like, python, cuda_major=cuda_major)), None)
+
+
+def wheels_for(
+    question: Question,
+    like: TorchVersion | None,
+    python: str = "",
+    *,
+    cuda_major: int | None = None,
+) -> tuple[Wheel, ...]:
+    """All official wheels that run on the machine, the nearest to a torch first.
 
     The Python of the machine is not that of the image, so the image's decides.
     """
     found = []
     for wheel in _wheels(question):
         release = question.tables.torch_release(wheel.torch.public, question.facts.place.arch)
-        if not python or release is None or python in release.cpython:
+        if cuda_major in (None, wheel.cuda.major) and (not python or release is None or python in release.cpython):
             found.append(wheel)
-    if like is not None:
-        for size in (3, 2):
-            for wheel in found:
-                if wheel.torch.release[:size] == like.release[:size]:
-                    return wheel
-    return found[0] if found else None
+    return (*nearest_wheels(question, like, tuple(found)), *found)
 
 
 def _wheels(question: Question) -> list[Wheel]:
@@ -125,10 +164,7 @@ def _wheels(question: Question) -> list[Wheel]:
     return list(wheels_that_run(Question(bare, question.tables, question.goal)))
 
 
-def install_words(wheel: Wheel, *also: str) -> str:
-    """pip install torch==2.5.1+cu124 --index-url https://download.pytorch.org/whl/cu124."""
-    names = " ".join(also)
-    rest = f" {names}" if names else ""
-    if not wheel.index:
-        return f"pip install torch=={wheel.torch.public}{rest}"
-    return f"pip install torch=={wheel.torch.public}+{wheel.cuda.tag}{rest} --index-url {wheel.index}"
+def install_of(wheel: Wheel, pypi: str = "") -> InstallWheels:
+    """torch 2.5.1+cu124 from https://download.pytorch.org/whl/cu124; PyPI's wheels have no local part."""
+    local = f"+{wheel.cuda.tag}" if wheel.index else ""
+    return InstallWheels((Package("torch", f"{wheel.torch.public}{local}"),), wheel.index or pypi)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.frozen import dataclass
-from firstlight.lint.model import EnvSet, Ran, Target
+from firstlight.lint.conda_spec import conda_named
+from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where, canonical
 
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?P<spec>(?:[=<>!~].*)?)")
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)")
 _WITH_VALUE = (
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--index", "--default-index", "-c", "--constraint",
     "-r", "--requirement", "-t", "--target", "--prefix", "--python", "-p", "--root", "--cache-dir", "--timeout",
@@ -18,58 +19,29 @@ _WITH_VALUE = (
     "--upgrade-strategy", "--prerelease",
 )  # fmt: skip
 _WITH_VALUE_IN_CONDA = ("-n", "--name", "--channel", "--file")
+LONGEST_WORD = 2000  # what is longer is no requirement: int() alone refuses a version of that many digits
 _PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _CONDA = ("conda", "mamba", "micromamba")
+OF_INSTALLERS = ("PIP_", "UV_", "CONDA_")  # how the variables that they read begin
 _INDEXES = ("-i", "--index-url", "--default-index")
 _FIND_LINKS = ("-f", "--find-links")
+AUTO = "auto"  # of --torch-backend: by the driver that uv finds
+CPU = "cpu"
+LOCK = "uv.lock"  # what `uv sync` installs
+# What installs all that one file of its own names; without its lock file the newest that fits comes.
+MANIFEST_OF = {"poetry": "pyproject.toml", "pixi": "pixi.toml", "pdm": "pyproject.toml"}
 # Projects whose source releases compile CUDA code while they are installed.
 CUDA_EXTENSIONS = frozenset(("flash-attn", "causal-conv1d", "mamba-ssm", "apex", "grouped-gemm", "flash-attn-3"))
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One project asked for: torch ==2.5.1, or from an address."""
-
-    project: str  # as PyPI compares names: flash-attn for flash_attn
-    spec: str
-    address: str = ""
-
-    @property
-    def exact(self) -> str:
-        """The version of ==, e.g. 2.5.1+cu124; '' where there is none."""
-        match = re.fullmatch(r"===?\s*([^,*\s]+)", self.spec.strip())
-        return match.group(1) if match is not None else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Install:
-    """One `pip install`: what, from where, into which Python."""
-
-    ran: Ran
-    requirements: tuple[Requirement, ...]
-    index: str  # --index-url, "" is PyPI
-    extra_indexes: tuple[str, ...]
-    files: tuple[str, ...]  # of -r
-    options: tuple[str, ...]
-    python: str  # 3.11 of pip3.11 or python3.11 -m pip; "" where it does not say
-    tool: str  # pip, uv, conda
-    find_links: tuple[str, ...] = ()
-    first_index: bool = False  # uv takes a project from the first index that has it, pip the best of all
-
-    def of(self, project: str) -> Requirement | None:
-        return next((each for each in self.requirements if each.project == project), None)
-
-    @property
-    def upgrades(self) -> bool:
-        wanted = ("-U", "--upgrade", "--force-reinstall", "--reinstall", "--ignore-installed", "-I")
-        return any(option in wanted for option in self.options)
+# Those that compile only where they come as source, by the name of their repository.
+CUDA_SOURCES = frozenset(("detectron2", "pytorch3d", "mamba", "flash-attention", "xformers", "vllm", "nvdiffrast",
+                          "tiny-cuda-nn", "transformerengine", "deepspeed", "pointnet2-ops"))  # fmt: skip
 
 
 def installs(target: Target) -> tuple[Install, ...]:
     """All installs of an image in order, with what variables such as PIP_INDEX_URL and files of -r add to them."""
     lists = dict(target.lists)
-    return tuple(_with_files(install, lists) if install.files else install for install in installs_of(target))
+    return tuple(each for install in installs_of(target) for each in _with_files(install, lists))
 
 
 def installs_of(target: Target) -> tuple[Install, ...]:
@@ -79,46 +51,77 @@ def installs_of(target: Target) -> tuple[Install, ...]:
     for event in target.events:
         if isinstance(event, EnvSet):
             env[event.name] = event.value
+        elif isinstance(event, Install):
+            found.append(event)
         elif isinstance(event, Ran):
             env = {**dict(_configured(event)), **env}  # variables win over pip's configuration
-            found += _installs_of(event, {**env, **dict(event.command.assigned)})
+            here = {**env, **dict(event.command.assigned)}
+            found += (_as_solved(install, target, here) for install in _installs_of(event, here))
     return tuple(found)
+
+
+_FORGE_IMAGES = re.compile(r"(?:condaforge|mambaorg)/.*|.*/(?:miniforge|mambaforge|micromamba)\w*")
+
+
+def _as_solved(install: Install, target: Target, env: dict[str, str]) -> Install:
+    """An install of conda's in a build: conda-forge's builds with CUDA ask for __cuda, which comes of a driver alone.
+
+    docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-virtual.html: CONDA_OVERRIDE_CUDA stands in for the
+    driver. What the pytorch channel gives, and what a command that names a CUDA comes to, is not said here.
+    """
+    solved = install.tool == "conda" and install.ran.command.program != "pixi"  # which goes by its own file
+    if not solved or target.where is not Where.BUILD or env.get("CONDA_OVERRIDE_CUDA"):
+        return install
+    lists = dict(target.lists)
+    named = [*install.extra_indexes, *(word.partition("::")[0] for word in install.ran.words if "::" in word)]
+    named += [each for name in install.files if name in lists for each in lists[name].extra_indexes]
+    forge = [each for each in named if each.rpartition("/")[2] == "conda-forge"]
+    alone = bool(named) and len(forge) == len(named)
+    by_image = not named and _FORGE_IMAGES.fullmatch(target.image.repository) is not None
+    return replace(install, backend=CPU) if alone or by_image else install
 
 
 def _configured(ran: Ran) -> Iterator[tuple[str, str]]:
     """What `pip config set global.extra-index-url URL` or `export` sets, as the variable that means the same."""
     words = [word for word in ran.words if not word.startswith("-")]
     if words[:1] == ["export"]:
-        yield from (pair for word in words if (pair := word.partition("=")[::2])[0].startswith(("PIP_", "UV_")))
+        yield from (pair for word in words if (pair := word.partition("=")[::2])[0].startswith(OF_INSTALLERS))
     if "config" in words and words[0].rpartition("/")[2].startswith(("pip", "python")):
         start = words.index("config") + 1
         if words[start : start + 1] == ["set"] and len(words) > start + 2:
             yield "PIP_" + words[start + 1].rpartition(".")[2].upper().replace("-", "_"), words[start + 2]
 
 
-def _with_files(install: Install, lists: dict[str, str]) -> Install:
-    """An install with the requirements of the files that it names, as far as these were found."""
-    requirements, index = list(install.requirements), install.index
-    extra, links = list(install.extra_indexes), list(install.find_links)
-    for name in install.files:
-        for line in lists.get(name, "").splitlines():
-            text = re.split(r"(?:^|\s)#|;|\s--hash", line.strip())[0].strip()
-            option, _, value = text.replace("=", " ", 1).partition(" ") if text.startswith("-") else ("", "", "")
-            if option in _INDEXES:
-                index = index or value.strip()
-            elif option == "--extra-index-url":
-                extra.append(value.strip())
-            elif option in _FIND_LINKS:
-                links.append(value.strip())
-            elif text and not option and (found := _requirement(text.replace(" ", ""), "pip")) is not None:
-                requirements.append(found)
+PIP_PART = "#pip"  # behind the name of an environment.yml: what pip installs on top of it
+
+
+def _with_files(install: Install, lists: dict[str, Install]) -> Iterator[Install]:
+    """An install with the requirements of the files that it names, as far as these were found; its line stays."""
+    read = [lists[name] for name in install.files if name in lists]
+    parts = [lists[name] for name in (f"{each}{PIP_PART}" for each in install.files) if name in lists]
+    if not read and not parts:
+        yield install
+    if read:
+        yield _joined(install, read)
+    for part in parts:
+        yield replace(part, ran=install.ran, requirements=_on_its_line(part))
+
+
+def _joined(install: Install, read: list[Install]) -> Install:
     return replace(
         install,
-        requirements=tuple(requirements),
-        index=index,
-        extra_indexes=tuple(extra),
-        find_links=tuple(links),
+        requirements=(*install.requirements, *(each for one in read for each in _on_its_line(one))),
+        index=next(filter(None, (install.index, *(each.index for each in read))), ""),
+        extra_indexes=(*install.extra_indexes, *(index for each in read for index in each.extra_indexes)),
+        find_links=(*install.find_links, *(link for each in read for link in each.find_links)),
+        python=install.python or read[0].python,
+        backend=install.backend or read[0].backend,
     )
+
+
+def _on_its_line(listed: Install) -> tuple[Requirement, ...]:
+    """What a list asks for, said at the command that names the list."""
+    return tuple(replace(each, place=None) for each in listed.requirements)
 
 
 def _installs_of(ran: Ran, env: dict[str, str]) -> Iterator[Install]:
@@ -130,11 +133,27 @@ def _installs_of(ran: Ran, env: dict[str, str]) -> Iterator[Install]:
     if not words:
         return
     program = words[0].rpartition("/")[2]
+    if program in _CONDA and words[1:2] == ["run"]:
+        inner = replace(ran, command=replace(ran.command, words=_run_in(words[2:])))
+        yield from (replace(each, ran=ran) for each in _installs_of(inner, env))
+        return
     if _PIP.fullmatch(program):
         python = python or _version(program)
         tool, rest = "pip", words[1:]
     elif program == "uv" and words[1:2] == ["pip"]:
         tool, rest = "uv", words[2:]
+    elif program == "uv" and words[1:2] == ["add"]:
+        tool, rest = "uv", ["install", *words[2:]]
+    elif program == "uv" and words[1:2] == ["sync"]:
+        synced = _install(ran, words[2:], "uv", python=python, env=env)
+        yield replace(synced, requirements=(), files=(LOCK,))
+        return
+    elif program in MANIFEST_OF and words[1:2] == ["install"]:
+        made = _install(ran, [], "conda" if program == "pixi" else "pip", python=python, env=env)
+        yield replace(made, files=(MANIFEST_OF[program],))
+        return
+    elif program in _CONDA and words[1:2] == ["env"]:
+        tool, rest = "conda", ["create", *words[3:]] if words[2:3] in (["create"], ["update"]) else []
     elif program in _CONDA:
         tool, rest = "conda", words[1:]
     else:
@@ -144,6 +163,13 @@ def _installs_of(ran: Ran, env: dict[str, str]) -> Iterator[Install]:
     if rest[:1] not in (["install"], ["create"]) or (tool != "conda" and rest[0] == "create"):
         return
     yield _install(ran, rest[1:], tool, python=python, env=env)
+
+
+def _run_in(words: list[str]) -> tuple[str, ...]:
+    """The command of `micromamba run -n env pip install ...`, less the options before it."""
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in ("-n", "--name", "-p", "--prefix") else words[1:]
+    return tuple(words)
 
 
 def _install(ran: Ran, words: list[str], tool: str, *, python: str, env: dict[str, str]) -> Install:
@@ -162,12 +188,15 @@ def _install(ran: Ran, words: list[str], tool: str, *, python: str, env: dict[st
                 value = words[index]
                 index += 1
             values.setdefault(name, []).append(value)
-        elif (requirement := _requirement(word, tool)) is not None:
+        elif tool == "conda" and "://" not in word:
+            requirements += conda_named(word)
+        elif (requirement := requirement_named(word)) is not None:
             requirements.append(requirement)
-    files = tuple(value for option in ("-r", "--requirement") for value in values.get(option, []))
+    named = ("-f", "--file") if tool == "conda" else ("-r", "--requirement")
+    files = tuple(value for option in named for value in values.get(option, []))
     searched = _searched(values, tool, env)
     return Install(ran, tuple(requirements), searched.index, searched.extra, files, tuple(options), python, tool,
-                   searched.find_links, first_index=searched.first_index)  # fmt: skip
+                   searched.find_links, first_index=searched.first_index, backend=searched.backend)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +207,7 @@ class _Searched:
     extra: tuple[str, ...]
     find_links: tuple[str, ...]
     first_index: bool
+    backend: str = ""
 
 
 def _searched(values: dict[str, list[str]], tool: str, env: dict[str, str]) -> _Searched:
@@ -190,33 +220,36 @@ def _searched(values: dict[str, list[str]], tool: str, env: dict[str, str]) -> _
         index = (given(*_INDEXES) or [env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL", "")])[-1]
         backend = (given("--torch-backend") or [env.get("UV_TORCH_BACKEND", "")])[0]
         extra = [
-            *([f"https://download.pytorch.org/whl/{backend}"] if backend else []),  # for torch it comes before all
+            # For torch it comes before all; what `auto` comes to is not known before it runs.
+            *([f"https://download.pytorch.org/whl/{backend}"] if backend not in ("", AUTO) else []),
             *(given("--index") or env.get("UV_INDEX", "").split()),
             *(given("--extra-index-url") or env.get("UV_EXTRA_INDEX_URL", "").split()),
         ]
         links = given(*_FIND_LINKS) or env.get("UV_FIND_LINKS", "").split()
         strategy = (given("--index-strategy") or [env.get("UV_INDEX_STRATEGY", "")])[-1]
-        return _Searched(index, tuple(extra), tuple(links), first_index=strategy != "unsafe-best-match")
+        first = strategy != "unsafe-best-match"
+        return _Searched(index, tuple(extra), tuple(links), first_index=first, backend=backend)
     if tool == "conda":
-        return _Searched("", (), (), first_index=False)
+        return _Searched("", tuple(given("-c", "--channel")), (), first_index=False)  # its channels
     index = (given(*_INDEXES, "--index") or [env.get("PIP_INDEX_URL", "")])[-1]  # pip takes shortened options
     extra = [*env.get("PIP_EXTRA_INDEX_URL", "").split(), *given("--extra-index-url")]
     links = [*env.get("PIP_FIND_LINKS", "").split(), *given(*_FIND_LINKS)]
     return _Searched(index, tuple(extra), tuple(links), first_index=False)
 
 
-def _requirement(word: str, tool: str) -> Requirement | None:
-    if word in (".", "..") or word.startswith(("./", "/", "file:")) or "$(" in word:
+def requirement_named(word: str) -> Requirement | None:
+    """What one word of an install names: torch==2.5.1, jax[cuda12], torch @ https://...; None of a folder."""
+    if word in (".", "..") or word.startswith(("./", "/", "file:")) or "$(" in word or len(word) > LONGEST_WORD:
         return None
     address = re.fullmatch(r"(?:(?P<name>[\w.-]+)\s*@\s*)?(?P<address>(?:git\+|https?:)\S+)", word)
     if address is not None:
         name = address["name"] or _project_of(address["address"])
         return Requirement(canonical(name), "", address["address"]) if name else None
-    if tool == "conda":
-        word = re.sub(r"^[^:]*::", "", word)
-        word = re.sub(r"^([\w.-]+)=(\d[^=]*)(?:=.*)?$", r"\1==\2", word)
     match = _REQUIREMENT.fullmatch(word)
-    return None if match is None else Requirement(canonical(match["name"]), match["spec"].strip())
+    if match is None:
+        return None
+    extras = tuple(canonical(each.strip()) for each in (match["extras"] or "").split(",") if each.strip())
+    return Requirement(canonical(match["name"]), match["spec"].strip(), extras=extras)
 
 
 def _project_of(address: str) -> str:
@@ -227,21 +260,18 @@ def _project_of(address: str) -> str:
     return last.removesuffix(".git")
 
 
-def canonical(name: str) -> str:
-    """A project's name as PyPI compares it: flash-attn for Flash_Attn."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _version(program: str) -> str:
     match = re.search(r"3\.\d+", program)
     return match.group() if match is not None else ""
 
 
 def apt_packages(target: Target) -> Iterator[tuple[str, Ran]]:
-    """The packages that apt-get, apt, dnf or yum install, with where: ('python3-pip', RUN on line 5)."""
+    """The packages that apt-get, apt, dnf, yum or apk install, with where: ('python3-pip', RUN on line 5)."""
     for ran in target.ran:
-        if ran.command.program in ("apt-get", "apt", "aptitude", "dnf", "yum", "microdnf") and "install" in ran.words:
-            start = ran.words.index("install") + 1
+        order = "add" if ran.command.program == "apk" else "install"
+        managers = ("apt-get", "apt", "aptitude", "dnf", "yum", "microdnf", "apk")
+        if ran.command.program in managers and order in ran.words:
+            start = ran.words.index(order) + 1
             for word in ran.words[start:]:
                 if not word.startswith("-"):
                     yield word.partition("=")[0], ran

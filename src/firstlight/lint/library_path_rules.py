@@ -5,15 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from firstlight.diagnosis.compat_answers import wired_release
 from firstlight.diagnosis.finding import Question, Severity
+from firstlight.diagnosis.observed import platform
 from firstlight.facts.known import Known
+from firstlight.facts.place import Platform
 from firstlight.lint.host import compat_eligible, compat_serves, driver_of, gpu_words, machine_words
 from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import apt_packages
-from firstlight.lint.model import EnvSet, Place, Ran, Target
+from firstlight.lint.model import EnvSet, Place, Ran, Syntax, Target, Where
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.run_rules import uses_cuda
+from firstlight.lint.written import variables_in
 from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import (
+    AskPerson,
+    InstallPackages,
+    RemoveFiles,
+    RemovePackages,
+    Scope,
+    SetVariables,
+    Unwire,
+    Variable,
+    Why,
+    WiredBy,
+)
+from firstlight.ways.way import Chain, Way, chain
 
 _COMPAT = re.compile(r"/compat(?:_orin|-orin)?(?:/lib)?/?$|/cuda-compat/?$")
 _STUBS = re.compile(r"/stubs/?$")
@@ -23,21 +40,43 @@ _DRIVER_PACKAGES = re.compile(
     r"cuda(?:-\d+-\d+)?|nvidia-smi"
 )
 _DECIDED_AT_START = (
-    "decide it when the container starts: `firstlight run -- CMD` as the entrypoint, or the container toolkit"
+    "where an older driver needs it, decide when the container starts: `firstlight run -- CMD` as the entrypoint, or "
+    "the container toolkit"
 )
+_FOR_ONE_BUILD = SetVariables((Variable("LD_LIBRARY_PATH", "/usr/local/cuda/lib64/stubs"),), Scope.PROGRAM)
+_LINK_FOR_ONE_BUILD = "set this only for the one command that builds, then remove the link"
 _STARTUP = ("/etc/ld.so.conf", ".bashrc", ".profile", "/etc/environment", "/etc/profile")
 
 
 def compat_baked_in(target: Target, question: Question) -> Iterator[Seen]:
     """ENV LD_LIBRARY_PATH=/usr/local/cuda/compat:... is right for some drivers and breaks all newer ones."""
     for place, folder, how in _wired(target, _COMPAT):
-        yield _compat_seen(Seen(place, f"{how} puts {folder} in front"), folder, target.image, question=question)
+        answers = _out_of_the_image(folder, how, _cuda_in(folder) or target.image.cuda, question=question)
+        seen = Seen(place, f"{how} puts {folder} in front", answers)
+        yield _compat_seen(seen, folder, target.image, question=question)
+
+
+def _out_of_the_image(folder: str, how: str, cuda: CudaVersion | None, *, question: Question) -> tuple[Chain, ...]:
+    out = _unwired(folder, how)
+    if cuda is None:
+        start = AskPerson("decide when the container starts, by `firstlight run -- CMD`", Why.PROGRAM)
+        return chain(out, title="take it out of the image"), chain(out, start, title=_DECIDED_AT_START)
+    wire = wired_release(question, cuda, folder)
+    return chain(out, title="take it out of the image"), chain(out, wire, title=_DECIDED_AT_START)
+
+
+def _unwired(folder: str, how: str) -> Unwire:
+    """A folder out of the variable, or out of the file in /etc/ld.so.conf.d that names it."""
+    conf = how if how.startswith("/etc/ld.so.conf") else ""
+    return Unwire((folder,), WiredBy.LOADER_CONF if conf else WiredBy.LIBRARY_PATH, conf)
 
 
 def _compat_seen(seen: Seen, folder: str, image: Image, *, question: Question) -> Seen:
-    place, saw, cuda = seen.place, seen.saw, _cuda_in(folder) or image.cuda
+    place, saw, do, cuda = seen.place, seen.saw, seen.answers, _cuda_in(folder) or image.cuda
     driver = driver_of(question)
-    do = ("take it out of the image", _DECIDED_AT_START)
+    jetson, orins = platform(question.facts) is Platform.JETSON, re.search(r"compat[_-]orin", folder) is not None
+    if (jetson and not orins and "tegra" not in image.processors) or (orins and not jetson):
+        return Seen(place, f"{saw}, which holds the library for {'servers' if jetson else 'Jetson'}", do)
     if compat_eligible(question) is False:
         error = "CUDA error 804: forward compatibility was attempted on non supported HW"
         return Seen(place, f"{saw}; {gpu_words(question)} may not use it", do, error=error)
@@ -65,22 +104,22 @@ def _compat_seen(seen: Seen, folder: str, image: Image, *, question: Question) -
 def stub_libcuda_on_path(target: Target, question: Question) -> Iterator[Seen]:
     """ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs: a libcuda that can only be linked against."""
     for place, folder, how in _wired(target, _STUBS):
-        yield Seen(
-            place,
-            f"{how} puts {folder} on the search path of programs",
-            ("for linking use LIBRARY_PATH, which only compilers read: ENV LIBRARY_PATH=" + folder,),
-        )
+        linking = variables_in(place, Variable("LIBRARY_PATH", folder))
+        title = "take it out; for linking use LIBRARY_PATH, which only compilers read"
+        saw = f"{how} puts {folder} on the search path of programs"
+        yield Seen(place, saw, (chain(_unwired(folder, how), linking, title=title),))
     for ran in target.ran:
         linked = " ".join(ran.words)
         if (
             ran.command.program in ("ln", "cp")
             and "/stubs/libcuda.so" in linked
             and re.search(r"libcuda\.so\.1", linked)
+            and "/stubs/" not in ran.words[-1]  # found by no program there, unless the folder is on the path
         ):
             yield Seen(
                 ran.place,
                 f"{ran.shown} makes the stub the libcuda.so.1 that programs load",
-                ("only for one build command: LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs CMD, then remove the link",),
+                (chain(_FOR_ONE_BUILD, RemoveFiles((ran.words[-1],)), title=_LINK_FOR_ONE_BUILD),),
                 severity=None if _kept(target, ran) else Severity.NOTE,
             )
 
@@ -99,8 +138,9 @@ def library_path_lost(target: Target, question: Question) -> Iterator[Seen]:
     lost = [folder for folder in target.image.library_path.split(":") if folder and folder not in last.value.split(":")]
     if lost and not _driver_folder(question):
         saw = f"LD_LIBRARY_PATH={last.written} drops {', '.join(lost)} of {target.image.name}"
-        do = f"end the value with {':'.join(lost)}, in a Dockerfile with :$LD_LIBRARY_PATH"
-        yield Seen(last.place, saw, (do,))
+        end = ":".join(lost) if last.place.syntax is not Syntax.DOCKERFILE else "$LD_LIBRARY_PATH"
+        kept = Variable("LD_LIBRARY_PATH", ":".join((*_worth_keeping(last), end)))
+        yield Seen(last.place, saw, (chain(variables_in(last.place, kept), title="keep what the base image has"),))
 
 
 def driver_folder_not_searched(target: Target, question: Question) -> Iterator[Seen]:
@@ -112,11 +152,16 @@ def driver_folder_not_searched(target: Target, question: Question) -> Iterator[S
     if last is None and (target.image.flavour is Flavour.UNKNOWN or not uses_cuda(target, question)):
         return
     path = f"LD_LIBRARY_PATH={last.written}" if last is not None else f"{target.image.name} sets no LD_LIBRARY_PATH"
-    yield Seen(
-        target.place if last is None else last.place,
-        f"{path}; on this machine libcuda is in {folder}",
-        (f"ENV LD_LIBRARY_PATH={folder}" + (f":{last.written}" if last is not None and last.written else ""),),
-    )
+    place = target.place if last is None else last.place
+    value = ":".join((folder, *_worth_keeping(last)))
+    answers = (chain(variables_in(place, Variable("LD_LIBRARY_PATH", value))),)
+    yield Seen(place, f"{path}; on this machine libcuda is in {folder}", answers)
+
+
+def _worth_keeping(written: EnvSet | None) -> tuple[str, ...]:
+    """The parts of LD_LIBRARY_PATH, less what other rules tell to take out."""
+    parts = () if written is None else written.written.split(":")
+    return tuple(each for each in parts if each and not _COMPAT.search(each) and not _STUBS.search(each))
 
 
 def _driver_folder(question: Question) -> str:
@@ -130,20 +175,57 @@ def _driver_folder(question: Question) -> str:
 def driver_inside_image(target: Target, question: Question) -> Iterator[Seen]:
     """apt-get install nvidia-driver-535: the host's kernel module is of another version."""
     driver = driver_of(question)
+    if target.where is not Where.BUILD and not target.image.name:
+        return  # a script that sets up the machine itself
+    of_command: dict[Place, list[tuple[str, Ran]]] = {}
     for package, ran in apt_packages(target):
-        match = _DRIVER_PACKAGES.fullmatch(package)
-        if match is None:
-            continue
-        number = next((group for group in match.groups() if group), "")
-        other = driver is not None and number and int(number) != driver.branch
-        what = "brings a driver with it" if package.startswith("cuda") else "is part of a driver"
-        instead = "cuda-toolkit-X-Y holds the toolkit alone" if package.startswith("cuda") else "leave it out"
+        if _DRIVER_PACKAGES.fullmatch(package):
+            of_command.setdefault(ran.place, []).append((package, ran))
+    for place, named in of_command.items():
+        packages = tuple(dict.fromkeys(package for package, _ in named))
+        other = driver is not None and any(_branch(each) not in (0, driver.branch) for each in packages)
         yield Seen(
-            ran.place,
-            f"{ran.shown}: {package} {what}; {machine_words(question)} is the host's",
-            (instead,),
+            place,
+            f"{named[0][1].shown}: {_driver_parts(packages)}; {machine_words(question)} is the host's",
+            (_without(packages, target.image.cuda),),
             severity=Severity.BLOCKS if other else Severity.DEGRADES,
         )
+
+
+def _branch(package: str) -> int:
+    """550 of nvidia-utils-550; 0 where the name has none."""
+    match = _DRIVER_PACKAGES.fullmatch(package)
+    return next((int(group) for group in match.groups() if group), 0) if match is not None else 0
+
+
+def _driver_parts(packages: tuple[str, ...]) -> str:
+    """'cuda-12-4 brings a driver with it'; 'libnvidia-compute-550 and nvidia-utils-550 are part of a driver'."""
+    whole = [f"{each} brings a driver with it" for each in packages if each.startswith("cuda")]
+    parts = [each for each in packages if not each.startswith("cuda")]
+    if parts:
+        whole.insert(0, f"{' and '.join(parts)} {'is' if len(parts) == 1 else 'are'} part of a driver")
+    return ", ".join(whole)
+
+
+def toolkit_packages(cuda: CudaVersion) -> InstallPackages:
+    """The toolkit alone, by apt of NVIDIA's images: cuda-toolkit-12-4."""
+    return InstallPackages((f"cuda-toolkit-{cuda.major}-{cuda.minor}",))
+
+
+def _without(packages: tuple[str, ...], cuda: CudaVersion | None) -> Chain:
+    """The packages left out; in place of cuda-12-4, which brings a driver, the toolkit alone."""
+    whole = [each for each in packages if each.startswith("cuda") and not each.startswith("cuda-drivers")]
+    if not whole:
+        return chain(RemovePackages(packages), title="leave it out" if len(packages) == 1 else "leave them out")
+    own = f"{cuda.major}-{cuda.minor}" if cuda is not None else ""
+    release = next((each.removeprefix("cuda-") for each in whole if each != "cuda"), own)
+    if not release:
+        toolkit: Way = AskPerson("take cuda-toolkit-X-Y, which holds the toolkit alone", Why.DECISION)
+    else:
+        toolkit = InstallPackages((f"cuda-toolkit-{release}",))
+    place = "its" if len(packages) == 1 else "their"
+    title = f"take cuda-toolkit-{release or 'X-Y'} in {place} place, which holds the toolkit alone"
+    return chain(RemovePackages(packages), toolkit, title=title)
 
 
 def _wired(target: Target, pattern: re.Pattern[str]) -> Iterator[tuple[Place, str, str]]:

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import enum
+import re
+from itertools import takewhile
 from typing import Union
 
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Image
 from firstlight.lint.shell import Simple
+
+
+class Syntax(enum.Enum):
+    """How the file at hand is written, which decides how an answer is written into it."""
+
+    DOCKERFILE = "Dockerfile"
+    COMPOSE = "compose file"
+    KUBERNETES = "Kubernetes manifest"
+    DEVCONTAINER = "devcontainer.json"
+    WORKFLOW = "GitHub workflow"
+    SHELL = "shell script"  # Slurm's too
+    REQUIREMENTS = "requirements file"
+    PYPROJECT = "pyproject.toml"
+    LOCK = "lock file"
+    CONDA = "environment.yml"
+    PIXI = "pixi.toml"
+
+
+class Where(enum.Enum):
+    """Where the commands of a target run, and with it whether a GPU and a driver are there."""
+
+    BUILD = "docker build"  # never a driver
+    MACHINE = "the machine itself"  # a Slurm job, a list of packages
+    RUNNER = "a CI runner"  # `runs_on` of its service tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +42,7 @@ class Place:
 
     file: str
     line: int
+    syntax: Syntax = Syntax.DOCKERFILE
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -36,6 +64,7 @@ class Ran:
 
     command: Simple
     place: Place
+    mounts: tuple[str, ...] = ()  # of RUN --mount, less caches and secrets: what is in them is not seen
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -58,18 +87,68 @@ class UserSet:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """COPY or ADD: where to, e.g. /opt/firstlight/compat/cuda-13.0."""
+    """COPY or ADD: where to, e.g. /opt/firstlight/compat/cuda-13.0; of `--from` what is taken there."""
 
     destination: str
     place: Place
+    sources: tuple[str, ...] = ()  # of another stage or image alone
+    text: str = ""  # of a heredoc
 
 
-Event = Union[EnvSet, Ran, UserSet, Copied]
+def canonical(name: str) -> str:
+    """A project's name as PyPI compares it: flash-attn for Flash_Attn."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One project asked for: torch ==2.5.1, or from an address."""
+
+    project: str  # as PyPI compares names: flash-attn for flash_attn
+    spec: str
+    address: str = ""
+    extras: tuple[str, ...] = ()  # ('cuda12',) of jax[cuda12]
+    index: str = ""  # the one index that the file takes it from ([tool.uv.sources], uv.lock); '' is the install's
+    place: Place | None = None  # its own line in a list of packages; None: the line of the command
+
+    @property
+    def exact(self) -> str:
+        """The version of ==, e.g. 2.5.1+cu124; '' where there is none."""
+        match = re.fullmatch(r"===?\s*([^,*\s]+)", self.spec.strip())
+        return match.group(1) if match is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """One `pip install`, or one list of packages: what, from where, into which Python."""
+
+    ran: Ran  # of a list of packages: its first line, with the file's name as the only word
+    requirements: tuple[Requirement, ...]
+    index: str  # --index-url, "" is PyPI
+    extra_indexes: tuple[str, ...]
+    files: tuple[str, ...]  # of -r
+    options: tuple[str, ...]
+    python: str  # 3.11 of pip3.11 or python3.11 -m pip; "" where it does not say
+    tool: str  # pip, uv, conda
+    find_links: tuple[str, ...] = ()
+    first_index: bool = False  # uv takes a project from the first index that has it, pip the best of all
+    backend: str = ""  # uv's --torch-backend: cu128, auto
+
+    def of(self, project: str) -> Requirement | None:
+        return next((each for each in self.requirements if each.project == project), None)
+
+    @property
+    def upgrades(self) -> bool:
+        wanted = ("-U", "--upgrade", "--force-reinstall", "--reinstall", "--ignore-installed", "-I")
+        return any(option in wanted for option in self.options)
+
+
+Event = Union[EnvSet, Ran, UserSet, Copied, Install]  # an Install only of lists: those of commands are read from Ran
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU reservation of a compose service: capabilities ('gpu',), count 'all' or a number, ids."""
+    """GPUs that are asked for: capabilities ('gpu',), count 'all' or a number, ids; of a pod or a job the count."""
 
     capabilities: tuple[str, ...]
     count: str
@@ -79,7 +158,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a compose file says of one service besides its image: who gives it GPUs, and its shared memory."""
+    """What a file says of one service, pod or job besides its image: who gives it GPUs, and its shared memory."""
 
     name: str
     place: Place
@@ -88,7 +167,9 @@ class Service:
     runtime: str
     shm_size: str
     ipc: str
-    limits_place: Place | None  # devices under `limits`, where nobody reads them
+    limits_place: Place | None = None  # devices under `limits`, where nobody reads them
+    runs_on: tuple[str, ...] = ()  # labels of a CI runner
+    starts_others: bool = False  # Ray's head, MPI's launcher: what needs a GPU runs in other pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +181,11 @@ class Target:
     place: Place  # the line that names the base
     events: tuple[Event, ...]
     copied_from: tuple[Target, ...] = ()
-    lists: tuple[tuple[str, str], ...] = ()  # requirements files beside the Dockerfile: name as in `-r`, text
+    lists: tuple[tuple[str, Install], ...] = ()  # requirements files beside the file: name as in `-r`, what it asks for
     service: Service | None = None
+    starts: tuple[Ran, ...] = ()  # what runs in it: CMD and ENTRYPOINT, `command`, the lines of a job
+    where: Where = Where.BUILD
+    platform: str = ""  # linux/amd64, where the file fixes it
 
     @property
     def env(self) -> dict[str, EnvSet]:
@@ -112,8 +196,18 @@ class Target:
     def ran(self) -> tuple[Ran, ...]:
         return tuple(event for event in self.events if isinstance(event, Ran))
 
+    def before(self, ran: Ran) -> tuple[Ran, ...]:
+        """What is run before a command; a list of packages counts as the command that installs it."""
+        steps = (each.ran if isinstance(each, Install) else each for each in self.events)
+        return tuple(takewhile(lambda each: each != ran, (each for each in steps if isinstance(each, Ran))))
+
     @property
     def user(self) -> UserSet | None:
         """Who it runs as; None where no USER line is."""
         users = [event for event in self.events if isinstance(event, UserSet)]
         return users[-1] if users else None
+
+
+def stages_of(target: Target) -> tuple[Target, ...]:
+    """The image and all that it copies from: a build happens in any of them."""
+    return (target, *(each for other in target.copied_from for each in stages_of(other)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from firstlight.frozen import dataclass
+from firstlight.lint.shell import whole_number
 from firstlight.versions import CudaVersion, DriverVersion
 
 _CONDITION = re.compile(r"(?P<what>cuda|driver|brand|arch)(?P<how>>=|<=|!=|>|<|=)(?P<value>[^,\s]+)")
@@ -50,7 +51,7 @@ def _holds(condition: str, host: Offered) -> bool | None:
         "driver": () if host.driver is None else host.driver.parts,
         "arch": tuple(int(part) for part in host.capability.split(".") if part.isdigit()),
     }[match["what"]]
-    wanted = tuple(int(part) for part in value.split(".") if part.isdigit())
+    wanted = tuple(number for part in value.split(".") if (number := whole_number(part)) is not None)
     if not has or not wanted:
         return None
     width = max(len(has), len(wanted))

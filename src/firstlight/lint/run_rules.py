@@ -7,14 +7,24 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.wheel_choice import gpus_of
-from firstlight.lint.host import runs_major
+from firstlight.lint.frameworks import frameworks
+from firstlight.lint.host import driver_cuda, runs_major
 from firstlight.lint.images import CUDA_REPOSITORIES, Flavour
-from firstlight.lint.model import Target
+from firstlight.lint.installs import apt_packages
+from firstlight.lint.meant import NO_DEVICES, for_cpu_alone, needs_gpu
+from firstlight.lint.model import EnvSet, Ran, Target, UserSet
 from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.shell import whole_number
 from firstlight.lint.torches import torches
+from firstlight.lint.written import ask, variables_in
+from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import InstallWheels, Package, UnsetVariables, UseImage, Variable, Why
+from firstlight.ways.way import Chain, chain
 
 _TOOLKIT_ENV = "docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HOMES = re.compile(r"(?:HF_|TORCH|TRITON_|XDG_|TRANSFORMERS_|PIP_|UV_|NUMBA_|MPL|CUDA_)\w*(?:HOME|CACHE\w*|DIR|PATH)?")
+_ASK_FOR_GPUS = (Variable("NVIDIA_VISIBLE_DEVICES", "all"), Variable("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"))
+_MASK = "CUDA_VISIBLE_DEVICES"
 _ROOT = re.compile(r"(?:^|:)/root(?:/|:|$)")
 
 
@@ -26,6 +36,24 @@ def uses_cuda(target: Target, question: Question) -> bool:
     return torch is not None and torch.cuda is not None
 
 
+# Programs and images that only look at GPUs, through NVML: utility is all they need.
+_LOOKS = re.compile(r"nvidia-smi|nvtop|nvitop|gpustat|dcgmi|(?:.*[-_])?exporter|sleep|watch")
+_LOOKING_IMAGE = re.compile(r"exporter|dcgm|nvtop|nvitop|gpustat|telegraf|netdata|nvidia-smi")
+_CUDA_IN_NAME = re.compile(r"cuda|cublas|cudnn|torch|tensorflow|[-_:]gpu(?:$|[-_.])")
+
+
+def computes(target: Target, question: Question) -> bool:
+    """Whether it shows that CUDA runs in it, by its base, torch, another framework or its command; not a monitor."""
+    name = target.image.name
+    if _LOOKING_IMAGE.search(name):
+        return False
+    if target.starts and all(_LOOKS.fullmatch(ran.command.program) for ran in target.starts):
+        return False
+    if uses_cuda(target, question) or _CUDA_IN_NAME.search(name) or needs_gpu(target) is not None:
+        return True
+    return any(each.major for each in frameworks(target, question))
+
+
 def gpus_not_asked_for(target: Target, question: Question) -> Iterator[Seen]:
     """python:3.12 with torch: nothing in the image asks the NVIDIA runtime for GPUs."""
     asked = target.env.get("NVIDIA_VISIBLE_DEVICES")
@@ -34,44 +62,55 @@ def gpus_not_asked_for(target: Target, question: Question) -> Iterator[Seen]:
         return  # a reservation asks by itself, and service-without-gpu speaks where there is none
     plain = target.image.flavour is Flavour.NONE and not target.image.asks_for_gpus
     if asked is None and plain and uses_cuda(target, question):
+        place = target.place if service is None else service.place
         yield Seen(
-            target.place if service is None else service.place,
+            place,
             f"{target.image.name} sets no NVIDIA_VISIBLE_DEVICES, and the torch inside needs a GPU",
-            ("ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility",),
+            (chain(variables_in(place, *_ASK_FOR_GPUS)),),
             severity=Severity.BLOCKS if service is not None else None,
         )
 
 
 def gpus_switched_off(target: Target, question: Question) -> Iterator[Seen]:
     """ENV CUDA_VISIBLE_DEVICES="" or NVIDIA_VISIBLE_DEVICES=void: no GPU in the container."""
-    masked, given = target.env.get("CUDA_VISIBLE_DEVICES"), target.env.get("NVIDIA_VISIBLE_DEVICES")
+    if for_cpu_alone(target):
+        return
+    unmask = chain(UnsetVariables((_MASK,)), title="take it out; choose GPUs when the container is started")
+    masked, given = target.env.get(_MASK), target.env.get("NVIDIA_VISIBLE_DEVICES")
     if masked is not None and masked.value.strip() in ("", "-1", "NoDevFiles"):
         saw = f"CUDA_VISIBLE_DEVICES={masked.written or '(empty)'} hides every GPU from CUDA"
-        yield Seen(masked.place, saw, ("take it out; choose GPUs when the container is started",))
+        yield Seen(masked.place, saw, (unmask,))
     elif masked is not None:
-        numbers = [int(each) for each in masked.value.split(",") if each.strip().isdigit()]
+        numbers = [number for each in masked.value.split(",") if (number := whole_number(each)) is not None]
         count = len(gpus_of(question))
         if numbers and count and min(numbers) >= count:
             saw = f"CUDA_VISIBLE_DEVICES={masked.value}: the machine has {count} GPU{'s' if count > 1 else ''}, from 0"
-            yield Seen(masked.place, saw, ("take it out; choose GPUs when the container is started",))
-    if given is not None and given.value.strip() in ("void", "none", ""):
+            yield Seen(masked.place, saw, (unmask,))
+    if given is not None and given.value.strip() in NO_DEVICES:
         saw = f"NVIDIA_VISIBLE_DEVICES={given.value} asks for no GPU (`docker run --gpus` overrides it)"
-        yield Seen(given.place, saw, ("NVIDIA_VISIBLE_DEVICES=all",), severity=Severity.DEGRADES)
+        answers = (chain(variables_in(given.place, _ASK_FOR_GPUS[0])),)
+        decides = target.service is not None and target.service.runtime == "nvidia"
+        yield Seen(given.place, saw, answers, severity=Severity.BLOCKS if decides else Severity.DEGRADES)
 
 
 def compute_left_out(target: Target, question: Question) -> Iterator[Seen]:
     """ENV NVIDIA_DRIVER_CAPABILITIES=graphics,utility: libcuda is not mounted."""
     given = target.env.get("NVIDIA_DRIVER_CAPABILITIES")
-    if given is None or "$" in given.value:
+    if given is None or "$" in given.value or not computes(target, question):
         return
     names = {each.strip() for each in given.value.split(",") if each.strip()}
     if names and not names & {"compute", "all"}:
         saw = f"NVIDIA_DRIVER_CAPABILITIES={given.value} leaves out compute"
-        yield Seen(given.place, saw, (f"NVIDIA_DRIVER_CAPABILITIES=compute,{given.value}",))
+        missing = ("compute",) if "utility" in names else ("compute", "utility")
+        yield Seen(given.place, saw, (_capabilities(given, ",".join((*missing, given.value))),))
     elif names and not names & {"utility", "all"}:
         saw = f"NVIDIA_DRIVER_CAPABILITIES={given.value} leaves out utility: no nvidia-smi, no NVML"
-        do = (f"NVIDIA_DRIVER_CAPABILITIES={given.value},utility",)
-        yield Seen(given.place, saw, do, severity=Severity.DEGRADES)
+        answers = (_capabilities(given, f"{given.value},utility"),)
+        yield Seen(given.place, saw, answers, severity=Severity.DEGRADES)
+
+
+def _capabilities(given: EnvSet, value: str) -> Chain:
+    return chain(variables_in(given.place, Variable("NVIDIA_DRIVER_CAPABILITIES", value)))
 
 
 def user_without_access(target: Target, question: Question) -> Iterator[Seen]:
@@ -81,12 +120,71 @@ def user_without_access(target: Target, question: Question) -> Iterator[Seen]:
         return
     for event in target.env.values():
         if _ROOT.search(event.value) and (event.name == "PATH" or _HOMES.fullmatch(event.name)):
+            name = user.name.split(":")[0]
+            where = f"put it where {user.name} may go, e.g. /opt or /home/{name}"
             yield Seen(
                 event.place,
                 f"{event.name}={event.written}, and the image runs as {user.name} (line {user.place.line})",
-                (f"put it where {user.name} may go, e.g. /opt or /home/{user.name.split(':')[0]}",),
+                (ask("put it where the user of the image may go", title=where),),
                 severity=None if event.name == "PATH" else Severity.DEGRADES,
             )
+
+    yield from _python_below_root(target, user)
+
+
+# What puts a Python below the home of who runs it, and the variable that puts it elsewhere.
+_AT_HOME = (
+    (re.compile(r"uv python install\b.*"), "UV_PYTHON_INSTALL_DIR", "/root/.local/share/uv/python"),
+    (re.compile(r"pyenv install\b.*"), "PYENV_ROOT", "/root/.pyenv"),
+)
+_STARTS_AS_OTHER = re.compile(r"mambaorg/.*|(?:quay\.io/)?jupyter/.*")  # images whose user is not root to begin with
+_MAKES_ENVIRONMENT = re.compile(r"uv (?:venv|sync)\b.*")
+_INSTALLER = re.compile(
+    r".*(?:[Mm]ini(?:conda|forge)|[Mm]ambaforge|[Aa]naconda)\S*\.sh\b.*\s-p\s+(?:/root|~|\$HOME)/.*"
+)
+_OPENS_ROOT = re.compile(r"(?:chmod|chown|setfacl)\b.*\s/root(?:/[\w./-]*)?(?:\s.*)?")
+
+
+def _python_below_root(target: Target, user: UserSet) -> Iterator[Seen]:
+    """USER app, and a Python that root's `uv python install` put below /root (astral-sh/uv#13309)."""
+    if any(_OPENS_ROOT.fullmatch(" ".join(ran.words)) for ran in target.ran):
+        return
+    by_root = _STARTS_AS_OTHER.fullmatch(target.image.repository) is None
+    env: dict[str, str] = {}
+    for event in target.events:
+        if isinstance(event, EnvSet):
+            env[event.name] = event.value
+        elif isinstance(event, UserSet):
+            by_root = event.name.split(":")[0] in ("root", "0")
+        elif isinstance(event, Ran) and by_root and (folder := _put_below_root(event, env, target)):
+            saw = f"USER {user.name}, and {event.shown} (line {event.place.line}) puts its Python below {folder}"
+            where = f"put it where {user.name.split(':')[0]} may go: {_elsewhere(folder)} before that line"
+            yield Seen(user.place, saw, (ask("put it where the user of the image may go", title=where),))
+            return
+
+
+def _put_below_root(ran: Ran, env: dict[str, str], target: Target) -> str:
+    """The folder below /root that a command puts a Python in; '' where it does not."""
+    env = {**env, **dict(ran.command.assigned)}
+    if not env.get("HOME", "/root").startswith("/root"):
+        return ""
+    said = " ".join((ran.command.program, *ran.words[1:]))
+    for pattern, variable, folder in _AT_HOME:
+        if pattern.fullmatch(said) and env.get(variable, "/root").startswith("/root") and "--install-dir" not in said:
+            return folder
+    if _MAKES_ENVIRONMENT.fullmatch(said) and not _has_python(target) and "UV_PYTHON_INSTALL_DIR" not in env:
+        return _AT_HOME[0][2]
+    return "/root" if _INSTALLER.fullmatch(said) else ""
+
+
+def _has_python(target: Target) -> bool:
+    """Whether the image has a Python before uv fetches one of its own."""
+    return target.image.has_python or any(re.match(r"python3|python$", package) for package, _ in apt_packages(target))
+
+
+def _elsewhere(folder: str) -> str:
+    variable = next((variable for _, variable, each in _AT_HOME if each == folder), "")
+    return f"set {variable}=/opt/python" if variable else "give -p a folder such as /opt/conda"
 
 
 def base_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
@@ -98,7 +196,7 @@ def base_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
         return
     if image.repository in CUDA_REPOSITORIES:
         return  # image_does_not_exist speaks for these
-    yield Seen(target.place, f"{image.name} names no version", ("name a version, best with its @sha256 digest",))
+    yield Seen(target.place, f"{image.name} names no version", (ask("name a version, best with its @sha256 digest"),))
 
 
 def image_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
@@ -114,24 +212,27 @@ def image_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
         saw = f"{image.name}: tags name three numbers, e.g. {image.cuda}.1"
     else:
         return
-    yield Seen(target.place, saw, ("take a tag of hub.docker.com/r/nvidia/cuda/tags, e.g. 12.8.1-base-ubuntu22.04",))
+    title = "take a tag of hub.docker.com/r/nvidia/cuda/tags, for example"
+    own = driver_cuda(question)
+    example = "12.4.1" if own is not None and own < CudaVersion(12, 8) else "12.8.1"
+    yield Seen(target.place, saw, (chain(UseImage(f"nvidia/cuda:{example}-base-ubuntu22.04"), title=title),))
 
 
 def torch_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
     """pip install torch: what it gives changes with every release, and with it the oldest driver."""
     torch = torches(target, question).last
-    if torch is None or torch.pinned or torch.install is None:
+    if torch is None or torch.pinned or torch.install is None or torch.install.tool == "conda":
+        return
+    if target.image.vendor_torch:  # which is to stay: vendor-torch-replaced
         return
     does_not_run = torch.cuda is not None and runs_major(question, torch.cuda.major) is False
-    do = (
-        "pin one that runs there: see torch-needs-newer-driver"
-        if does_not_run
-        else f"pin it: torch=={torch.version.public}"
-    )
+    pinned = Package("torch", torch.version.public)
+    pin = chain(InstallWheels((pinned,), torch.install.index), title=f"pin it: {pinned.requirement}")
+    see = ask("pin one that runs there: see torch-needs-newer-driver", Why.PROGRAM)
     yield Seen(
         torch.place,
         f"{torch.how} names no version; on {question.tables.newest_date()} it gives torch {torch.version}",
-        (do,),
+        (see if does_not_run else pin,),
     )
 
 

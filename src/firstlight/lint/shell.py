@@ -17,6 +17,13 @@ _REDIRECTION = re.compile(r"\d*(?:>>|>\||>|<)&?")
 _AROUND = ("if", "then", "elif", "else", "while", "until", "do", "time", "!", "{", "exec", "command", "env", "sudo",
            "nice", "set", "fi", "done", "esac", "}")  # fmt: skip
 
+_BRANCHES = ("if", "then", "elif", "else", "fi")
+
+
+def whole_number(text: str) -> int | None:
+    """8 of ' 8'; None of what is no number of at most nine plain digits: int() refuses '²', and thousands of digits."""
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,9}\s*", text) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Simple:
@@ -26,6 +33,9 @@ class Simple:
     line: int
     assigned: tuple[tuple[str, str], ...] = ()
     writes: tuple[str, ...] = ()  # targets of > and >>
+    ends: str = ""  # the operator behind it: '||' where its failure is caught
+    stdin: str = ""  # the text of a heredoc
+    around: tuple[str, ...] = ()  # the words of the shell's own since the command before: ('fi', 'if')
 
     @property
     def program(self) -> str:
@@ -46,13 +56,16 @@ def simple_commands(parts: tuple[Text, ...]) -> tuple[Simple, ...]:
     words: list[_Token] = []
     assigned: list[tuple[str, str]] = []
     writes: list[str] = []
+    around: list[str] = []
     tokens = [*_tokens(parts), _Token(";", 0, "operator")]
     takes_target = False
     for token in tokens:
         if token.kind == "operator":
             if words or assigned:
                 line = words[0].line if words else token.line
-                found.append(Simple(tuple(each.text for each in words), line, tuple(assigned), tuple(writes)))
+                spoken = tuple(each.text for each in words)
+                found.append(Simple(spoken, line, tuple(assigned), tuple(writes), token.text, around=tuple(around)))
+                around = []
             words, assigned, writes, takes_target = [], [], [], False
         elif token.kind == "redirection":
             takes_target = True
@@ -62,7 +75,7 @@ def simple_commands(parts: tuple[Text, ...]) -> tuple[Simple, ...]:
         elif not words and (match := _ASSIGNMENT.fullmatch(token.text)) is not None:
             assigned.append((match.group(1), match.group(2)))
         elif not words and (token.text in _AROUND or token.text.startswith("-")):
-            continue  # sudo -E pip install
+            around += [token.text] if token.text in _BRANCHES else []  # the others leave it: sudo -E pip install
         else:
             words.append(token)
     return tuple(found)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.specifiers import satisfies
-from firstlight.facts.place import Platform
+from firstlight.diagnosis.wheel_bounds import compiler_knows
 from firstlight.frozen import dataclass
-from firstlight.lint.companions import Present, kept, present_after, present_in_base, release_left
-from firstlight.lint.installs import Install, Requirement, installs
-from firstlight.lint.model import Place, Ran, Target
+from firstlight.lint.companions import (
+    Present,
+    kept,
+    present_after,
+    present_in_base,
+    release_left,
+    torches_admitted,
+)
+from firstlight.lint.installs import installs
+from firstlight.lint.model import Install, Place, Ran, Requirement, Target
 from firstlight.lint.wheels import built_for, taken, torch_asked
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
@@ -34,6 +41,7 @@ class InImage:
     python: str
     install: Install | None = None
     index: str = ""  # that it is of; '' is PyPI
+    was_there: bool = False  # before the install that names it, which leaves it
 
     @property
     def installed_version(self) -> str:
@@ -70,8 +78,7 @@ class Torches:
 
     def when(self, ran: Ran, target: Target) -> InImage | None:
         """The torch that a command of the image meets; one that it installs itself included."""
-        ran_before = target.ran[: target.ran.index(ran) + 1]
-        met = [torch for each, torch in self.after if each in ran_before]
+        met = [torch for each, torch in self.after if each in (*target.before(ran), ran)]
         return met[-1] if met else None
 
 
@@ -90,8 +97,11 @@ def torches(target: Target, question: Question) -> Torches:
     history: list[tuple[Ran, InImage | None]] = [(target.ran[0], current)] if target.ran else []
     for install in installs(target):
         after = _after(target, install, question, current)
+        current = _named_again(current, install, after)
         if after is not None and current is not None and _other(current, after):
             replaced.append(_replacement(current, install, after))
+        elif after is None and current is None and not image.vendor_torch:
+            after = _brought(target, install, question)
         elif after is None and current is not None:
             dragged = _dragged(install, question, current, present=present)
             if dragged is not None:
@@ -142,30 +152,59 @@ def _python_named(target: Target) -> str:
 def _after(target: Target, install: Install, question: Question, current: InImage | None) -> InImage | None:
     """The torch that an install which names torch leaves; None where it leaves what there was."""
     asked = torch_asked(install)
-    if asked is None or platform(question.facts) is Platform.JETSON:
+    if asked is None:
         return None
     if current is not None and _keeps(current, install, asked):
         return None
+    if current is None and target.image.vendor_torch and not replaces_vendor_torch(install, asked):
+        return None
     python = python_of(target, install)
-    found = taken(install, asked, question, python=python)
+    admitted, by = torches_admitted(install, asked, question)
+    alone = replace(asked, spec=f"=={next(iter(admitted))}") if len(admitted) == 1 else asked
+    found = taken(install, alone, question, python=python, admitted=admitted)
     if found is None:
         return None
     built = built_for(found, install, question)
     how = install.ran.shown
-    if how.endswith("..."):
+    if by:
+        how = f"torch{asked.spec}, held back by {by}"
+    elif asked.place is not None:
+        how = f"torch{asked.spec}" + (f" from {found.index}" if found.index else "")
+    elif how.endswith("..."):
         how = f"{install.tool} install torch{asked.spec}" + (f" from {found.index}" if found.index else "")
     return InImage(
         found.version,
         built.cuda,
         built.variant,
-        install.ran.place,
+        _named_at(install, asked),
         how,
-        pinned=bool(asked.exact or asked.address),
+        pinned=bool(alone.exact or asked.address),
         from_index=found.has_local,
         python=python,
         install=install,
         index=found.index,
     )
+
+
+def _named_at(install: Install, asked: Requirement) -> Place:
+    """The line that chooses the torch: in a list that of conda's cpuonly, where it is there."""
+    cpuonly = install.of("cpuonly") if install.tool == "conda" else None
+    place = asked.place if cpuonly is None else cpuonly.place
+    return place or install.ran.place
+
+
+def replaces_vendor_torch(install: Install, asked: Requirement) -> bool:
+    """Whether pip puts another torch over one of a vendor's build, whose version (2.7.0a0+...) no release has."""
+    return install.upgrades or bool(asked.address or asked.exact)
+
+
+def _named_again(current: InImage | None, install: Install, after: InImage | None) -> InImage | None:
+    """The torch that is kept, where an install names exactly that one: from there on it is that line's."""
+    asked = torch_asked(install)
+    if current is None or after is not None or asked is None or not asked.exact or install.upgrades:
+        return current
+    place = asked.place or install.ran.place
+    return replace(current, place=place, install=install, how=install.ran.shown, index=install.index, was_there=True)
 
 
 def _keeps(current: InImage, install: Install, asked: Requirement) -> bool:
@@ -192,8 +231,33 @@ def _dragged(
             supposed = " and is in the image already"
         why = f"{each.project} {row.version} requires torch{pin.spec}{supposed}"
         after = _pinned(pin.spec, install, question)
+        if after is not None and each.place is not None:
+            after = replace(after, place=each.place, how=f"{each.project}{each.spec}")
         return Replacement(current, install, f"{each.project}{each.spec}", each.project, why, after)
     return None
+
+
+def brought_torch(install: Install, question: Question) -> tuple[Requirement, str, str] | None:
+    """Which requirement brings an exact torch with it: vllm, ==2.8.0, 'vllm 0.11.0 requires torch==2.8.0'."""
+    if "--no-deps" in install.options or install.tool == "conda":
+        return None
+    for each in install.requirements:
+        row = release_left(each, install, question, present=())
+        pin = None if row is None else row.pin("torch")
+        if row is not None and pin is not None and pin.version:
+            return each, pin.spec, f"{each.project} {row.version} requires torch{pin.spec}"
+    return None
+
+
+def _brought(target: Target, install: Install, question: Question) -> InImage | None:
+    """The torch that comes with something else where nothing names one: 2.8.0 with vllm 0.11.0."""
+    found = None if torch_asked(install) is not None else brought_torch(install, question)
+    if found is None:
+        return None
+    asked, spec, why = found
+    torch = _pinned(spec, install, question)
+    place = asked.place or install.ran.place
+    return None if torch is None else replace(torch, how=why, place=place, python=python_of(target, install))
 
 
 def _pinned(spec: str, install: Install, question: Question) -> InImage | None:
@@ -227,15 +291,20 @@ def codes_of(torch: InImage, question: Question) -> tuple[ComputeCapability, ...
     return () if row is None else row.compiled_for
 
 
+# Code for the GPUs in Jetson's chips is in no wheel of PyTorch's; they run others' from CUDA 13.2 on (code_rules).
+_OF_JETSON = {ComputeCapability.parse(each) for each in ("5.3", "6.2", "7.2", "8.7", "8.8")}
+
+
 def codes_in_reach(torch: InImage, question: Question) -> tuple[ComputeCapability, ...]:
     """All that the compiler of a wheel's CUDA makes code for, oldest first: sm_35 to sm_90 for 11.8; () not known.
 
-    Only of wheels, which have no PTX in the variants that the tables do not list; conda's builds may have some.
+    PyTorch's own builds have no PTX for later GPUs; where conda's had some, the libraries beside it had no code.
     """
-    if torch.cuda is None or torch.install is None or torch.install.tool == "conda":
+    if torch.cuda is None:
         return ()
     row = question.tables.targets(torch.cuda)
-    return () if row is None else tuple(sorted({ComputeCapability.parse(each) for each in row.targets}))
+    found = {ComputeCapability.parse(each) for each in row.targets} if row is not None else set()
+    return tuple(sorted(found - _OF_JETSON))
 
 
 def runs_on_gpu(torch: InImage, gpu: ComputeCapability, question: Question) -> Runs:
@@ -244,4 +313,13 @@ def runs_on_gpu(torch: InImage, gpu: ComputeCapability, question: Question) -> R
     if codes := codes_of(torch, question):
         return question.tables.any_runs_on(codes, gpu, torch_cuda=torch.cuda)
     possible = question.tables.any_runs_on(codes_in_reach(torch, question), gpu, torch_cuda=torch.cuda)
+    if question.tables.targets(torch.cuda) is None and not _compiler_may_know(torch.cuda, gpu, question):
+        return Runs.NO
     return Runs.NO if possible is Runs.NO else Runs.NOT_KNOWN
+
+
+def _compiler_may_know(cuda: CudaVersion, gpu: ComputeCapability, question: Question) -> bool:
+    """Whether a compiler without a row of its own may know a code that runs on a GPU: 11.3 knows none of 9.x."""
+    named = {ComputeCapability.parse(each) for row in question.tables.toolkit_targets for each in row.targets}
+    family = [each for each in named if each.major == gpu.major and each <= gpu]
+    return not family or any(compiler_knows(question.tables, cuda, each) for each in family)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
-from firstlight.facts.place import Platform
-from firstlight.lint.host import driver_of
+from firstlight.lint.driver_rules import branches_not_known
+from firstlight.lint.frameworks import in_base
+from firstlight.lint.host import driver_of, machine_words
 from firstlight.lint.images import Flavour
 from firstlight.lint.installs import installs, installs_of
-from firstlight.lint.model import Target
+from firstlight.lint.model import Target, Where
 from firstlight.lint.torches import InImage, runs_on_gpu, torches
 from firstlight.lint.wheels import torch_asked
 from firstlight.tables.gpu_rows import Runs
@@ -19,29 +19,33 @@ from firstlight.tables.gpu_rows import Runs
 
 def not_judged(target: Target, question: Question) -> Iterator[str]:
     """What could not be read, then what the tables do not know of the torch inside."""
-    yield from _not_read(target)
+    yield from _not_read(target, question)
+    if branches_not_known(target.image, question) and not {"NVIDIA_REQUIRE_CUDA", "NVIDIA_DISABLE_REQUIRE"} & set(
+        target.env
+    ):
+        yield f"{target.place}: whether {target.image.name} lets in {machine_words(question)} is not in the tables"
     yield from _torch_not_known(target, question)
 
 
-def _not_read(target: Target) -> Iterator[str]:
+def _not_read(target: Target, question: Question) -> Iterator[str]:
     image = target.image
-    if target.service is not None and not image.name:
+    if target.service is not None and not image.name and target.where is Where.BUILD:
         yield f"{target.place}: service {target.name}: it names no image, or its Dockerfile was not found"
     elif "$" in image.name:
         yield f"{target.place}: {image.name}: give the value with --build-arg"
-    elif image.flavour is Flavour.UNKNOWN and image.cuda is None and image.name:
+    elif image.flavour is Flavour.UNKNOWN and image.cuda is None and image.name and not in_base(target, question):
         yield f"{target.place}: the name {image.name} does not tell what is inside"
     for install in installs_of(target):
         for name in install.files:
             if name not in dict(target.lists):
-                yield f"{install.ran.place}: {name} was not found beside the Dockerfile"
+                yield f"{install.ran.place}: {name} was not found beside it, or could not be read"
     for other in target.copied_from:
-        yield from _not_read(other)
+        yield from _not_read(other, question)
 
 
 def _torch_not_known(target: Target, question: Question) -> Iterator[str]:
     """A torch that cannot be held against the driver or the GPUs; nothing where the machine has neither."""
-    if platform(question.facts) is Platform.JETSON or (driver_of(question) is None and not gpus_of(question)):
+    if driver_of(question) is None and not gpus_of(question):
         return
     torch = torches(target, question).last
     if torch is not None:

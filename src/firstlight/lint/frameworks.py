@@ -1,0 +1,181 @@
+"""Which CUDA the other frameworks of an image are built for: JAX, TensorFlow, ONNX Runtime, CuPy, servers."""
+
+from __future__ import annotations
+
+import re
+
+from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.specifiers import satisfies
+from firstlight.frozen import dataclass
+from firstlight.lint.images import GPU_SERVERS, KNOWS_BLACKWELL
+from firstlight.lint.installs import installs
+from firstlight.lint.model import Install, Place, Requirement, Target, stages_of
+from firstlight.tables.pin_rows import FrameworkBuild
+from firstlight.versions import CudaVersion, TorchVersion
+
+_JAX = re.compile(r"jax(?:-cuda\d+-(?:plugin|pjrt))?")
+_FOR_OTHERS = frozenset(("tpu", "rocm", "rocm7-local"))  # extras of jax for what is no GPU of NVIDIA's
+_WITHOUT_CUDA = ("jax", "onnxruntime", "tensorflow-cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework that an install brings: tensorflow 2.15.1 for CUDA 12.2; major 0: it has no CUDA."""
+
+    project: str
+    shown: str  # tensorflow[and-cuda]==2.15.1
+    place: Place
+    major: int
+    cuda: str = ""  # 12.2, where its compiler is known
+    cudnn: int = 0
+    brings_libraries: bool = True
+    install: Install | None = None
+    extras: tuple[str, ...] = ()
+    torch: TorchVersion | None = None  # inside a server's image
+
+
+def frameworks(target: Target, question: Question) -> tuple[Framework, ...]:
+    """The frameworks of an image by its installs; the last one of each project counts."""
+    found: dict[str, Framework] = {}
+    if (inside := in_base(target, question)) is not None:
+        found[inside.project] = inside
+    for stage in reversed(stages_of(target)):
+        for install in installs(stage):
+            if install.tool == "conda":
+                continue  # conda-forge builds its own
+            for asked in install.requirements:
+                if (one := _framework(asked, install, question)) is not None:
+                    found[one.project] = one
+    return tuple(found.values())
+
+
+def in_base(target: Target, question: Question) -> Framework | None:
+    """The framework that the base is made for: vLLM's image, or TensorFlow's with -gpu."""
+    image = target.image
+    if image.server_release:
+        return _vllm(target, question) if image.repository == GPU_SERVERS[0] else _server(target, question)
+    if image.released != (0, 0) and (made := re.fullmatch(r"nvcr\.io/nvidia/(tensorflow|jax)", image.repository)):
+        before = image.released < KNOWS_BLACKWELL
+        return Framework(made.group(1), image.name, target.place, 12, "12.6" if before else "")
+    release = re.match(r"(\d+\.\d+\.\d+)(-gpu)?", image.tag) if image.repository == "tensorflow/tensorflow" else None
+    row = None if release is None else _row(Requirement("tensorflow", f"=={release.group(1)}"), question)
+    if release is None or row is None:
+        return None
+    major = row.major if release.group(2) else 0
+    shown = f"tensorflow {release.group(1)} of {image.name}"
+    return Framework("tensorflow", shown, target.place, major, cuda_of(row), row.cudnn)
+
+
+SERVERS = {"lmsysorg/sglang": "SGLang", "ghcr.io/huggingface/text-generation-inference": "TGI"}
+
+
+def _server(target: Target, question: Question) -> Framework | None:
+    """SGLang or TGI in its own image, with the CUDA of the torch inside; None of a release without a row."""
+    image = target.image
+    row = _row(Requirement(image.repository, f"=={image.server_release}"), question)
+    named = image.tagged_cuda
+    if row is None or image.is_rocm or not image.asks_for_gpus or (named is not None and named.major > row.major):
+        return None
+    # 12.5 in a tag is of the image: its torch is of the row's 12.4. A tag may name an older or a newer build too.
+    cuda = row.cuda if named is None or named.release == CudaVersion(12, 5) else str(named.release)
+    name = SERVERS[image.repository]
+    major = CudaVersion.parse(cuda).major
+    return Framework(name.lower(), f"{name} {image.server_release}", target.place, major, cuda)
+
+
+def _vllm(target: Target, question: Question) -> Framework | None:
+    """vLLM in its own image, with the CUDA of the torch that its release pins: 0.6.3 has CUDA 12.1."""
+    row = question.tables.companion("vllm", target.image.server_release)
+    pin = None if row is None else row.pin("torch")
+    release = None if pin is None else question.tables.torch_release(pin.version, "x86_64")
+    if release is None or release.wheel_cuda is None:
+        return None
+    cuda, number = release.wheel_cuda, target.image.server_release
+    if _release_of(number) >= _VLLM_OF_12_8:
+        cuda = max(cuda, CudaVersion(12, 8))
+    cuda = target.image.tagged_cuda or cuda
+    return Framework("vllm", f"vLLM {number}", target.place, cuda.major, str(cuda), torch=release.torch)
+
+
+# Its images have CUDA 12.8 from 0.9.0 on, whatever PyPI's torch has: vllm-project/vllm#18813 (asks for cuda>=12.8) and
+# #18818 (its torch, with no code for Volta).
+_VLLM_OF_12_8 = (0, 9)
+
+
+def _release_of(number: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in number.partition(".post")[0].split("."))
+
+
+def _framework(asked: Requirement, install: Install, question: Question) -> Framework | None:
+    if asked.address:
+        return None
+    extras = f"[{','.join(asked.extras)}]" if asked.extras else ""
+    shown = f"{asked.project}{extras}{asked.spec}"
+    place = asked.place or install.ran.place
+    if _JAX.fullmatch(asked.project):
+        if not _FOR_OTHERS.isdisjoint(asked.extras):
+            return None
+        return Framework("jax", shown, place, _jax_major(asked), install=install, extras=asked.extras)
+    if asked.project in _WITHOUT_CUDA:
+        return Framework(asked.project, shown, place, 0, install=install)
+    row = _row(asked, question)
+    if row is None:
+        return None
+    if question.facts.place.arch not in row.machines:
+        return Framework(asked.project, shown, place, 0, install=install, extras=asked.extras)
+    return Framework(
+        asked.project,
+        shown,
+        place,
+        row.major,
+        cuda_of(row),
+        row.cudnn,
+        brings_libraries=bool(row.brought_by) and row.brought_by in asked.extras,
+        install=install,
+        extras=asked.extras,
+    )
+
+
+def _jax_major(asked: Requirement) -> int:
+    """12 of jax[cuda12] and jax-cuda12-plugin; `cuda` alone is CUDA 12, by the METADATA of jax 0.6.2 to 0.12.0."""
+    if match := re.search(r"cuda(\d+)", asked.project):
+        return int(match.group(1)[:2])
+    for extra in asked.extras:
+        if match := re.match(r"cuda(\d\d)?", extra):
+            return int(match.group(1) or 12)
+    return 0
+
+
+def _row(asked: Requirement, question: Question) -> FrameworkBuild | None:
+    rows = [row for row in question.tables.framework_builds if row.project == asked.project]
+    if asked.exact:
+        version = asked.exact.partition("+")[0]
+        known = (row for row in rows if not row.unseen_from or satisfies(version, f"<{row.unseen_from}"))
+        return next((row for row in known if satisfies(version, bounds_of(row))), None)
+    if asked.spec:  # the newest build of which some release is admitted
+        fitting = [row for row in rows if any(satisfies(version, asked.spec) for version in _some_of(row))]
+        return fitting[-1] if fitting else None
+    return rows[-1] if rows else None
+
+
+def _some_of(row: FrameworkBuild) -> tuple[str, ...]:
+    """Versions that stand for the releases of one build: 2.16, 2.17 and what comes before 2.18."""
+    major, minor = (int(part) for part in f"{row.first}.0".split(".")[:2])
+    end = row.before or row.unseen_from
+    last = int(end.split(".")[1]) if end else minor + 12
+    return tuple(f"{major}.{each}.{patch}" for each in range(minor, last) for patch in (0, 9))
+
+
+def bounds_of(row: FrameworkBuild) -> str:
+    """>=2.16,<2.18: the releases of one build."""
+    return f">={row.first}" + (f",<{row.before}" if row.before else "")
+
+
+def cuda_of(row: FrameworkBuild) -> str:
+    """The CUDA of its compiler, 12.2; '' where only the major is known."""
+    return row.cuda if "." in row.cuda else ""
+
+
+def named_for_gpu(each: Framework) -> bool:
+    """Whether the name of what is installed says GPU: tensorflow[and-cuda], onnxruntime-gpu."""
+    return any(re.search(r"gpu|cuda", name) for name in (each.project, *each.extras))

@@ -1,0 +1,181 @@
+"""Rules about what an image or a wheel was made for: another processor, another maker's GPU, a torch of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from firstlight.diagnosis.finding import Question, Severity
+from firstlight.diagnosis.observed import platform
+from firstlight.diagnosis.wheel_choice import gpus_of
+from firstlight.facts.place import Platform
+from firstlight.lint.host import install_of, wheel_for
+from firstlight.lint.images import Image
+from firstlight.lint.installs import AUTO, installs
+from firstlight.lint.model import EnvSet, Install, Place, Target, Where, stages_of
+from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.torch_answers import pytorch_image, vendors_torch, with_companions
+from firstlight.lint.torches import brought_torch, python_of, replaces_vendor_torch, torches
+from firstlight.lint.wheels import torch_asked
+from firstlight.lint.written import ask
+from firstlight.ways.kinds import UseImage, Why
+from firstlight.ways.way import Chain, chain
+
+_PROCESSORS = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
+_SHOWN = {"x86_64": "amd64", "aarch64": "arm64", "tegra": "Jetson (arm64)"}
+
+
+def image_other_architecture(target: Target, question: Question) -> Iterator[Seen]:
+    """pytorch/pytorch is for amd64 alone: there is nothing to pull on a GH200."""
+    for stage in stages_of(target):
+        arch = question.facts.place.arch
+        asked = _PROCESSORS.get(stage.platform.partition("/")[2].partition("/")[0], "")
+        if asked and asked != arch:
+            saw = f"--platform={stage.platform}: the machine is {_SHOWN.get(arch, arch)}"
+            other = ask("leave --platform out, or name the machine's", Why.PROGRAM)
+            yield Seen(stage.place, saw, (other,), error="exec format error")
+        elif _elsewhere(stage.image, question):
+            made_for = ", ".join(_SHOWN[each] for each in stage.image.processors)
+            saw = f"{stage.image.name} is for {made_for} alone; the machine is {_machine(question)}"
+            wanted = {"x86_64": "linux/amd64", "aarch64": "linux/arm64/v8"}.get(arch, f"linux/{arch}")
+            error = f"no matching manifest for {wanted} in the manifest list entries; or: exec format error"
+            yield Seen(stage.place, saw, _other_base(stage.image, question), error=error)
+
+
+def _elsewhere(image: Image, question: Question) -> bool:
+    if not image.processors:
+        return False
+    own = "tegra" if platform(question.facts) is Platform.JETSON else question.facts.place.arch
+    return own not in image.processors
+
+
+def _machine(question: Question) -> str:
+    arch = question.facts.place.arch
+    return _SHOWN["tegra"] if platform(question.facts) is Platform.JETSON else _SHOWN.get(arch, arch)
+
+
+def _other_base(image: Image, question: Question) -> tuple[Chain, ...]:
+    if platform(question.facts) is Platform.JETSON:
+        return (ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM),)
+    wheel = wheel_for(question, image.torch)
+    if question.facts.place.arch == "x86_64" and wheel is not None:
+        return (chain(UseImage(pytorch_image(wheel.torch, wheel.cuda, "runtime"))),)
+    title = "take an image that is published for this processor, for example"
+    if not image.is_cuda:
+        return (ask("take an image that is published for this processor"),)
+    return (chain(UseImage("nvcr.io/nvidia/pytorch:25.04-py3"), title=title),)
+
+
+def rocm_image(target: Target, question: Question) -> Iterator[Seen]:
+    """rocm/pytorch, or a torch of .../whl/rocm6.2: for AMD's GPUs."""
+    if not gpus_of(question):
+        return
+    for stage in stages_of(target):
+        if stage.image.is_rocm:
+            yield Seen(stage.place, f"{stage.image.name} is for AMD's GPUs", (_CUDA_BASE,))
+        torch = torches(stage, question).last
+        if torch is not None and torch.variant.startswith("rocm"):
+            wheel = wheel_for(question, torch.version, torch.python)
+            answers = (
+                (ask("take a torch of a CUDA index"),)
+                if wheel is None
+                else (chain(with_companions(wheel, torch, question)),)
+            )
+            yield Seen(torch.place, f"{torch.how}: torch {torch.version.public} is built for AMD's GPUs", answers)
+
+
+_CUDA_BASE = ask("take an image with CUDA, e.g. of pytorch/pytorch or nvidia/cuda", Why.PROGRAM)
+
+
+def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
+    """pip install -U torch on nvcr.io/nvidia/pytorch: NVIDIA's own build is gone."""
+    if not target.image.vendor_torch:
+        return
+    for install in installs(target):
+        asked = torch_asked(install)
+        if asked is not None and replaces_vendor_torch(install, asked):
+            by = f"it asks for torch{asked.spec}" if asked.spec or asked.address else "it upgrades torch"
+            answer = vendors_torch(target.image, question)
+        elif (brought := brought_torch(install, question)) is not None:
+            by, answer = brought[2], _without_vendors(brought[0].project, question)
+        else:
+            continue
+        yield Seen(
+            install.ran.place,
+            f"{install.ran.shown} replaces the torch of {target.image.name}: {by}",
+            (answer,),
+        )
+
+
+def _without_vendors(project: str, question: Question) -> Chain:
+    """Another base, where a project brings a torch with it: there is none to leave out."""
+    if platform(question.facts) is Platform.JETSON:
+        return ask("take an image for Jetson that has it inside", Why.PROGRAM)
+    title = f"take a base without NVIDIA's torch: {project} brings its own"
+    return ask("take a base without NVIDIA's torch", Why.PROGRAM, title=title)
+
+
+def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[Seen]:
+    """uv pip install torch --torch-backend=auto in a RUN: no driver is there, so the CPU build comes."""
+    if target.where is not Where.BUILD:
+        return
+    for stage in stages_of(target):
+        for install in installs(stage):
+            if install.backend == AUTO and _brings_torch(install, question):
+                wheel = wheel_for(question, None, python_of(stage, install))
+                other = ask("take an image with torch for this processor")
+                answers = (other if wheel is None else chain(install_of(wheel)),)
+                saw = f"{install.ran.shown}: uv asks for the driver, and a build has none"
+                yield Seen(_named_at(stage, install), saw, answers)
+
+
+def _brings_torch(install: Install, question: Question) -> bool:
+    around = {row.project for row in question.tables.companions}
+    return any(each.project == "torch" or each.project in around for each in install.requirements)
+
+
+def _named_at(stage: Target, install: Install) -> Place:
+    """The command, which says `auto` itself or has it of a variable."""
+    said = any(re.match(r"--torch-backend", word) for word in install.ran.words)
+    variable = [each for each in stage.events if isinstance(each, EnvSet) and each.name == "UV_TORCH_BACKEND"]
+    return install.ran.place if said or not variable else variable[-1].place
+
+
+IMAGE_LINT_RULES = (
+    LintRule(
+        "image-other-architecture",
+        image_other_architecture,
+        Severity.BLOCKS,
+        "the image is for another processor",
+        "There is nothing to pull for this machine; where another processor is imitated, no GPU is reached from it.",
+        "no matching manifest; or: exec format error",
+        "docs.docker.com/build/building/multi-platform",
+    ),
+    LintRule(
+        "rocm-image",
+        rocm_image,
+        Severity.BLOCKS,
+        "this is made for AMD's GPUs",
+        "Built for ROCm, it has no code for NVIDIA's GPUs and does not ask for their driver.",
+        "torch.cuda.is_available() is False; RuntimeError: No HIP GPUs are available",
+        "rocm.docs.amd.com/projects/install-on-linux/en/latest/install/3rd-party/pytorch-install.html",
+    ),
+    LintRule(
+        "vendor-torch-replaced",
+        vendor_torch_replaced,
+        Severity.DEGRADES,
+        "NVIDIA's own torch in the image is replaced",
+        "What NVIDIA built beside its torch (apex, transformer-engine, torch-tensorrt) fits that one alone.",
+        "ImportError: ... undefined symbol: _ZN3c10...",
+        "docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes",
+    ),
+    LintRule(
+        "torch-backend-auto-in-build",
+        torch_backend_auto_in_build,
+        Severity.BLOCKS,
+        "uv picks the torch without CUDA: a build has no driver",
+        "--torch-backend=auto looks for the driver of the machine that runs it; without one it takes the CPU build.",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "docs.astral.sh/uv/guides/integration/pytorch/#automatic-backend-selection",
+    ),
+)

@@ -1,0 +1,104 @@
+"""Advice that is followed ends its finding, and brings none that is as bad: every judged file, on six machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.lint_corpus import MACHINES, given_of
+
+from firstlight.lint.edits import apply
+from firstlight.lint.judge import Given
+from firstlight.lint.written import says
+from firstlight.ways.kinds import InstallWheels, MakeEnvironment, UseImage, WireCompat
+from tests.lint.linting import FILES, found
+from tests.lint.surviving import outcomes
+from tests.lint.test_lint_rules import CASES, Case
+from tests.plan.planning import ranked_of
+
+CORPUS = Path(__file__).parent / "corpus"
+GIVEN = [
+    (path.parent, given_of(path.parent, json.loads(path.read_text()))) for path in sorted(CORPUS.glob("*/case.json"))
+]
+GIVEN += [(FILES, Given(path.name, path.read_text())) for path in sorted(FILES.iterdir())]
+# What a person decides, or what lies outside the file: the answer says it in words.
+BY_HAND = {
+    "arch-list-beyond-toolkit",  # another toolkit
+    "arch-list-without-gpu",
+    "base-not-pinned",  # which version
+    "framework-has-no-code-for-gpu",  # none is known that has
+    "framework-without-cuda",  # no such build for the processor
+    "gpu-during-build",  # what the command is for
+    "image-refused-by-driver",  # Jetson's images go by its JetPack
+    "image-other-architecture",  # Jetson's images go by its JetPack
+    "more-gpus-than-machine",
+    "reservation-without-gpu",
+    "rocm-image",
+    "runner-without-gpu",
+    "service-without-gpu",
+    "no-python-in-image",  # a Python that uv fetched, or of another distribution
+    "toolkit-differs-from-torch",
+    "torch-backend-auto-in-build",  # no wheel for the machine
+    "torch-has-no-code-for-gpu",  # Jetson's builds go by its JetPack
+    "torch-is-cpu-only",
+    "torch-needs-newer-driver",
+    "torch-not-pinned",
+    "torch-overwritten-later",
+    "torch-wheel-does-not-exist",
+    "user-without-access",
+    "vendor-torch-replaced",
+}
+# Lists, manifests and jobs: where the answer goes is another line, or another file, than the finding's.
+ELSEWHERE_BY_HAND = {"framework-libraries-differ", "gpus-switched-off", "small-shared-memory"}
+ELSEWHERE_BY_HAND |= {"framework-needs-newer-driver", "compute-left-out"}
+READ_WHOLE = ("Dockerfile", "compose.yaml", "docker-compose.yml")
+
+
+@pytest.mark.parametrize(("folder", "given"), GIVEN, ids=[f"{folder.name}-{given.file}" for folder, given in GIVEN])
+def test_advice_that_is_followed_ends_the_finding_and_brings_no_worse_one(folder: Path, given: Given) -> None:
+    for machine in MACHINES:
+        all_ = outcomes(given, folder, machine)
+        assert not [each.wrong for each in all_ if each.wrong], machine
+        in_words = {each.code for each in all_ if each.by_hand}
+        assert in_words <= (BY_HAND if given.file in READ_WHOLE or folder == FILES else BY_HAND | ELSEWHERE_BY_HAND)
+
+
+def _first(text: str, on: str, code: str) -> tuple[object, ...]:
+    (finding,) = (each for each in found(text, on) if each.code == code)
+    return finding.answers[0].ways
+
+
+def test_a_torch_without_code_for_the_gpu_is_not_kept() -> None:
+    text = "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install vllm==0.11.0\n"
+    install, image = _first(text, "RTX 5090, driver 580", "torch-overwritten-later")
+    assert isinstance(install, InstallWheels)
+    assert isinstance(image, UseImage)
+    assert image.image == "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
+
+
+def test_where_another_python_would_do_no_newer_driver_is_asked_for() -> None:
+    base = "FROM nvidia/cuda:12.8.1-base-ubuntu20.04\nRUN apt-get update && apt-get install -y python3-pip\n"
+    text = f"{base}RUN pip install torch==2.9.0 --index-url https://download.pytorch.org/whl/cu130\n"
+    hits = [each for each in found(text, "H100, driver 550") if each.code.startswith("torch")]
+    ways = [way for each in hits for answer in each.answers for way in answer.ways]
+    environment, wheels, *_ = ways
+    assert isinstance(environment, MakeEnvironment)
+    assert isinstance(wheels, InstallWheels)
+    assert wheels.packages[0].version == "2.9.0+cu128"
+    assert not any("newer driver" in says(answer, each.syntax) for each in hits for answer in each.answers)
+
+
+def test_compat_comes_first_where_doctor_puts_it_first() -> None:
+    text = "FROM python:3.12\nRUN pip install torch==2.9.0 --index-url https://download.pytorch.org/whl/cu130\n"
+    ways = _first(text, "H100, driver 570", "torch-needs-newer-driver")
+    assert [type(way) for way in ways][-1] is WireCompat
+    assert any(isinstance(way, WireCompat) for way in ranked_of("h100-driver-570").options[0].ways)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "<<" not in case.fires], ids=lambda case: case.code)
+def test_an_answer_that_is_written_leaves_a_file_that_parses(case: Case) -> None:
+    for finding in found(case.fires, case.on):
+        for answer in finding.answers:
+            text = apply(case.fires, finding, answer)
+            assert text is None or (text != case.fires and found(text, case.on) is not None)

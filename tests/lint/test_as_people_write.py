@@ -1,0 +1,232 @@
+"""Ways of writing that real repositories have, and that lint once read wrongly or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstlight.lint.images import image_named
+from firstlight.ways.kinds import UseImage
+from tests.lint.linting import found
+
+RTX_5090, V100, H100_570 = "RTX 5090, driver 580", "V100, driver 535", "H100, driver 570"
+CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
+
+
+def codes(text: str, on: str = RTX_5090, *, file: str = "Dockerfile", beside: dict[str, str] | None = None) -> set[str]:
+    return {each.code for each in found(text, on, file=file, beside=beside)}
+
+
+@pytest.mark.parametrize(
+    ("name", "torch", "cuda"),
+    [
+        ("runpod/pytorch:2.1.0-py3.10-cuda11.8.0-devel-ubuntu22.04", "2.1.0", "11.8"),
+        ("runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404", "2.8.0", "12.8"),
+        ("somebody/pytorch:th2.6.0-cu124-flashattn2.7.4-cxx11abi0-devel", "2.6.0", "12.4"),
+        ("mosaicml/pytorch:2.1.2_cu121-python3.10-ubuntu20.04", "2.1.2", "12.1"),
+        ("1.dkr.ecr.us-west-2.amazonaws.com/pytorch-training:2.0.1-gpu-py310-cu118-ubuntu20.04-ec2", "2.0.1", "11.8"),
+        ("deepspeed/deepspeed:v072_torch112_cu117", "1.12", "11.7"),
+        ("somebody/axolotl:main-py3.11-cu124-2.6.0", "2.6.0", "12.4"),
+        ("rayproject/ray:2.9.0-py310-cu118", "None", "11.8"),
+        ("somebody/tool:2.4.0-cuda12.4.1", "None", "12.4"),
+    ],
+)
+def test_the_torch_of_somebodys_own_image_is_in_its_tag(name: str, torch: str, cuda: str) -> None:
+    image = image_named(name)
+    assert (str(image.torch), str(image.cuda.release if image.cuda else None)) == (torch, cuda)
+
+
+def test_such_an_image_is_judged_by_its_torch_and_its_processor() -> None:
+    text = "FROM runpod/pytorch:2.1.0-py3.10-cuda11.8.0-devel-ubuntu22.04\n"
+    assert codes(text) == {"torch-has-no-code-for-gpu"}
+    assert codes(text, "gh200-torch-pypi") == {"image-other-architecture"}
+
+
+CHOICE = (
+    "FROM python:3.12-slim\nENV NVIDIA_VISIBLE_DEVICES=all\nARG DEVICE={device}\n"
+    'RUN if [ "$DEVICE" = "cuda" ]; then \\\n  pip install torch==2.9.0; \\\n'
+    f'elif [ -z "x" ]; then pip install torch==2.5.1; else pip install torch==2.9.0 {CPU_INDEX}; fi\n'
+)
+
+
+def test_a_branch_that_the_arguments_rule_out_is_not_read() -> None:
+    assert codes(CHOICE.format(device="cpu")) == {"torch-is-cpu-only"}
+    assert codes(CHOICE.format(device="cuda")) == set()
+
+
+def test_a_test_that_the_text_does_not_settle_leaves_every_branch() -> None:
+    text = 'FROM python:3.12\nRUN if [ "$(uname -m)" = "x86_64" ]; then pip install torch==2.5.1; fi\n'
+    assert "torch-has-no-code-for-gpu" in codes(text)
+
+
+@pytest.mark.parametrize(("operator", "said"), [("&&", True), ("||", False)])
+def test_what_stands_behind_a_test_is_read_where_the_test_lets_it(operator: str, said: bool) -> None:  # noqa: FBT001
+    text = f'FROM python:3.12\nARG NEW=0\nRUN [ "$NEW" = 0 ] {operator} pip install torch==2.5.1\n'
+    assert ("torch-has-no-code-for-gpu" in codes(text)) is said
+
+
+def test_a_variable_of_the_same_run_is_put_in_and_may_hold_several_words() -> None:
+    text = "FROM python:3.12\nRUN deps='torch==2.5.1 numpy' \\\n && pip install --no-cache-dir $deps\n"
+    (finding,) = (each for each in found(text, RTX_5090) if each.code == "torch-has-no-code-for-gpu")
+    assert finding.line == 3
+    chosen = "FROM python:3.12\nARG A=1\nRUN if [ $A = 1 ]; then V=2.5.1; else V=2.9.0; fi; pip install torch==$V\n"
+    assert "torch-has-no-code-for-gpu" in codes(chosen)
+
+
+def test_the_processor_of_the_machine_chooses_the_branch() -> None:
+    install = f"pip install torch==2.9.0 {CPU_INDEX}"
+    text = f'FROM python:3.12\nARG TARGETARCH\nRUN if [ "$TARGETARCH" = "arm64" ]; then {install}; fi\n'
+    assert "torch-is-cpu-only" not in codes(text)
+    assert "torch-is-cpu-only" in codes(text, "gh200-torch-pypi")
+
+
+POETRY = '[tool.poetry]\nname = "x"\nversion = "0"\n[tool.poetry.dependencies]\npython = "^3.11"\ntorch = "2.4.1"\n'
+PIXI = (
+    '[workspace]\nname = "x"\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+    '[dependencies]\npython = "3.11.*"\n[pypi-dependencies]\ntorch = "==2.4.1"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "content"),
+    [
+        ("poetry install --no-root", "pyproject.toml", POETRY),
+        ("pixi install --locked", "pixi.toml", PIXI),
+        ("pixi install", "pixi.toml", PIXI.replace('[dependencies]\npython = "3.11.*"\n', "")),
+    ],
+)
+def test_what_poetry_and_pixi_install_is_read_from_their_file(command: str, file: str, content: str) -> None:
+    text = f"FROM python:3.11\nRUN {command}\n"
+    lines = [each.line for each in found(text, RTX_5090, beside={file: content}) if each.code.startswith("torch-has")]
+    assert lines == [2]
+
+
+POD = "containers: [{name: main, image: nvidia/cuda:12.4.1-base-ubuntu22.04, command: [mpirun, -np, '8', all_reduce]}]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "said"),
+    [
+        ("RayCluster", "spec: {headGroupSpec: {template: {spec: {POD}}}}", False),
+        ("RayCluster", "spec: {workerGroupSpecs: [{template: {spec: {POD}}}]}", True),
+        ("MPIJob", "spec: {mpiReplicaSpecs: {Launcher: {template: {spec: {POD}}}}}", False),
+        ("MPIJob", "spec: {mpiReplicaSpecs: {Worker: {template: {spec: {POD}}}}}", True),
+    ],
+)
+def test_a_pod_that_only_starts_others_needs_no_gpu_and_no_shared_memory(kind: str, path: str, said: bool) -> None:  # noqa: FBT001
+    text = f"apiVersion: x/v1\nkind: {kind}\n{path.replace('POD', POD)}\n"
+    wanted = {"service-without-gpu", "small-shared-memory"} if said else set()
+    assert codes(text, file="job.yaml") == wanted
+
+
+TORCH = "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "body", "said"),
+    [
+        ("compose.yml", "web", f"image: {TORCH}", True),
+        ("compose.yml", "web-cpu", f"image: {TORCH}", False),
+        ("compose.cpu.yml", "web", f"image: {TORCH}", False),
+        ("compose.yml", "web", f"{{image: {TORCH}, command: python main.py --cpu}}", False),
+        ("compose.yml", "web", f"{{image: {TORCH}, environment: {{DEVICE: cpu}}}}", False),
+        ("compose.yml", "web", f"{{image: {TORCH}, command: chown -R 1000 /data}}", False),
+        ("compose.yml", "web", f"{{image: {TORCH}, command: sleep infinity}}", True),
+    ],
+)
+def test_a_service_that_is_to_run_without_a_gpu_is_left_alone(file: str, name: str, body: str, said: bool) -> None:  # noqa: FBT001
+    text = f"services:\n  {name}: {body if body.startswith('{') else '{' + body + '}'}\n"
+    assert ("service-without-gpu" in codes(text, file=file)) is said
+
+
+def test_a_model_server_in_a_name_uses_no_shared_memory() -> None:
+    text = "services: {epp: {image: some/epp:1.0, command: [-poolName, vllm-llama3]}}\n"
+    assert codes(text, file="compose.yml") == set()
+
+
+@pytest.mark.parametrize(
+    ("tag", "on", "said"),
+    [("v0.8.5", RTX_5090, True), ("v0.10.0", RTX_5090, False), ("v0.10.0", V100, True), ("v0.8.5", V100, False)],
+)
+def test_vllms_image_has_the_cuda_it_was_built_with_not_that_of_pypis_torch(tag: str, on: str, said: bool) -> None:  # noqa: FBT001
+    assert ("framework-has-no-code-for-gpu" in codes(f"FROM vllm/vllm-openai:{tag}\n", on)) is said
+
+
+def test_jax_for_a_tpu_is_not_told_to_take_cuda() -> None:
+    assert codes("jax[tpu]==0.4.36\n", file="requirements.txt") == set()
+    assert codes("jax==0.4.36\n", file="requirements.txt") == {"framework-without-cuda"}
+
+
+@pytest.mark.parametrize("line", ["torch==1.10.0", "torch==1.12.1+cu113", "vllm==0.5.3"])
+def test_older_releases_are_known(line: str) -> None:
+    text = f"--extra-index-url https://download.pytorch.org/whl/cu113\n{line}\n"
+    assert codes(text, file="requirements.txt") == {"torch-has-no-code-for-gpu"}
+
+
+def test_a_script_that_sets_up_the_machine_may_install_its_driver() -> None:
+    line = "apt-get install -y nvidia-driver-580-open\n"
+    assert codes(f"#!/bin/bash\n{line}", H100_570, file="setup.sh") == set()
+    assert codes(f"FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nRUN {line}", H100_570) == {"driver-inside-image"}
+
+
+def test_a_companion_from_an_address_is_of_the_release_that_it_names() -> None:
+    wheel = "https://example.com/torchvision-0.24.0%2Bcu128-cp312-cp312-linux_x86_64.whl"
+    base = "FROM python:3.12\nENV NVIDIA_VISIBLE_DEVICES=all\nRUN pip install torch==2.9.0\n"
+    assert codes(f"{base}RUN pip install {wheel}\n") == set()
+    assert "torch-overwritten-later" in codes(f"{base}RUN pip install {wheel.replace('0.24.0', '0.20.1')}\n")
+    assert codes(f"{base}RUN pip install git+https://github.com/pytorch/vision.git\n") == set()
+
+
+def test_a_source_beside_a_torch_without_cuda_needs_no_nvcc() -> None:
+    source = "RUN pip install git+https://github.com/facebookresearch/detectron2.git\n"
+    assert codes(f"FROM python:3.12\nRUN pip install torch==2.9.0 {CPU_INDEX}\n{source}") == {"torch-is-cpu-only"}
+    assert "extension-without-nvcc" in codes(f"FROM python:3.12\nRUN pip install torch==2.9.0\n{source}")
+
+
+def test_an_image_is_not_named_alone_where_a_later_line_wants_the_torch_that_was_in_it() -> None:
+    """With another image alone, vllm==0.6.6 would put torch 2.5.1 back, which has no code for the GPU."""
+    text = "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install vllm==0.6.6\n"
+    (finding,) = found(text, RTX_5090)
+    title = finding.answers[0].title
+    (image,) = (each.image for each in finding.answers[0].ways if isinstance(each, UseImage))
+    release = title.partition("name vllm==")[2].partition(" ")[0]
+    assert "on line 2" in title
+    assert codes(f"FROM {image}\nRUN pip install vllm=={release}\n") == set()
+    assert codes(f"FROM {image}\nRUN pip install vllm==0.6.6\n") >= {"torch-has-no-code-for-gpu"}
+
+
+EXPORTER = """\
+services:
+  exporter:
+    image: utkuozdemir/nvidia_gpu_exporter:1.2.1
+    runtime: nvidia
+    environment:
+      NVIDIA_VISIBLE_DEVICES: all
+      NVIDIA_DRIVER_CAPABILITIES: utility
+  watch:
+    image: nvidia/cuda:12.4.1-base-ubuntu22.04
+    command: nvidia-smi -l 5
+    runtime: nvidia
+    environment:
+      NVIDIA_DRIVER_CAPABILITIES: utility
+"""
+
+
+def test_what_only_looks_at_gpus_needs_utility_alone() -> None:
+    assert "compute-left-out" not in codes(EXPORTER, file="compose.yaml")
+    served = EXPORTER.replace("command: nvidia-smi -l 5", "command: /opt/bin/whisper-server")
+    assert "compute-left-out" in codes(served, file="compose.yaml")
+
+
+def test_a_step_that_starts_a_container_ends_with_dockers_own_words() -> None:
+    text = "on: [push]\njobs:\n  t:\n    runs-on: ubuntu-22.04\n    steps:\n      - run: docker run --gpus all app\n"
+    [seen] = found(text, RTX_5090, file=".github/workflows/ci.yml")
+    assert seen.code == "runner-without-gpu"
+    assert "could not select device driver" in seen.error
+
+
+@pytest.mark.parametrize(("tool", "named"), [("poetry", "pyproject.toml"), ("pdm", "pyproject.toml")])
+def test_a_project_of_another_tool_is_told_to_name_the_release_in_its_own_file(tool: str, named: str) -> None:
+    text = f"FROM python:3.11\nRUN pip install {tool}\nCOPY pyproject.toml ./\nRUN {tool} install\n"
+    beside = {"pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch==2.3.1"]\n'}
+    [seen] = [each for each in found(text, RTX_5090, beside=beside) if each.code == "torch-has-no-code-for-gpu"]
+    assert seen.answers[0].title.endswith(f"in {named}")

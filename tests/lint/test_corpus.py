@@ -1,0 +1,32 @@
+"""Files as found in public repositories, judged by hand before lint was run: how often it is right about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.lint_corpus import Claim, Score, blocks_of, report, score_of, total
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def test_what_is_said_of_judged_files_is_right_and_little_is_missed() -> None:
+    cases = [path.parent for path in sorted(CORPUS.glob("*/case.json"))]
+    assert len(cases) >= 120
+    score = total([score_of(each) for each in cases])
+    said = report(score, len(cases))
+    assert score.precision("blocks") >= 0.97, said
+    assert score.precision("degrades", "note") >= 0.92, said
+    assert score.recall >= 0.9, said
+
+
+def test_a_line_counts_within_its_instruction_service_or_step() -> None:
+    dockerfile = "FROM a\nRUN b \\\n  && c\nENV D=1\n"
+    assert blocks_of("Dockerfile", dockerfile) == [(1, 1), (2, 3), (4, 4)]
+    assert blocks_of("compose.yml", "services:\n  a:\n    image: b\n  c:\n    image: d\n") == [(1, 1), (2, 3), (4, 5)]
+    assert blocks_of("requirements.txt", "torch\nvllm\n") == [(1, 1), (2, 2)]
+
+
+def test_precision_is_of_what_is_said_and_recall_of_what_was_expected() -> None:
+    right, false = (Claim("a", "h100-570", code, "blocks", 1, (1, 1), "") for code in ("x", "y"))
+    score = Score((right, right, right), (false,), (right,), expected=4)
+    assert (score.precision("blocks"), score.precision("note"), score.recall) == (0.75, 1.0, 0.75)
