@@ -13,6 +13,7 @@ class FakeDevice:
     """A timer and a gauge. `power_s` is how long it runs at full speed before its power limit slows it to `slowed`."""
 
     has_launches = True
+    steady_within = 0.01
     missing: tuple[str, ...] = ()
 
     def __init__(

@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.bench.claim import Judgement, Kind, judge_claim, link_named, number
+from firstlight.bench.claim import Judgement, Kind, judge_claim, number
 from firstlight.bench.claim_input import Told, claim_of
 from firstlight.bench.claim_shape import KINDS, kind_named, parse_size, work_of
+from firstlight.bench.claim_twice import link_named
 from firstlight.cli.bench_claim import command
 from firstlight.errors import BadInput
 from firstlight.tables import load
@@ -171,13 +172,13 @@ def test_a_link_that_is_not_named_is_asked_for() -> None:
     [("PCIe 5.0 x16", 63.0), ("pcie4x16", 31.5), ("gen3 x8", 7.88), ("nvlink4", 450.0), ("NVLink 5", 900.0)],
 )
 def test_links_are_read_as_people_write_them(text: str, gbps: float) -> None:
-    assert link_named(text) == pytest.approx(gbps, abs=0.02)
+    assert link_named(text, TABLES).gbps == pytest.approx(gbps, abs=0.02)
 
 
 @pytest.mark.parametrize("text", ["pcie9x16", "x16", "pcie5x3", "nvlink", "usb", ""])
 def test_a_link_nobody_knows_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="accepted: pcie3x16"):
-        link_named(text)
+        link_named(text, TABLES)
 
 
 # Other ways to be wrong
@@ -204,7 +205,7 @@ def test_fp32_at_the_speed_of_tf32_is_named() -> None:
 
 
 def test_a_sparse_figure_for_a_dense_product_is_named() -> None:
-    judgement = _judged(gpu="h200-sxm", case="gemm", shape="8192", tflops="1979")
+    judgement = _judged(gpu="h200-sxm", case="gemm", shape="8192", tflops="1700")
     assert "Sparse figures are twice the dense ones" in judgement.remarks[0].text
 
 
@@ -226,6 +227,43 @@ def test_more_than_the_memory_gives_is_wrong_for_large_arrays_and_the_cache_for_
     small = _judged(gpu="H200", case="add", shape="8MiB", gbps="6000")
     assert small.can_be_true
     assert _codes(small, Kind.EXPLAINED) == ["cache"]
+
+
+CACHES = {  # MB, GB/s on an H100 PCIe of 2,039 GB/s: 128 MiB are 134 MB
+    "all in the cache": (
+        "copy",
+        "60MB",
+        "4000",
+        Kind.EXPLAINED,
+        "it stays in the L2 cache (128 MiB at most)",
+    ),
+    "a part of it": ("copy", "100MB", "3000", Kind.EXPLAINED, "a part of its 200.0 MB stays in the L2 cache (128"),
+    "more than any cache takes": ("copy", "200MB", "9000", Kind.WRONG, "400.0 MB, is too large for any cache"),
+}
+
+
+@pytest.mark.parametrize("which", CACHES)
+def test_a_cache_explains_no_more_than_it_can_hold(which: str) -> None:
+    case, shape, gbps, kind, said = CACHES[which]
+    judgement = _judged(gpu="H100 PCIe", case=case, shape=shape, dtype="fp32", gbps=gbps)
+    assert [remark.kind for remark in judgement.remarks if said in remark.text] == [kind]
+
+
+def test_the_sparse_figure_of_another_format_is_named() -> None:
+    judgement = _judged(gpu="Thor", case="gemm", shape="8192x8192x8192", dtype="fp8", tflops="2070")
+    assert "That is the figure of fp4 with sparsity" in judgement.remarks[0].text
+
+
+def test_a_reason_is_given_for_a_factor_that_is_near_it_alone() -> None:
+    told = {"gpu": "H100", "case": "gemm", "shape": "8192x8192x8192", "dtype": "bf16", "ms": "2"}
+    assert "Perhaps" not in _judged(**told, tflops="900").remarks[0].text  # 1.64 times
+    assert "Perhaps twice" in _judged(**told, tflops="1090").remarks[0].text  # 1.98 times
+
+
+@pytest.mark.parametrize("text", ["1e308", "1e-320", "0", "-3", "x"])
+def test_the_range_of_numbers_is_said(text: str) -> None:
+    with pytest.raises(BadInput, match="accepted: a number above 1e-12 and below 1e12"):
+        number(text, "--ms")
 
 
 def test_a_copy_that_counts_one_direction_is_found_out() -> None:
@@ -315,9 +353,9 @@ BAD = {
     "a word nobody knows": ({"case": "sdpa", "shape": "B=1,H=1,S=1,D=1,casual", **H100}, "'casual'"),
     "an empty shape": ({"case": "gemm", "shape": "", **H100}, "is not understood"),
     "an endless size": ({"case": "gemm", "shape": "9999999999999", **H100}, "is not a size"),
-    "a time of 0": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "0"}, "a number above 0"),
-    "a time that is NaN": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "nan"}, "a number above 0"),
-    "a time in words": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "12ms"}, "a number above 0"),
+    "a time of 0": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "0"}, "a number above 1e-12"),
+    "a time that is NaN": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "nan"}, "a number above 1e-12"),
+    "a time in words": ({"case": "gemm", "shape": "8192", "gpu": "H100", "ms": "12ms"}, "a number above 1e-12"),
     "arithmetic of a link": ({"case": "link", "shape": "1GB", "tflops": "3"}, "a link does no arithmetic"),
     "arithmetic of a copy": ({"case": "copy", "shape": "1GB", "tflops": "3", "gpu": "H100"}, "does no arithmetic"),
     "a link of a product": ({"case": "gemm", "shape": "8", **H100, "link": "x"}, "is for --case link"),

@@ -215,6 +215,14 @@ def test_a_run_without_a_figure_is_refused_where_the_reader_would_refuse_it(
     assert "--to junit" in said.err
 
 
+@pytest.mark.parametrize("wanted", list(Format))
+def test_a_run_without_a_case_is_refused(wanted: Format, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["bench", "export", saved(tmp_path, a_run()), "--to", wanted.value]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "holds no case, so there is nothing to export" in said.err
+
+
 @pytest.mark.parametrize("wanted", ["openmetrics", "junit"])
 def test_a_run_without_a_figure_still_names_its_cases(
     wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -166,7 +166,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @given(st.builds(
     TimeSummary,
     median=st.floats(1e-9, 1e3), ci95=st.tuples(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3)), min=st.floats(1e-9, 1e3),
-    q1=st.floats(1e-9, 1e3), q3=st.floats(1e-9, 1e3), mad=st.floats(0, 1), n=st.integers(1, 10**6),
+    q1=st.floats(1e-9, 1e3), q3=st.floats(1e-9, 1e3), mad=st.just(0.0) | st.floats(1e-12, 1), n=st.integers(1, 10**6),
     n_eff=st.floats(1, 1e6), ci_reached=st.booleans(), p95=st.none() | st.floats(1e-9, 1e3),
 ))  # fmt: skip
 def test_every_summary_survives_writing_and_reading(summary: TimeSummary) -> None:

@@ -247,7 +247,8 @@ def test_a_file_is_measured_written_and_judged_alike(
     Draft202012Validator(SCHEMA).validate(document)
     assert [case["verdict"] for case in document["cases"]] == ["ok", "failed"]
     assert document["cases"][0]["id"] == "user/good"
-    assert "mine.py" not in json.dumps(document)
+    assert document["run"]["argv"][:2] == ["bench", "mine.py"]  # so that a second look can be asked for
+    assert str(tmp_path) not in json.dumps(document)
     assert main.run(["bench", str(file), "--list", "--only", "user/bad"]) == 0
     assert capsys.readouterr().out == "user/bad\n"
 
@@ -259,3 +260,33 @@ def test_help_names_the_file_and_what_it_has_to_hold(capsys: pytest.CaptureFixtu
     assert "Example: firstlight bench my_kernels.py" in said
     assert main.run(["bench", "--help"]) == 0
     assert "FILE.py, FILE.cu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["torch.float16", "'fp16'", "'half'", "torch.half"])
+def test_torch_s_own_dtypes_are_taken_everywhere_one_is_written(
+    dtype: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for effort in Effort:
+        monkeypatch.setitem(PATIENCE, effort, HASTY)
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom firstlight.bench.user_cases import UserCase\n"
+        f"two = lambda make: (make.normal((4096,), {dtype}), make.uniform((4096,), dtype={dtype}))\n"
+        "def run(x, y, out): torch.add(x, y, out=out)\n"
+        f"CASES = [UserCase('half', two, run, torch.add, bytes=24576, flops=4096, dtype={dtype}, peak={dtype},\n"
+        f"                  outputs=lambda make: (make.empty((4096,), {dtype}),))]\n"
+    )
+    assert main.run(["bench", str(file), "--device", "cpu", "--effort", "quick", "--json"]) == 0
+    [case] = json.loads(capsys.readouterr().out)["cases"]
+    assert (case["verdict"], case["dtype"], case["peak"]) == ("ok", "fp16", "fp16")
+
+
+def test_other_types_of_torch_make_buffers_and_a_name_nobody_knows_is_refused() -> None:
+    import torch
+
+    from firstlight.bench.user_cases.declare import Maker
+
+    make = Maker("cpu", torch.Generator())
+    assert make.empty((2,), torch.int8).dtype is torch.int8
+    with pytest.raises(TypeError, match="dtype is 'fp15'; accepted: torch's own types, fp64"):
+        make.normal((2,), "fp15")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.report.html.embedded import read_documents
+from firstlight.report.html.embedded import embed, read_documents
 from tests.report.test_html_report import Seen
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -50,6 +50,14 @@ def test_every_finding_stands_on_the_page_with_its_code(tmp_path: Path) -> None:
     assert [code for code in codes if f", {code}</span>" not in page.read_text()] == []
 
 
+def test_the_first_way_out_stands_on_the_page_with_its_commands_as_code(tmp_path: Path) -> None:
+    page = tmp_path / "doctor.html"
+    _firstlight("doctor", "--facts", str(MACHINES / "h100-driver-570"), "--html", str(page))
+    boxes = re.findall(r'<pre class="commands" tabindex="0">(.*?)</pre>', page.read_text(), re.S)
+    assert boxes[0].startswith("mkdir -p ")
+    assert "<code>firstlight plan --options</code> lists them all" in page.read_text()
+
+
 def test_libs_draws_the_chain_and_marks_what_is_missing(tmp_path: Path) -> None:
     page = tmp_path / "libs.html"
     done = _firstlight("libs", "--facts", str(MACHINES / "thor-missing-libraries"), "--html", str(page), "--json")
@@ -76,6 +84,15 @@ def test_a_disk_that_is_full_names_the_option_and_is_no_bug_of_ours() -> None:
     done = _firstlight("doctor", "--facts", str(MACHINES / "gpu-less"), "--html", "/dev/full")
     assert done.returncode == 2
     assert done.stderr == "firstlight: --html /dev/full: no space left on device; the result is lost\n"
+
+
+def test_a_page_of_an_earlier_form_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    page = tmp_path / "old.html"
+    page.write_text(embed(({"schema": "firstlight.diagnosis/1", "findings": []},)))
+    done = _firstlight("report", "--from", str(page))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "holds firstlight.diagnosis/1; this firstlight reads firstlight.diagnosis/2" in done.stderr
+    assert "firstlight doctor --html FILE" in done.stderr
 
 
 def test_html_and_fix_do_not_go_together(tmp_path: Path) -> None:

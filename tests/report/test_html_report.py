@@ -20,9 +20,9 @@ from firstlight.report.html.bench_page import BenchReport, bench_report
 from firstlight.report.html.embedded import FILE_LIMIT, documents_in, embed
 from firstlight.report.html.markup import Markup, el, number
 from firstlight.tables import load
+from tests.report.runs_to_show import H200, processor_run
 
 ROOT = Path(__file__).parents[2]
-H200 = ROOT / "results" / "bench-h200-standard.json"
 SCHEMA = json.loads((ROOT / "src/firstlight/schemas/bench-report-1.json").read_text())
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -30,7 +30,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 class Seen(html.parser.HTMLParser):
     """What a browser would build: elements with their attributes, in order, and the depth that is left at the end."""
 
-    empty = ("meta", "input", "br", "link")
+    empty = ("meta", "input", "br", "link", "col")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -101,6 +101,17 @@ def test_every_measured_figure_has_its_mark_in_the_roofline_its_bar_and_its_stri
     assert families.count('class="bar"') == len({case.family for case in measured})
     assert _section(report, "transfers").count("heatcell") == 4
     assert _section(report, "trace").count("<circle") == 3 * len(run.health.soak) + figures
+
+
+def test_the_columns_of_limits_are_not_there_where_no_case_has_one() -> None:
+    made = bench_report((processor_run(),), load())
+    heads = re.findall(r'<th scope="col">(.*?)</th>', _section(made, "cases"))
+    assert set(heads) == {"Case", "Time", "±", "Rate", "Samples"}
+    assert "GPU" not in re.sub(r"<[^>]*>|<script.*?</script>|<style.*?</style>", "", made.text, flags=re.S)
+
+
+def test_a_strip_says_its_fastest_and_its_slowest_time(report: BenchReport) -> None:
+    assert "<small>5.852 us</small><small>6.366 us</small>" in _section(report, "cases")
 
 
 def test_every_number_of_the_table_says_its_formula(report: BenchReport) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from firstlight.bench.stopwatch import BIG_CALL_S, FIRST_PAUSE_S, MOST_BURSTS, P
 from firstlight.bench.tape import SPAN_S
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.near import nearest
 
 Suite = Callable[[Place], tuple[Case, ...]]
 COMPILE = "compile"
@@ -57,7 +57,7 @@ def _matching(cases: Sequence[Case], inside: Sequence[Case], patterns: Sequence[
         found = found or [case.id for case in cases if matches(case, pattern)]
         if not found:
             families = sorted({case.family for case in cases})
-            near = difflib.get_close_matches(pattern, [*families, *(case.id for case in cases)], n=1)
+            near = nearest(pattern, [*families, *(case.id for case in cases)])
             hint = f" Did you mean {near[0]}?" if near else ""
             raise BadInput(
                 f"--only {pattern!a}: no case is called that; accepted: a family ({', '.join(families)}), the start of "

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
+from firstlight.bench.claim_twice import LinkPeak, both_directions, sparse_figure
 from firstlight.bench.formats import most_of_any_format, why_no_units
 from firstlight.bench.limits import ALGORITHMIC, Achieved, Clocks, Timed, limit_of
 from firstlight.bench.operator_counts import Work
-from firstlight.bench.peaks import Peaks, pcie_gbps
+from firstlight.bench.peaks import Peaks
 from firstlight.bench.results import LimitResult
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 
 CLOSE = 0.005  # two numbers are the same when they agree this well beyond their rounding
 SATURATED_PCT = 80.0  # links and memories in good order reach 80 to 90 % of their figure
-# No GPU has more L2 than 128 MiB: from four times that on, traffic must reach the memory.
-SURELY_IN_MEMORY = 4 * 128 * 2**20
+# No GPU has more L2 than this. What is beyond it must move, and from four times that on all of it does.
+MOST_L2 = 128 * 2**20
+SURELY_IN_MEMORY = 4 * MOST_L2
+CLOSE_TO_REASON = 0.1  # a reason for "twice" is given for 1.8 to 2.2 times, however few digits the time has
 GIB = 2**30 / 1e9
 NOT_JUDGED = ("no-peak", "no-link")  # the remarks that leave a claim open
-NVLINK_EACH_WAY = {3: 300.0, 4: 450.0, 5: 900.0}  # GB/s of one GPU with all its links
 
 
 class Kind(enum.Enum):
@@ -66,8 +67,13 @@ class Claim:
     tflops: Number | None = None
     gbps: Number | None = None
     link: str = ""
-    link_gbps: float | None = None
+    link_peak: LinkPeak | None = None
     saturates: str = ""  # 'yes' when the claim also says that the limit is reached
+
+    @property
+    def link_gbps(self) -> float | None:
+        """GB/s each way of the link, where one was named."""
+        return None if self.link_peak is None else self.link_peak.gbps
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +126,10 @@ def number(text: str, what: str) -> Number:
     except InvalidOperation:
         value = Decimal(0)
     if not value.is_finite() or not Decimal("1e-12") < value < Decimal("1e12"):
-        raise BadInput(f"{what} {text!a}: accepted: a number above 0, e.g. 12.27")
+        raise BadInput(f"{what} {text!a}: accepted: a number above 1e-12 and below 1e12, e.g. 12.27")
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), value
     return Number(plain, float(value), 0.5 * 10.0**exponent)
-
-
-def link_named(text: str) -> float:
-    """GB/s each way of a link as people write it: 'PCIe 5.0 x16' is 63.0, 'nvlink4' is 450."""
-    plain = re.sub(r"[\s_-]", "", text.lower())
-    if match := re.fullmatch(r"(?:pcie)?(?:gen)?(\d)(?:\.0)?x(\d{1,2})", plain):
-        rate = pcie_gbps(int(match[1]), int(match[2]))
-        if rate is not None and int(match[2]) in (1, 2, 4, 8, 16):
-            return rate
-    if (match := re.fullmatch(r"nvlink(\d)", plain)) and int(match[1]) in NVLINK_EACH_WAY:
-        return NVLINK_EACH_WAY[int(match[1])]
-    raise BadInput(f"--link {text!a}: accepted: pcie3x16 to pcie6x16 (also x1 to x8), nvlink3, nvlink4 or nvlink5")
 
 
 def _time(claim: Claim) -> float:
@@ -183,7 +177,13 @@ def _why_count(claim: Claim, said: Number, ms: Number) -> str:
         (1e3, "the time is in microseconds; it is read as milliseconds."),
         (1e-3, "the time is in seconds; it is read as milliseconds."),
     )
-    return next((f" Perhaps {text}" for times, text in reasons if _fits(said, work.flops * times, ms, 1e12)), "")
+    factor = said.value * ms.value * 1e9 / work.flops
+    fitting = (
+        f" Perhaps {text}"
+        for times, text in reasons
+        if abs(factor / times - 1) <= CLOSE_TO_REASON and _fits(said, work.flops * times, ms, 1e12)
+    )
+    return next(fitting, "")
 
 
 def _gbps_against_time(claim: Claim) -> Iterator[Remark]:
@@ -309,8 +309,8 @@ def _over_ceiling(claim: Claim, rate: _Rate) -> Remark:
     tf32 = peaks.max_tflops("tf32") if dtype == "fp32" else None
     if tf32 is not None and rate.least <= tf32:
         text += " It is below the tf32 ceiling: products were probably run in tf32, which is not fp32."
-    elif factor <= 2 and dtype not in ("fp64", "fp32") and _fits_time(claim):
-        text += " Sparse figures are twice the dense ones; a dense product cannot use them."
+    else:
+        text += sparse_figure(rate.value, dtype, peaks)
     return Remark(Kind.WRONG, "above-ceiling", text, factor)
 
 
@@ -326,19 +326,20 @@ def _memory_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     if rate <= highest * 1.02:
         return
     text = f"{rate:,.0f} GB/s is {100 * rate / highest:.0f} % of the memory bandwidth ({highest:,.0f} GB/s)."
-    if claim.work.bytes < SURELY_IN_MEMORY:
-        more = f" {claim.work.bytes / 1e6:,.1f} MB can lie in the L2 cache: this is no figure of the memory."
-        yield Remark(Kind.EXPLAINED, "cache", text + more, rate / highest)
-    else:
-        yield Remark(
-            Kind.WRONG, "above-bandwidth", text + " The working set is too large for any cache.", rate / highest
-        )
+    size = claim.work.bytes
+    if size >= SURELY_IN_MEMORY or rate * (size - MOST_L2) / size > highest * 1.02:
+        more = f" The working set, {size / 1e6:,.1f} MB, is too large for any cache."
+        yield Remark(Kind.WRONG, "above-bandwidth", text + more, rate / highest)
+        return
+    part = "it" if size <= MOST_L2 else f"a part of its {size / 1e6:,.1f} MB"
+    more = f" It can be only where {part} stays in the L2 cache (128 MiB at most): this is no figure of the memory."
+    yield Remark(Kind.EXPLAINED, "cache", text + more, rate / highest)
 
 
 def _link_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     if claim.held_against != "link":
         return
-    if claim.link_gbps is None:
+    if claim.link_peak is None or claim.link_gbps is None:
         yield Remark(Kind.NOTE, "no-link", "Which link was it? Say so with --link, e.g. --link pcie5x16.")
         return
     true = claim.work.bytes / time_s / 1e9
@@ -348,7 +349,8 @@ def _link_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
         yield Remark(
             Kind.WRONG,
             "above-link",
-            f"{max(rates):.4g} GB/s is {shares[-1]:.0f} % of {claim.link} ({claim.link_gbps:.1f} GB/s each way).",
+            f"{max(rates):.4g} GB/s is {shares[-1]:.0f} % of {claim.link} ({claim.link_gbps:.1f} GB/s each way)."
+            f"{both_directions(max(rates), claim.link_peak)}",
             shares[-1] / 100,
         )
     elif claim.ms is None and claim.gbps is not None:

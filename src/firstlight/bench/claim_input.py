@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from firstlight.bench.claim import Claim, link_named, number
+from firstlight.bench.claim import Claim, number
 from firstlight.bench.claim_shape import kind_named, work_of
+from firstlight.bench.claim_twice import LinkPeak, link_named
 from firstlight.bench.peaks import NO_PEAKS, Peaks, find_peaks, pcie_gbps, peaks_named
 from firstlight.errors import BadInput
 from firstlight.facts.collect import Facts
@@ -46,7 +47,7 @@ def claim_of(told: Told, tables: Tables) -> Claim:
     dtype = SPELLINGS.get(told.dtype.lower(), told.dtype.lower())
     gpu = _gpu_of(told)
     peaks = _peaks(told, gpu, tables, needed=kind.name)
-    rate, name = _link(told, gpu)
+    link, name = _link(told, gpu, tables)
     return Claim(
         case=kind.name,
         shape=told.shape,
@@ -59,7 +60,7 @@ def claim_of(told: Told, tables: Tables) -> Claim:
         tflops=number(told.tflops, "--tflops") if told.tflops else None,
         gbps=number(told.gbps, "--gbps") if told.gbps else None,
         link=name,
-        link_gbps=rate,
+        link_peak=link,
         saturates=told.saturates,
     )
 
@@ -92,11 +93,12 @@ def _peaks(told: Told, gpu: Gpu | None, tables: Tables, *, needed: str) -> Peaks
     return peaks
 
 
-def _link(told: Told, gpu: Gpu | None) -> tuple[float | None, str]:
-    """GB/s each way and the name of the link: as told, else the PCIe link of the saved machine."""
+def _link(told: Told, gpu: Gpu | None, tables: Tables) -> tuple[LinkPeak | None, str]:
+    """The link and its name: as told, else the PCIe link of the saved machine."""
     if told.link:
-        return link_named(told.link), told.link
+        return link_named(told.link, tables), told.link
     if gpu is None or not isinstance(gpu.pcie_generation_max, Known) or not isinstance(gpu.pcie_width_max, Known):
         return None, ""
     generation, width = gpu.pcie_generation_max.value, gpu.pcie_width_max.value
-    return pcie_gbps(generation, width), f"PCIe {generation}.0 x{width}"
+    rate = pcie_gbps(generation, width)
+    return None if rate is None else LinkPeak(rate), f"PCIe {generation}.0 x{width}"

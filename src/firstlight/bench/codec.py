@@ -13,6 +13,9 @@ from firstlight.errors import BadInput
 T = TypeVar("T")
 TEXT_LIMIT = 64 << 10
 LIST_LIMIT = 200_000
+# Nothing that is counted or measured here is larger or, unless it is 0, smaller: a year of an exaflop has 3e25 FLOP.
+# What lies beyond is a slip or malice, and products and quotients of it leave what a double can hold.
+LARGEST, SMALLEST = 1e30, 1e-30
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _HINTS: dict[type, dict[str, Any]] = {}
 
@@ -120,10 +123,12 @@ def _decode_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, .
 def _decode_scalar(kind: Any, value: Any, where: str) -> Any:
     if kind is str:
         return _text(value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1000:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return float(value)
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if fits and (kind is not float or math.isfinite(value)):
+        if kind in (int, float) and value and not SMALLEST <= abs(value) <= LARGEST:
+            raise BadInput(f"{where}: {short(value)} is no measurement; accepted: 0, or {SMALLEST:g} to {LARGEST:g}")
         return value
     raise BadInput(f"{where}: expected {_NAMES.get(kind, str(kind))}, found {short(value)}")
 

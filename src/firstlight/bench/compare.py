@@ -21,13 +21,12 @@ from firstlight.bench.statistics import (
     smallest_detectable,
     verdict_of,
 )
+from firstlight.bench.steady import unsteady
 from firstlight.frozen import dataclass
 
 DEFAULT_MARGIN = 0.03
 TIMER_RESOLUTION_S = 0.5e-6  # of CUDA events
 SAME_CLOCK = 0.01
-PASSES_AGAIN = 5
-SECOND_LOOK_S = 60.0  # so that a standard run with a second look stays a matter of minutes
 
 
 class Cause(enum.Enum):
@@ -64,10 +63,17 @@ class CaseChange:
     note: str = ""
     kind: Kind = Kind.DEVICE
     between: float = 0.0  # spread of processes running the same code, a share: 0.1 is 10 %
+    unsteady_base: str = ""  # why the figure of a side is no ground for a verdict; '' where it is
+    unsteady_new: str = ""
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether one side disagrees with itself, so that nothing can be said of a change."""
+        return bool(self.unsteady_base or self.unsteady_new)
 
     def can_settle(self, margin: float) -> bool:
         """Whether more passes could clear it up; False where two processes alone differ by more than the margin."""
-        return can_be_same(self.between, margin)
+        return not self.is_unsteady and can_be_same(self.between, margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,7 @@ class Comparison:
     only_in_base: tuple[str, ...] = ()
     only_in_new: tuple[str, ...] = ()
     looks: int = 1  # 2 once changed and unclear figures were run again
+    identical: bool = False  # both files hold the very same run
 
     def count(self, change: Change) -> int:
         """How many figures have this verdict."""
@@ -117,6 +124,21 @@ class Comparison:
         """Unclear figures that more passes could clear up."""
         unclear = (case for case in self.cases if case.change is Change.UNCLEAR)
         return tuple(case for case in unclear if case.can_settle(self.margin))
+
+    @property
+    def unsteady(self) -> tuple[CaseChange, ...]:
+        """Figures without a verdict because one side disagrees with itself."""
+        return tuple(case for case in self.cases if case.is_unsteady)
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether not one figure has a verdict."""
+        return self.count(Change.UNCLEAR) == len(self.cases)
+
+    @property
+    def has_open_ends(self) -> bool:
+        """Whether a figure or a case that could be judged was not; one that never can be is no open end."""
+        return bool(self.unsettled or self.unsteady or self.lost or self.only_in_base)
 
     @property
     def broken(self) -> tuple[Lost, ...]:
@@ -133,19 +155,24 @@ class Strictness(enum.Enum):
 
 
 def compare_runs(base: RunResult, new: RunResult, *, margin: float = DEFAULT_MARGIN) -> Comparison:
-    """The comparison of two runs; verdicts hold over the whole suite (Benjamini-Hochberg at 5 %)."""
+    """The comparison of two runs; verdicts hold over the whole suite (Benjamini-Hochberg at 5 %).
+
+    Two files with the very same run are the same in every figure, however unsteady it is.
+    """
     refused = refusals(base, new)
     out = Comparison(base.run.id, new.run.id, margin, refused, labels(base, new))
     if refused:
         return out
     pairs = list(paired(base, new))
     matched = [(first, second, regime) for first, second in pairs for regime in _common(first, second)]
-    floors = _floors(matched)
+    steady = [match for match in matched if not any(_unsteady(match))]
+    floors = _floors(steady)
     cases = [_case_change(*match, margin=margin, floor=floors.get(_alike(match))) for match in matched]
     return replace(
         out,
-        cases=_held_over_the_suite(cases),
-        families=tuple(_family_changes(matched)),
+        cases=tuple(map(_same, cases)) if base == new else _held_over_the_suite(cases),
+        families=() if base == new else tuple(_family_changes(steady)),
+        identical=base == new,
         lost=tuple(lost for first, second in pairs for lost in _lost(first, second)),
         only_in_base=_missing(base, new),
         only_in_new=_missing(new, base),
@@ -153,53 +180,14 @@ def compare_runs(base: RunResult, new: RunResult, *, margin: float = DEFAULT_MAR
 
 
 def exit_code(comparison: Comparison, strictness: Strictness) -> int:
-    """3 not comparable, 1 a regression or a broken case (strict: also unclear or lost ones), else 0.
-
-    A figure that can never be clear, because processes running the same code differ too much, is no open end.
-    """
+    """1 a regression or a broken case (strict: also open ends), 3 not comparable or not one figure clear, else 0."""
     if comparison.refused:
         return 3
     if comparison.count(Change.SLOWER) or comparison.broken:
         return 1
-    open_ends = comparison.unsettled or comparison.lost or comparison.only_in_base
-    return 1 if open_ends and strictness is Strictness.STRICT else 0
-
-
-def needs_second_look(comparison: Comparison) -> tuple[CaseChange, ...]:
-    """The figures to run again with more passes: those that changed, and unclear ones that passes can clear up."""
-    changed = [case for case in comparison.cases if case.change in (Change.SLOWER, Change.FASTER)]
-    return (*changed, *comparison.unsettled)
-
-
-def second_look_ids(comparison: Comparison, run: RunResult) -> tuple[str, ...]:
-    """The cases to run again, changed ones first, as many as fit the time: at the pace of the run, five passes each."""
-    spent_s = run.run.gpu_seconds or run.run.wall_seconds or 0.0
-    steps = run.run.passes * sum(case.verdict is Verdict.OK for case in run.cases)
-    ids = list(dict.fromkeys(case.id for case in needs_second_look(comparison)))
-    affordable = len(ids) if spent_s <= 0 else int(SECOND_LOOK_S / (PASSES_AGAIN * spent_s / max(1, steps)))
-    return tuple(ids[: max(1, affordable)])
-
-
-def with_second_look(first: Comparison, again: Comparison) -> Comparison:
-    """The first comparison with the verdicts of a second look at some of its figures.
-
-    An unclear figure takes the second verdict; a change that is not confirmed becomes unclear.
-    """
-    if again.refused:
-        return replace(first, refused=again.refused)
-    second = {(case.id, case.gpu, case.regime): case for case in again.cases}
-    cases = [_confirmed(case, second.get((case.id, case.gpu, case.regime))) for case in first.cases]
-    return replace(first, cases=tuple(cases), looks=first.looks + 1)
-
-
-def _confirmed(first: CaseChange, second: CaseChange | None) -> CaseChange:
-    if second is None or first.change is Change.SAME:
-        return first
-    if first.change in (Change.UNCLEAR, second.change):
-        return second
-    return replace(
-        second, change=Change.UNCLEAR, cause=None, note=f"first {first.change.value}, then {second.change.value}"
-    )
+    if comparison.tells_nothing:
+        return 3
+    return 1 if comparison.has_open_ends and strictness is Strictness.STRICT else 0
 
 
 Match = tuple[CaseResult, CaseResult, Regime]
@@ -212,6 +200,16 @@ def _family(match: Match) -> tuple[str, Regime]:
 def _alike(match: Match) -> tuple[str, Regime, Kind]:
     """Figures whose pass-to-pass noise is pooled: eager rows of a model are no guide to its graph rows."""
     return match[0].family, match[2], spread_of(match[0], match[1]).kind
+
+
+def _unsteady(match: Match) -> tuple[str, str]:
+    first, second = _figures(match)
+    return unsteady(match[0], first), unsteady(match[1], second)
+
+
+def _same(case: CaseChange) -> CaseChange:
+    """The verdict on a figure that is compared with itself."""
+    return replace(case, change=Change.SAME, ci95=(1.0, 1.0), cause=None, note="", unsteady_base="", unsteady_new="")
 
 
 def _common(first: CaseResult, second: CaseResult) -> Iterable[Regime]:
@@ -258,6 +256,17 @@ def _case_change(
         kind=spread.kind,
         between=spread.spread,
     )
+    if any(shaky := _unsteady((base, new, regime))):
+        return replace(
+            out,
+            change=Change.UNCLEAR,
+            ci95=None,
+            p_value=None,
+            smallest=None,
+            note="",
+            unsteady_base=shaky[0],
+            unsteady_new=shaky[1],
+        )
     if change not in (Change.SLOWER, Change.FASTER):
         return out
     cycles = _cycles(first.passes, second.passes, background)
@@ -275,7 +284,7 @@ def _cycles(base: Sequence[PassResult], new: Sequence[PassResult], background: B
 
 def _cause(change: Change, match: Match, in_cycles: Change) -> Cause:
     first, second = _figures(match)
-    if match[0].mode == "host":
+    if match[0].mode == "host" or match[0].gpu < 0:
         return Cause.HOST
     bound = next((each.limit.bound for each in (first, second) if each.limit is not None), Bound.NONE)
     if bound is Bound.LINK:

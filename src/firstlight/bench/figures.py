@@ -148,7 +148,7 @@ def _rate(case: Case, time_s: float) -> Rate:
     return Rate(
         tflops=case.work.flops / time_s / 1e12 if case.work.flops else None,
         gbps=case.work.bytes / time_s / 1e9 if case.work.bytes else None,
-        items_per_s=int(items) / time_s if items.isdigit() else None,
+        items_per_s=int(items) / time_s if items.isdecimal() else None,
     )
 
 

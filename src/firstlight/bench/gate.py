@@ -34,7 +34,7 @@ class Seen:
 
 
 class Contended(FirstlightError):
-    """Somebody else uses the GPU and --strict was given: no number would mean anything."""
+    """Somebody else uses the device and --strict was given: no number would mean anything."""
 
     exit_code = 1
 
@@ -85,7 +85,9 @@ def contention(seen: Seen) -> tuple[str, ...]:
     return tuple(found)
 
 
-def refuse(found: tuple[str, ...]) -> None:
-    """For --strict: no run on a GPU that is shared."""
+def refuse(found: tuple[str, ...], device: str = "GPU") -> None:
+    """For --strict: no run on a GPU or a processor that is shared."""
     if found:
-        raise Contended(f"--strict: not measured, because {'; '.join(found)}. Free the GPU, or leave --strict out.")
+        raise Contended(
+            f"--strict: not measured, because {'; '.join(found)}. Free the {device}, or leave --strict out."
+        )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from firstlight.bench.results import CaseResult, HealthFinding, Verdict
+from firstlight.bench.steady import is_unsteady
 
 LEAST_GPUS = 3  # of two, nobody can say which one is odd
 SLOWER_BY = 0.07  # healthy GPUs of one node differ by up to 5 %
@@ -13,10 +14,10 @@ LEAST_Z = 3.0
 
 
 def outliers(cases: Sequence[CaseResult]) -> tuple[HealthFinding, ...]:
-    """A finding for each GPU that is far below its neighbours in a case: robust z and more than 7 % slower."""
+    """A finding for each GPU that is far below its neighbours in a steady case: robust z and more than 7 % slower."""
     by_id: dict[str, list[CaseResult]] = {}
     for case in cases:
-        if case.verdict is Verdict.OK and case.shown is not None:
+        if case.verdict is Verdict.OK and case.shown is not None and not is_unsteady(case):
             by_id.setdefault(case.id, []).append(case)
     found = []
     for case_id, same in by_id.items():

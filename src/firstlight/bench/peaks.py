@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from firstlight.errors import BadInput, BadVersion
 from firstlight.frozen import dataclass
+from firstlight.near import nearest
+from firstlight.tables.other_makers import other_maker
 from firstlight.versions import ComputeCapability
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Peaks:
     seen: tuple[tuple[str, float], ...] = ()
     note: str = ""
     capability: ComputeCapability | None = None
+    printed_in: str = ""  # the source of the row: 'NVIDIA L4 datasheet'
 
     def spec_tflops(self, precision: str) -> float | None:
         """The datasheet's dense peak: 989.4 for fp16 on an H100 SXM; fp64 is that of the tensor cores where better."""
@@ -120,6 +123,7 @@ def find_peaks(
         seen=known.seen,
         note=known.note,
         capability=cc,
+        printed_in=known.printed_in,
     )
 
 
@@ -133,6 +137,11 @@ def peaks_named(tables: Tables, text: str) -> Peaks:
     fitting = [row for row in rows if wanted in (_squeezed(row.gpu), _squeezed(row.name))]
     fitting = fitting or [row for row in rows if wanted and set(wanted.split()) <= set(_squeezed(row.name).split())]
     fitting = fitting or [row for row in rows if tables.gpu_peak(text, row.capability) is row]
+    if not fitting and (maker := other_maker(text)):
+        raise BadInput(
+            f"--gpu {text!a}: that is {maker}'s, and peaks are known for GPUs of NVIDIA alone; "
+            f"accepted: {_known(rows, '')}"
+        )
     if not fitting:
         raise BadInput(f"--gpu {text!a}: no peaks are known for it; accepted: {_known(rows, text)}")
     row = max(fitting, key=lambda each: (each.fp16 or 0, each.bandwidth_gbps))
@@ -176,6 +185,7 @@ def _from_row(row: GpuPeak, rate: GpuRate) -> Peaks:
         nvlink_gbps=row.nvlink_gbps,
         seen=seen,
         capability=row.capability,
+        printed_in=row.source.partition(";")[0],
     )
 
 
@@ -205,9 +215,7 @@ def _squeezed(text: str) -> str:
 
 
 def _known(rows: Iterable[GpuPeak], text: str) -> str:
-    import difflib
-
     keys = [row.gpu for row in rows]
-    near = difflib.get_close_matches(_squeezed(text).replace(" ", "-"), keys, n=3, cutoff=0.5)
+    near = nearest(_squeezed(text).replace(" ", "-"), keys, 3)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     return f"e.g. h100-sxm, h200-sxm, rtx-5090; `firstlight tables gpu_peaks` lists all {len(keys)}.{hint}"

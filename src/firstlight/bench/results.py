@@ -17,6 +17,7 @@ from firstlight.opening import open_given
 
 SCHEMA = "firstlight.bench/1"
 FILE_LIMIT = 256 << 20
+SHORTEST_S, LONGEST_S = 1e-12, 1e9  # a picosecond, thirty years: no call is shorter or longer
 
 
 class Verdict(enum.Enum):
@@ -369,19 +370,28 @@ def _check_case(case: CaseResult, where: str) -> None:
         if not figure.passes:
             raise BadInput(f"{spot}.passes: empty; a figure has one pass at least")
         for place, each in enumerate(figure.passes):
-            if each.median <= 0 or each.n < 1 or any(sample <= 0 for sample in each.samples):
-                raise BadInput(f"{spot}.passes[{place}]: a time must be above 0 seconds and n at least 1")
+            if each.n < 1 or not all(map(_is_time, (each.median, *each.samples))):
+                raise BadInput(f"{spot}.passes[{place}]: {_TIMES_ACCEPTED}, and n is at least 1")
             if each.sm_mhz is not None and each.sm_mhz <= 0:
                 raise BadInput(f"{spot}.passes[{place}].sm_mhz: {each.sm_mhz}; what is not known is null, never 0")
     if case.host_time_s is not None:
         _check_time(case.host_time_s, f"{where}.host_time_s")
 
 
+_TIMES_ACCEPTED = f"a time must be above 0 seconds, from {SHORTEST_S:g} to {LONGEST_S:g}"
+
+
+def _is_time(seconds: float) -> bool:
+    return SHORTEST_S <= seconds <= LONGEST_S
+
+
 def _check_time(time: TimeSummary, where: str) -> None:
     low, high = time.ci95
-    if not 0 < time.min <= time.median or not low <= time.median <= high or low <= 0:
+    if not time.min <= time.median or not low <= time.median <= high:
         raise BadInput(
             f"{where}.median: {time.median} with interval [{low}, {high}]; times must be above 0 and in order"
         )
+    if not all(map(_is_time, (time.min, time.median, low, high))) or min(time.q1, time.q3, time.mad) < 0:
+        raise BadInput(f"{where}: {_TIMES_ACCEPTED}; found {time.min} to {max(high, time.median)}")
     if time.n < 1:
         raise BadInput(f"{where}.n: {time.n}; a summary needs one sample at least")

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from firstlight import __version__
-from firstlight.bench import gate
+from firstlight.bench import gate, processor
 from firstlight.bench.about import commit_of, gpu_of, host_of, software_of
 from firstlight.bench.attempts import Attempt, Outcome, Step, Tools, first_attempt, nobody, run_passes
 from firstlight.bench.case import Place
 from firstlight.bench.choice import Choice, Suite, chosen
 from firstlight.bench.clocks import Counters, Gauge, NvmlCard, NvmlGauge, Watch, reasons_pct
-from firstlight.bench.compare import PASSES_AGAIN
 from firstlight.bench.figures import Setting, case_results
 from firstlight.bench.memory import CpuMemory, CudaMemory
 from firstlight.bench.outliers import outliers
@@ -26,6 +25,7 @@ from firstlight.bench.patience import PATIENCE, Patience
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import CPU, Device, describe, device_names, import_torch, place_of, with_link_under_load
 from firstlight.bench.results import CaseResult, GpuResult, Health, RunInfo, RunResult
+from firstlight.bench.second_look import PASSES_AGAIN
 from firstlight.bench.soak import Soak, power_findings, product_load, soak, wear_findings
 from firstlight.bench.stopwatch import Stopwatch
 from firstlight.bench.timers import CpuTimer, CudaTimer, Timer
@@ -184,7 +184,10 @@ def run_device(
                 keep(_device_run(scene, Outcome(attempts, interrupted=True, timing_s=0.0)))
                 kept_at = time.monotonic()
 
-        return _device_run(scene, _run_cases(place, timer, gauge, request=request, world=world, keep=keep_attempts))
+        first = processor.moment()
+        outcome = _run_cases(place, timer, gauge, request=request, world=world, keep=keep_attempts)
+        meanwhile = processor.during_sentence(processor.load_between(first, processor.moment()))
+        return _device_run(replace(scene, contention=(*contention, *meanwhile)), outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +223,24 @@ def _device_run(scene: _Scene, outcome: Outcome) -> DeviceRun:
 
 
 def _passed_gate(device: Device, request: Request, world: World) -> tuple[str, ...]:
+    """What speaks against quiet numbers, said before anything is timed; refused where --strict wants that.
+
+    A busy processor spoils what is timed on it, and of a GPU's cases those that wait for launches.
+    """
     if request.round is Round.AGAIN:
         return ()
+    load = processor.look()
+    found = processor.before_sentence(load)
     if device.gpu is None:
         world.say("no GPU is timed: small cases on the processor, to see the whole flow; there are no limits for it")
-        return ()
-    world.say(f"{device.name} is {device.gpu.name}; looking whether it is idle")
-    found = gate.contention(gate.look(device.card, mps=world.facts.gpus.mps_control))
-    if request.refuses_contention:
-        gate.refuse(found)
+        if request.refuses_contention:
+            gate.refuse(found, "processor")
+    else:
+        world.say(f"{device.name} is {device.gpu.name}; looking whether it is idle")
+        shared = gate.contention(gate.look(device.card, mps=world.facts.gpus.mps_control))
+        if request.refuses_contention:
+            gate.refuse(shared)
+        found = (*shared, *found)
     for sentence in found:
         world.say(f"{device.name}: {sentence}")
     return found

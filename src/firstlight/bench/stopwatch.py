@@ -22,6 +22,7 @@ from firstlight.bench.patience import Patience
 from firstlight.bench.results import Regime
 from firstlight.bench.rotation import Cold
 from firstlight.bench.statistics import median_interval
+from firstlight.bench.steady import NOT_STEADY, PUT_OFF
 from firstlight.bench.tape import Launching, Shots, Tape, make_shots
 from firstlight.bench.timers import Call, Series, Timer, nothing
 from firstlight.frozen import dataclass
@@ -32,7 +33,6 @@ FIRST_PAUSE_S = 0.15
 PAUSE_S = 0.04  # between bursts, or three times as long as the burst
 MOST_BURSTS = 6
 SLOWED = 1.015  # sustained over burst, from which on the power limit is at work
-STEADY = 0.01  # three blocks in a row within this
 LEAST_CALLS = 3
 DEVICE_BLOCKS = 3  # of a case whose headline is host time: enough to say how much of it is launching
 
@@ -101,7 +101,7 @@ class Stopwatch:
         else:
             stretches = self._both(tape, budget_s=budget_s)
         host = self._host_samples(subject.calls, budget_s=budget_s / 4) if self._timer.has_launches else ()
-        flags = (*made.flags, *_when("not_steady", not steady and not is_big), *_hiding(tape))
+        flags = (*made.flags, *_when(NOT_STEADY, not steady and not is_big), *_hiding(tape))
         return PassTiming(stretches, stretches[-1].samples, host, made.graph_calls, flags)
 
     def _time_host(self, subject: Subject, *, budget_s: float) -> PassTiming:
@@ -120,7 +120,7 @@ class Stopwatch:
         stretch = self._stretch(Regime.SUSTAINED, lambda: self._until_precise(sample, budget_s=budget_s))
         clocks = tuple(each.sm_mhz for each in series if each.sm_mhz is not None)
         device = tuple(seconds for each in series for seconds in each.seconds) if tape.all_hidden else ()
-        flags = _when("not_steady", not steady)
+        flags = _when(NOT_STEADY, not steady)
         return PassTiming((replace(stretch, sm_mhz=clocks),), device, stretch.samples, 1, flags)
 
     def _tape(self, subject: Subject, made: Shots) -> Tape:
@@ -128,18 +128,23 @@ class Stopwatch:
         return Tape(self._timer, made.shots, before_each=before_each)
 
     def _warm_up(self, tape: Tape) -> bool:
-        """Until three blocks in a row agree; False when they still do not at the limit."""
+        """Until three blocks in a row agree; False when they still do not at the limit.
+
+        A block that others held up all along says nothing about this; where all of them were, the passes will tell.
+        """
         patience = self._patience
         began = self._timer.now()
         middles: list[float] = []
         while True:
-            middles = [*middles[-2:], median(tape.block_of(patience.block).seconds)]
+            block = tape.block_of(patience.block)
+            if block.any_alone:
+                middles = [*middles[-2:], median(block.seconds)]
             spent_s = self._timer.now() - began
-            if len(middles) == LEAST_CALLS:
-                if spent_s >= patience.warm_up_s and max(middles) <= (1 + STEADY) * min(middles):
-                    return True
-                if spent_s >= patience.warm_up_limit_s:
-                    return False
+            agree = len(middles) == LEAST_CALLS and max(middles) <= (1 + self._timer.steady_within) * min(middles)
+            if agree and spent_s >= patience.warm_up_s:
+                return True
+            if spent_s >= patience.warm_up_limit_s and (len(middles) == LEAST_CALLS or not block.any_alone):
+                return len(middles) < LEAST_CALLS
 
     def _both(self, tape: Tape, *, budget_s: float) -> tuple[Stretch, Stretch]:
         """Bursts after pauses, then back to back; where the power limit bites, over at least one of its swings."""
@@ -241,4 +246,4 @@ def _when(flag: str, condition: object) -> tuple[str, ...]:
 
 
 def _hiding(tape: Tape) -> tuple[str, ...]:
-    return _when("launches_not_hidden", not tape.all_hidden)
+    return (*_when("launches_not_hidden", not tape.all_hidden), *_when(PUT_OFF, tape.mostly_put_off))

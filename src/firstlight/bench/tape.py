@@ -48,6 +48,13 @@ class Tape:
         self._one_by_one = False
         self._last_s: float | None = None
         self.all_hidden = True
+        self.shots_taken = 0
+        self.shots_put_off = 0
+
+    @property
+    def mostly_put_off(self) -> bool:
+        """Whether other processes held the cores in more than half of the shots, so that the median is theirs."""
+        return 2 * self.shots_put_off > self.shots_taken
 
     def take(self, count: int) -> Series:
         """The next `count` shots; queued together unless the driver's queue proved too short for that."""
@@ -79,7 +86,10 @@ class Tape:
     def _series(self, count: int) -> Series:
         picked = [self._shots[(self._turn + place) % len(self._shots)] for place in range(count)]
         self._turn = (self._turn + count) % len(self._shots)
-        return self._timer.series(picked, before_each=self._before_each)
+        series = self._timer.series(picked, before_each=self._before_each)
+        self.shots_taken += count
+        self.shots_put_off += series.put_off
+        return series
 
 
 def make_shots(timer: Timer, calls: Sequence[Call], *, cold: Cold, launching: Launching) -> Shots:

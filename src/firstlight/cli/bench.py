@@ -86,7 +86,9 @@ class BenchGroup(click.Group):
 @click.option("--csv", "style", flag_value="csv", help="Print one line per figure.")
 @click.option("--no-compile", is_flag=True, help="Leave the torch.compile rows out.")
 @click.option(
-    "--strict", is_flag=True, help="Refuse to measure on a shared GPU; with --baseline, unclear is a failure."
+    "--strict",
+    is_flag=True,
+    help="Refuse to measure on a shared GPU or a busy processor; with --baseline, unclear is a failure.",
 )
 @click.option("--baseline", default="", metavar="FILE",
               help="Compare with an earlier result, looking twice at what differs; exit 1 when slower.")  # fmt: skip
@@ -96,8 +98,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     Needs no root, no docker and no locked clocks. A number above what the silicon can do at the clock measured
     meanwhile is refused. Exit code 0: measured; 1: a case is wrong, invalid or impossible, or slower than the
-    baseline; 2: usage; 3: not comparable with the baseline; 4: no GPU to measure, or no case that runs on it; 130:
-    interrupted, finished cases are kept and the file is written.
+    baseline; 2: usage; 3: not comparable with the baseline, or no figure is clear; 4: no GPU to measure, or no case
+    that runs on it; 130: interrupted, finished cases are kept and the file is written.
     """  # fmt: skip
     if ctx.invoked_subcommand is not None:
         return
@@ -156,6 +158,10 @@ def measure(choice: Choice, given: dict[str, Any]) -> int:
     if given["out"]:
         writable(given["out"])
     run = _run(choice, given)
+    if not given["only"] and "suite" not in given and not run.run.interrupted:
+        from firstlight.cli.kept import keep
+
+        keep("bench", to_text(run))  # the whole suite stays with the machine, for `firstlight handover`
     if given["out"]:
         save(given["out"], to_text(run))
         unfinished(given["out"]).forget()
@@ -202,14 +208,23 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
 
 
 def _arguments(given: dict[str, Any]) -> tuple[str, ...]:
-    """The options that shape a run; names of files stay out of the result."""
+    """The file of cases and the options that shape a run; names of other files stay out of the result."""
     told = [f"--{name}={given[name]}" for name in ("effort", "only", "device") if given[name]]
     return (
         "bench",
+        *([_below_here(given["file"])] if "file" in given else []),
         *told,
         *(["--no-compile"] if given["no_compile"] else []),
         *(["--strict"] if given["strict"] else []),
     )
+
+
+def _below_here(path: str) -> str:
+    """A path as it can be typed again; of one that leads elsewhere the last part: folders tell who somebody is."""
+    import os.path
+
+    shown = os.path.relpath(path)
+    return os.path.basename(path) if shown.startswith(os.pardir) else shown
 
 
 def _shown(run: RunResult, style: str) -> str:
@@ -246,7 +261,8 @@ def _exit_code(run: RunResult) -> int:
 
 def _compared(baseline: RunResult, run: RunResult, given: dict[str, Any]) -> int:
     """Print the comparison, after a second look at what is not the same: on stderr where stdout carries a document."""
-    from firstlight.bench.compare import Strictness, compare_runs, exit_code, with_second_look
+    from firstlight.bench.compare import Strictness, compare_runs, exit_code
+    from firstlight.bench.second_look import with_second_look
     from firstlight.report.bench_compare_text import compare_text
 
     comparison = compare_runs(baseline, run)
@@ -262,10 +278,10 @@ def _second_look(comparison: Comparison, run: RunResult, given: dict[str, Any]) 
     """Five more passes of what changed or is unclear, in this process; None where nothing is."""
     from firstlight.bench.case import Effort
     from firstlight.bench.choice import Choice
-    from firstlight.bench.compare import second_look_ids
     from firstlight.bench.results import to_text
     from firstlight.bench.runner import Round
     from firstlight.bench.saving import is_plain, save
+    from firstlight.bench.second_look import second_look_ids
 
     ids = second_look_ids(comparison, run)
     if not ids:

@@ -19,14 +19,16 @@ def command(*, base: str, new: str, margin: str, again: str, strict: bool, as_js
     """Compare two result files of `firstlight bench`.
 
     A change counts when it is above the margin and the 95 % interval over passes leaves no change out; verdicts hold
-    for the whole suite, not for each case alone. Burst and sustained figures are never mixed.
-    Exit code 0: no regression; 1: slower, or a case of the new run is broken; 2: a file cannot be read; 3: the runs
-    cannot be compared (another GPU, other data, another way of counting).
+    for the whole suite, not for each case alone. Burst and sustained figures are never mixed, and a figure that is not
+    steady gets no verdict. Exit code 0: no regression among the figures that can be told; 1: slower, or a case of the
+    new run is broken; 2: a file cannot be read; 3: the runs cannot be compared (another GPU, other data, another way
+    of counting), or not one figure is clear.
     """
     import json
 
-    from firstlight.bench.compare import Strictness, compare_runs, exit_code, with_second_look
+    from firstlight.bench.compare import Strictness, compare_runs, exit_code
     from firstlight.bench.results import read_run
+    from firstlight.bench.second_look import with_second_look
     from firstlight.report.bench_compare_text import compare_document, compare_text
 
     share = _share(margin)
@@ -38,7 +40,10 @@ def command(*, base: str, new: str, margin: str, again: str, strict: bool, as_js
     if as_json:
         click.echo(json.dumps(compare_document(comparison, first, second, code), indent=1))
     else:
-        click.echo(compare_text(comparison, first, second, code), nl=False)
+        repeat = ("firstlight", "bench", "compare", base, new)
+        chosen = () if margin == "3%" else ("--margin", margin)
+        repeat = (*repeat, *chosen, *(("--strict",) if strict else ()))
+        click.echo(compare_text(comparison, first, second, code, again=repeat), nl=False)
     click.get_current_context().exit(code)
 
 

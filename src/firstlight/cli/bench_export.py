@@ -31,7 +31,8 @@ def command(*, run_file: str, wanted: str, out: str, as_json: bool) -> None:
     junit                    what CI systems show; fails where bench would have failed
 
     Numbers of cases that failed, were disturbed or are impossible are left out; JUnit and OpenMetrics name the cases.
-    Exit code 0: exported; 2: the file is not a run, cannot be written, or holds no figure to export.
+    Exit code 0: exported; 2: the file is not a run, cannot be written, or holds no case to export; for the first two
+    formats also where no case has a figure.
     """
     import json
 
@@ -58,8 +59,10 @@ def _require_figures(run: RunResult, target: Format, *, run_file: str) -> None:
     from firstlight.report.exports import NEED_FIGURES
     from firstlight.report.exports_rows import counted, left_out, rows
 
+    if not run.cases:
+        raise BadInput(f"{run_file}: holds no case, so there is nothing to export. Give a run that measured something.")
     if target in NEED_FIGURES and not rows(run):
-        found = counted(left_out(run)) or "no case"
+        found = counted(left_out(run))
         raise BadInput(
             f"{run_file}: holds no figure to export ({found}), and {target.value} takes one at least. "
             f"To see why: firstlight bench export {run_file} --to junit"

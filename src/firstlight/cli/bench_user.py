@@ -21,7 +21,9 @@ _INHERITED = ("effort", "only", "lists", "device", "out", "style", "strict", "ba
 @click.option("--markdown", "style", flag_value="markdown", help="Print tables for a report.")
 @click.option("--csv", "style", flag_value="csv", help="Print one line per figure.")
 @click.option(
-    "--strict", is_flag=True, help="Refuse to measure on a shared GPU; with --baseline, unclear is a failure."
+    "--strict",
+    is_flag=True,
+    help="Refuse to measure on a shared GPU or a busy processor; with --baseline, unclear is a failure.",
 )
 @click.option("--baseline", default="", metavar="FILE", help="Compare with an earlier result; exit 1 when slower.")
 @click.pass_context
@@ -56,7 +58,7 @@ def command(ctx: click.Context, /, **typed: Any) -> None:
         for case in chosen(suite(ASSUMED), choice):
             click.echo(case.id)
         return
-    ctx.exit(measure(choice, {**given, "suite": suite, "no_compile": False}))
+    ctx.exit(measure(choice, {**given, "suite": suite, "file": str(ctx.info_name), "no_compile": False}))
 
 
 def _merged(ctx: click.Context, typed: dict[str, Any]) -> dict[str, Any]:

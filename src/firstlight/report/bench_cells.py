@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from firstlight.bench.results import CaseResult, Figure, LimitResult, RunResult, TimeSummary
+from firstlight.bench.steady import PUT_OFF
 
 DASH = "-"
 SIGNIFICANT = 4
+LONGEST_COUNT = 30  # digits
+_FLAGS = {PUT_OFF: "other processes held its cores"}
 
 
 def time_text(seconds: float) -> str:
@@ -30,10 +33,18 @@ def significant(value: float) -> str:
 
 
 def spread_text(time: TimeSummary) -> str:
-    """Half the 95 % interval relative to the median: '0.3 %'; '1.2 % (wide)' where the aim was missed."""
+    """Half the 95 % interval relative to the median: '0.3 %'; '1.2 % (wide)' where the aim was missed.
+
+    Above 100 % the number says no more than that: 'over 100 % (wide)'.
+    """
     low, high = time.ci95
     share = 50 * (high - low) / time.median
-    return f"{share:.1f} %" + ("" if time.ci_reached else " (wide)")
+    return ("over 100 %" if share > 100 else f"{share:.1f} %") + ("" if time.ci_reached else " (wide)")
+
+
+def flag_words(flag: str) -> str:
+    """A flag of a case or a figure as people say it: 'launches not hidden'."""
+    return _FLAGS.get(flag, flag.replace("_", " "))
 
 
 def percent_text(share: float | None) -> str:
@@ -72,6 +83,11 @@ def limit_of_interest(limit: LimitResult | None) -> tuple[float | None, float | 
     if limit.pct_clock is not None:
         return limit.t_clock_s, limit.pct_clock
     return limit.t_achieved_s, limit.pct_achieved
+
+
+def whole(text: str) -> int | None:
+    """A parameter that counts something, '512' to 512; None for other text, which a file of others may hold."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_COUNT else None
 
 
 def gb_text(count: int | None) -> str:

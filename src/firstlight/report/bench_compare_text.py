@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Iterable, Iterator
+from statistics import median
 from typing import Any
 
 from firstlight import __version__
 from firstlight.bench.between_processes import SPREADS
 from firstlight.bench.codec import encode
-from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange, Lost, needs_second_look
+from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange, Lost
 from firstlight.bench.results import RunResult
+from firstlight.bench.second_look import named, needs_second_look, repeated
 from firstlight.bench.statistics import Change
 from firstlight.report.layout import counted
 
 SCHEMA = "firstlight.compare/1"
+_BASE_AGAIN = "base-again.json"
 _MOST_UNCLEAR = 12
-_MOST_NAMED = 4
+_MARGIN_STEP_PCT = 5  # of a margin that is proposed
 _MEANING = {
     Cause.CLOCK: "clock: the same number of cycles, at another clock (power or heat)",
     Cause.SOFTWARE: "software: another number of clock cycles",
@@ -27,9 +32,15 @@ _MEANING = {
 }
 
 
-def compare_text(comparison: Comparison, base: RunResult, new: RunResult, code: int) -> str:
-    """The comparison for people: what changed first, then what could not be told, then the rest in one line."""
-    lines = [f"base     {_run_line(base)}", f"new      {_run_line(new)}"]
+def compare_text(
+    comparison: Comparison, base: RunResult, new: RunResult, code: int, *, again: tuple[str, ...] = ()
+) -> str:
+    """The comparison for people: what changed first, then what could not be told, then the rest in one line.
+
+    `again` is the command that compared, firstlight bench compare BASE NEW ..., to be repeated with a second look or
+    with another base; () where there is none to paste.
+    """
+    lines = [line for name, run in (("base", base), ("new", new)) for line in _run_lines(name, run)]
     lines += [f"differs  {label.what}: {label.base} -> {label.new}" for label in comparison.labels]
     lines.append("")
     if comparison.refused:
@@ -39,11 +50,13 @@ def compare_text(comparison: Comparison, base: RunResult, new: RunResult, code: 
         cases = sorted((case for case in comparison.cases if case.change is change), key=_badness)
         lines += _block(heading, (line for case in cases for line in _changed_lines(case)))
     lines += _block("broken in the new run", (_lost_line(lost) for lost in comparison.broken))
+    lines += _block("not steady: no verdict", (_shaky_line(case) for case in comparison.unsteady))
     lines += _unclear_lines(comparison)
     lines += _block("not told: two runs of the same code differ by more than the margin", _wide_lines(comparison))
     lines += _block("not compared", _not_compared(comparison))
     lines += _block("families, new time over base time (95 % interval)", _family_lines(comparison.families))
-    return "\n".join([*lines, _summary(comparison), _outcome(comparison, code), *_advice(comparison)]) + "\n"
+    advice = _advice(comparison, base, new, again)
+    return "\n".join([*lines, _summary(comparison), _outcome(comparison, code), *advice]) + "\n"
 
 
 def compare_document(comparison: Comparison, base: RunResult, new: RunResult, code: int) -> dict[str, Any]:
@@ -59,6 +72,11 @@ def compare_document(comparison: Comparison, base: RunResult, new: RunResult, co
         "base": _run_document(base),
         "new": _run_document(new),
     }
+
+
+def _run_lines(name: str, run: RunResult) -> Iterator[str]:
+    yield f"{name:<9}{_run_line(run)}"
+    yield from (f"{'':<9}{sentence}" for sentence in run.health.contention)
 
 
 def _run_line(run: RunResult) -> str:
@@ -105,7 +123,7 @@ def _unclear_lines(comparison: Comparison) -> Iterator[str]:
 
 def _wide_lines(comparison: Comparison) -> Iterator[str]:
     """One line for each kind of case that no number of passes in one process can judge at this margin."""
-    unclear = [case for case in comparison.cases if case.change is Change.UNCLEAR]
+    unclear = [case for case in comparison.cases if case.change is Change.UNCLEAR and not case.is_unsteady]
     for row in SPREADS:
         cases = [case for case in unclear if case.kind is row.kind and not case.can_settle(comparison.margin)]
         if cases:
@@ -116,6 +134,12 @@ def _wide_lines(comparison: Comparison) -> Iterator[str]:
                 f"{counted(len(cases), 'figure')}, by about {100 * row.spread:.1f} %: {row.why}{reach} "
                 f"(largest here {_percent(worst.ratio)} %, {worst.id})"
             )
+
+
+def _shaky_line(case: CaseChange) -> str:
+    sides = (("base", case.unsteady_base), ("new", case.unsteady_new))
+    why = "; ".join(f"{name}: {reason}" for name, reason in sides if reason)
+    return f"{_name(case)}  {_seconds(case.base_s)} -> {_seconds(case.new_s)}  {why}"
 
 
 def _unclear_line(case: CaseChange) -> str:
@@ -151,26 +175,54 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _outcome(comparison: Comparison, code: int) -> str:
+    return f"exit code {code}: {_meaning(comparison, code)}"
+
+
+def _meaning(comparison: Comparison, code: int) -> str:
+    told = len(comparison.cases) - comparison.count(Change.UNCLEAR)
     if comparison.count(Change.SLOWER):
-        return f"exit code {code}: slower than the base"
+        return "slower than the base"
     if comparison.broken:
-        return f"exit code {code}: the new run has cases that are failed, invalid or impossible"
-    if comparison.unsettled or comparison.lost or comparison.only_in_base:
-        end = "not all is clear, and --strict wants that" if code else "no regression was found, but not all is clear"
-        return f"exit code {code}: {end}"
-    return f"exit code {code}: no regression"
+        return "the new run has cases that are failed, invalid or impossible"
+    if comparison.identical and comparison.cases:
+        return "both files hold the same run, so nothing differs"
+    if comparison.tells_nothing:
+        return "nothing can be told: no figure is clear" if comparison.cases else "no figure is in both runs"
+    if comparison.has_open_ends and code:
+        return "not all is clear, and --strict wants that"
+    if told < len(comparison.cases):
+        return f"no regression in {counted(told, 'figure')}; {len(comparison.cases) - told} cannot be told"
+    return "no regression, but not every case was compared" if comparison.has_open_ends else "no regression"
 
 
-def _advice(comparison: Comparison) -> Iterator[str]:
-    """How to take a second look: more passes of what changed or is unclear, then the same comparison with them."""
-    cases = needs_second_look(comparison)
-    if cases and comparison.looks == 1:
-        ids = list(dict.fromkeys(case.id for case in cases))
-        only = ids if len(ids) <= _MOST_NAMED else list(dict.fromkeys(case.family for case in cases))
-        yield ""
-        yield "A second look confirms changes and settles what is unclear:"
-        yield f"  firstlight bench --effort rigorous --only {','.join(only)} --out again.json"
-        yield "  then this command with --again again.json"
+def _advice(comparison: Comparison, base: RunResult, new: RunResult, again: tuple[str, ...]) -> Iterator[str]:
+    """What would tell more, as commands: more passes, the base measured anew, or a wider margin."""
+    if comparison.looks > 1 or comparison.identical:
+        return
+    if shaky := [case for case in comparison.unsteady if case.unsteady_base]:
+        yield "\nThe base is not steady. Measure it again, with the code of then, while the machine is quiet:"
+        yield _pasted(repeated(base, effort="rigorous", only=named(shaky), out=_BASE_AGAIN))
+        if again:
+            yield _pasted((*again[:3], _BASE_AGAIN, *again[4:]))  # in the place of the base
+    if cases := needs_second_look(comparison):
+        yield "\nA second look confirms changes and settles what is unclear:"
+        yield _pasted(repeated(new, effort="rigorous", only=named(cases), out="again.json"))
+        if again:
+            yield _pasted((*again, "--again", "again.json"))
+    elif not shaky and comparison.tells_nothing and again and (margin := _wider(comparison)):
+        yield f"\nTwo runs of the same code differ too much for this margin. To ask for changes above {margin}:"
+        yield _pasted((*again, "--margin", margin))
+
+
+def _wider(comparison: Comparison) -> str:
+    """The margin at which about half of the figures could be told, e.g. '55%'; '' where none below 100 % would do."""
+    reach = [case.smallest for case in comparison.cases if case.smallest is not None]
+    percent = _MARGIN_STEP_PCT * math.ceil(100 * median(reach) / _MARGIN_STEP_PCT) if reach else 100
+    return f"{percent}%" if percent < 100 else ""
+
+
+def _pasted(words: Iterable[str]) -> str:
+    return f"  {shlex.join(words)}"
 
 
 def _badness(case: CaseChange) -> float:

@@ -8,11 +8,13 @@ from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.report.bench_cells import (
     DASH,
     environment_rows,
+    flag_words,
     limit_of_interest,
     ms_text,
     percent_text,
     spread_text,
     time_text,
+    whole,
 )
 from firstlight.report.bench_normal import normal_lines
 from firstlight.report.bench_sections import Cell, Section, param, sections_of
@@ -71,7 +73,7 @@ def _versus(dtype: str, cases: Sequence[CaseResult]) -> Cell:
 def _limit_cells(case: CaseResult, figure: Figure) -> tuple[str, ...]:
     least_s, share = limit_of_interest(figure.limit)
     limit = figure.limit
-    notes = [flag.replace("_", " ") for flag in (*figure.flags, *case.flags) if flag != _COMPILE]
+    notes = [flag_words(flag) for flag in (*figure.flags, *case.flags) if flag != _COMPILE]
     if case.cache != "n/a":
         notes.insert(0, f"{case.cache} cache")
     if case.mode == "host":
@@ -93,7 +95,8 @@ def _compiled(measured: Sequence[CaseResult]) -> Iterator[str]:
     models = [case for case in measured if param(case, "run") != DASH and case.family == "resnet50"]
     times: dict[tuple[str, int], dict[str, CaseResult]] = {}
     for case in models:
-        times.setdefault((case.dtype, int(param(case, "batch"))), {})[param(case, "run")] = case
+        if (batch := whole(param(case, "batch"))) is not None:
+            times.setdefault((case.dtype, batch), {})[param(case, "run")] = case
     rows = [_compiled_row(*key, found) for key, found in sorted(times.items()) if "compiled-graph" in found]
     if rows:
         head = (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from firstlight.bench.limits import band_of
 from firstlight.bench.peaks import canonical, peaks_of
 from firstlight.bench.results import Figure, RunResult, Verdict
+from firstlight.bench.steady import unsteady
 from firstlight.report.bench_cells import significant
 from firstlight.tables import Tables
 
@@ -39,6 +40,6 @@ def _best(run: RunResult, gpu: int, precision: str) -> Figure | None:
         and case.verdict is Verdict.OK
         and canonical(case.peak) == precision
         for figure in case.figures
-        if figure.rate.tflops is not None
+        if figure.rate.tflops is not None and not unsteady(case, figure)
     ]
     return max(figures, key=lambda figure: figure.rate.tflops or 0.0, default=None)

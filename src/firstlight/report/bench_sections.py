@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from firstlight.bench.results import CaseResult, Figure
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import DASH, gbps_text, significant, time_text
+from firstlight.report.bench_cells import DASH, gbps_text, significant, time_text, whole
 
 Cell = Callable[[CaseResult, Figure], str]
 MIB = 1 << 20
@@ -101,8 +101,7 @@ def _shape(case: CaseResult, figure: Figure) -> str:
 
 
 def _stream(case: CaseResult, figure: Figure) -> str:
-    size = int(param(case, "array_bytes")) // MIB
-    return f"{param(case, 'operation').capitalize()} {size} MiB {case.dtype.upper()}"
+    return f"{param(case, 'operation').capitalize()} {_mib(case, 'array_bytes')} {case.dtype.upper()}"
 
 
 def _direction(case: CaseResult, figure: Figure) -> str:
@@ -115,7 +114,13 @@ def _direction(case: CaseResult, figure: Figure) -> str:
 
 
 def _transfer_size(case: CaseResult, figure: Figure) -> str:
-    return f"{int(param(case, 'size_bytes')) // MIB} MiB"
+    return _mib(case, "size_bytes")
+
+
+def _mib(case: CaseResult, name: str) -> str:
+    """'512 MiB'; what is no number of bytes is shown as it is."""
+    size = whole(param(case, name))
+    return param(case, name) if size is None else f"{size // MIB} MiB"
 
 
 def _named(name: str) -> Cell:

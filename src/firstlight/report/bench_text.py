@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
+from firstlight.bench.steady import NOT_STEADY, PUT_OFF, unsteady
 from firstlight.report.bench_cells import (
     DASH,
     environment_rows,
+    flag_words,
     limit_of_interest,
     percent_text,
     rate_text,
@@ -19,7 +21,7 @@ from firstlight.report.layout import counted, labelled
 from firstlight.tables import Tables
 
 _HEAD = ("case", "time", "+-", "rate", "of limit", "tier", "notes")
-_QUIET_FLAGS = ("algorithmic",)
+_QUIET_FLAGS = ("algorithmic", NOT_STEADY, PUT_OFF)  # the last two are said in words
 
 
 def bench_text(run: RunResult, tables: Tables) -> str:
@@ -75,9 +77,11 @@ def _notes(case: CaseResult, figure: Figure) -> Iterator[str]:
         yield figure.regime.value
     if case.mode == "host":
         yield "host time"
+    if why := unsteady(case, figure):
+        yield f"not steady: {why}"
     if case.launch_bound is not None and case.launch_bound > 0.5:
         yield f"eager calls wait for launches {100 * case.launch_bound:.0f} % of the time"
-    yield from (flag.replace("_", " ") for flag in (*figure.flags, *case.flags) if flag not in _QUIET_FLAGS)
+    yield from (flag_words(flag) for flag in (*figure.flags, *case.flags) if flag not in _QUIET_FLAGS)
 
 
 def _problems(run: RunResult) -> Iterator[str]:

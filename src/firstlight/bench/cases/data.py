@@ -29,6 +29,9 @@ TOLERANCE = {
     "int8": 1e-9,  # sums of int8 products are exact
 }
 ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+# Names of torch and of everyday speech.
+SPELLINGS = {"float64": "fp64", "double": "fp64", "float32": "fp32", "float": "fp32", "float16": "fp16",
+             "half": "fp16", "bfloat16": "bf16"}  # fmt: skip
 SPREAD = 64  # rows and columns of a result that are compared, spread evenly with the first and the last
 
 
@@ -43,6 +46,13 @@ def torch_dtype(name: str) -> torch.dtype:
         "fp16": torch.float16,
         "bf16": torch.bfloat16,
     }[name]
+
+
+def spelled(dtype: object) -> str:
+    """Our name of a dtype as a user writes it: 'fp16' for torch.float16, 'float16' and 'half'; '' for any other."""
+    plain = str(dtype).removeprefix("torch.").lower()
+    found = SPELLINGS.get(plain, plain)
+    return found if found in ELEMENT_BYTES else ""
 
 
 def source(case_id: str, place: Place, *, part: int) -> torch.Generator:

@@ -16,7 +16,7 @@ CASES = (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from firstlight.bench.case import Cache
 from firstlight.frozen import dataclass
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+Dtype: TypeAlias = "str | torch.dtype"  # 'fp16' or torch.float16
 META = "meta"  # torch's device for shapes without memory: how large the buffers will be is learned on it
 
 
@@ -35,11 +36,11 @@ class Maker:
     device: str
     random: torch.Generator | None
 
-    def normal(self, shape: Sequence[int], dtype: str = "fp32", *, std: float = 1.0) -> Tensor:
+    def normal(self, shape: Sequence[int], dtype: Dtype = "fp32", *, std: float = 1.0) -> Tensor:
         """Normal numbers, e.g. make.normal((4096, 4096), 'fp16', std=4096**-0.5)."""
         return self.empty(shape, dtype).normal_(0, std, generator=self.random)
 
-    def uniform(self, shape: Sequence[int], dtype: str = "fp32", *, low: float = 0.0, high: float = 1.0) -> Tensor:
+    def uniform(self, shape: Sequence[int], dtype: Dtype = "fp32", *, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Evenly spread numbers between `low` and `high`."""
         return self.empty(shape, dtype).uniform_(low, high, generator=self.random)
 
@@ -49,13 +50,18 @@ class Maker:
 
         return torch.randint(low, high, tuple(shape), device=self.device, generator=self.random)
 
-    def empty(self, shape: Sequence[int], dtype: str = "fp32") -> Tensor:
-        """Memory that nobody has written to, for `outputs`."""
+    def empty(self, shape: Sequence[int], dtype: Dtype = "fp32") -> Tensor:
+        """Memory that nobody has written to, for `outputs`; any type of torch's, or one of our names."""
         import torch
 
-        from firstlight.bench.cases.data import torch_dtype
+        from firstlight.bench.cases.data import ELEMENT_BYTES, spelled, torch_dtype
 
-        return torch.empty(tuple(shape), dtype=torch_dtype(dtype), device=self.device)
+        if isinstance(dtype, torch.dtype):
+            return torch.empty(tuple(shape), dtype=dtype, device=self.device)
+        if not (name := spelled(dtype)):
+            accepted = f"torch's own types, {', '.join(ELEMENT_BYTES)}"
+            raise TypeError(f"make: dtype is {dtype!a:.40}; accepted: {accepted}, e.g. torch.float16 or 'fp16'")
+        return torch.empty(tuple(shape), dtype=torch_dtype(name), device=self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class UserCase:
     reference: Callable[..., Any]
     flops: int = 0
     bytes: int = 0  # each input read once, each output written once
-    dtype: str = "fp32"
+    dtype: str = "fp32"  # torch.float32 is taken too
     outputs: Callable[[Maker], tuple[Any, ...]] | None = None  # buffers that `run` writes to, instead of returning some
     peak: str = ""  # the ceiling: a dtype or 'bandwidth'; '' is bandwidth up to one FLOP a byte, else the dtype
     tolerance: float = 0.0  # largest relative error; 0 is the tolerance of the dtype

@@ -6,10 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from firstlight.bench.case import Cache
-from firstlight.bench.cases.data import ELEMENT_BYTES, TOLERANCE
+from firstlight.bench.cases.data import ELEMENT_BYTES, TOLERANCE, spelled
 from firstlight.bench.user_cases.declare import CudaFile, UserCase
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -120,7 +121,12 @@ def _cases(path: str, names: dict[str, Any]) -> tuple[UserCase, ...]:
     for each in found:
         if not isinstance(each, UserCase):
             raise BadInput(f"{path}: CASES holds a {type(each).__name__}; accepted: {_TEMPLATE}")
-    return tuple(found)
+    return tuple(replace(each, dtype=_named(each.dtype), peak=_named(each.peak)) for each in found)
+
+
+def _named(dtype: Any) -> Any:
+    """Our name of a dtype, 'fp16' for torch.float16; what has none stays as it was given, to be refused."""
+    return spelled(dtype) or dtype
 
 
 def _faults(case: UserCase, folder: str) -> Iterator[str]:

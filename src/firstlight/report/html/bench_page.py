@@ -60,13 +60,20 @@ def bench_report(runs: Sequence[RunResult], tables: Tables) -> BenchReport:
         header=_header(run, judgement, tables),
         sections=sections,
         menu=tuple((anchor, name) for anchor, name in MENU if f'<section id="{anchor}"' in there),
-        documents=(*(to_json(_without_samples(each)) for each in earlier), to_json(run)),
+        documents=(*(to_json(without_samples(each)) for each in earlier), to_json(run)),
         made=run.run.started,
+        held=_held(len(runs)),
     )
     return BenchReport(page_text(page), judgement, tuple(comparison_sentence(each) for _, each in comparisons))
 
 
-def _without_samples(run: RunResult) -> RunResult:
+def _held(count: int) -> str:
+    if count == 1:
+        return "the data is in this file"
+    return f"the data of {count} runs is in this file, single samples of the last one alone"
+
+
+def without_samples(run: RunResult) -> RunResult:
     """An earlier run without single samples: comparisons need the medians of passes, and the file stays small."""
     cases = (
         replace(
@@ -95,19 +102,20 @@ def _header(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
         (
             f"{', '.join(dict.fromkeys(gpu.name for gpu in run.gpus)) or run.host.cpu or 'processor'}; {software}.",
             f"{count} cases measured{seconds}, {run.run.profile} effort, {run.run.passes} passes, {run.run.started}.",
-            _tiles(run, judgement, tables),
+            tiles(run, judgement, tables),
         ),
         tone=judgement.tone.value,
     )
 
 
-def _tiles(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
-    tiles = [
+def tiles(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
+    """Numbers at a glance: the best products, memory, links; nothing where none was measured."""
+    found = [
         *(_best_tile(best, run) for best in _slowest(judgement.bests)),
         *_memory_tiles(run, tables),
         *_link_tiles(run),
     ]
-    return el("ul", *tiles[:6], class_="tiles", data_rove="", aria_label="Numbers at a glance") if tiles else Markup("")
+    return el("ul", *found[:6], class_="tiles", data_rove="", aria_label="Numbers at a glance") if found else Markup("")
 
 
 def _slowest(bests: Sequence[Best]) -> Iterator[Best]:
@@ -188,7 +196,7 @@ def _things(judgement: Judgement) -> Markup:
 
 
 def _machine(run: RunResult) -> Markup:
-    rows = [*environment_rows(run)]
+    rows = [row for row in environment_rows(run) if run.gpus or row[0] != "GPU"]
     rows += [(name, value) for name, value in (("NCCL", run.software.nccl), ("Container", run.host.container)) if value]
     for gpu in run.gpus[:1]:
         link = f"PCIe {gpu.pcie_gen}.0 x{gpu.pcie_width}" if gpu.pcie_gen and gpu.pcie_width else ""
@@ -197,7 +205,8 @@ def _machine(run: RunResult) -> Markup:
         rows += [(name, value) for name, value in (
             ("Link", link), ("ECC", ecc), ("Power limit", power), ("VBIOS", gpu.vbios or "")) if value]  # fmt: skip
     commit = "" if run.run.commit is None else run.run.commit + (", with uncommitted changes" if run.run.dirty else "")
-    rows += [(name, value) for name, value in (("Made by", run.tool), ("Commit", commit),
-             ("Command", f"firstlight {' '.join(run.run.argv)}"), ("Run", run.run.id)) if value]  # fmt: skip
+    command = el("code", f"firstlight {' '.join(run.run.argv)}")
+    made = (("Made by", run.tool), ("Commit", commit), ("Command", command), ("Run", run.run.id))
+    rows += [(name, value) for name, value in made if value]
     body = table(("What", "Value"), rows, caption="The machine and its software", class_="pairs")
     return section("machine", "Machine and stack", body)

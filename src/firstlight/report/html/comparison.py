@@ -11,15 +11,17 @@ from firstlight.bench.statistics import Change
 from firstlight.report.bench_cells import time_text
 from firstlight.report.html.markup import Markup, el, figure, mark, number, section
 from firstlight.report.html.page import table
-from firstlight.report.html.scales import Axis, drawing, label, line
+from firstlight.report.html.scales import Axis, drawing, fitted, label, line, text_width
 from firstlight.report.layout import counted
 
 WIDTH, ROW, TOP = 880, 30, 26
-LEFT, RIGHT = 230, 690
 LEAST_SPAN = 0.05
 MOST_SPAN = 0.25
 INLINE_WIDTH = 150
-HEAD = ("Figure", "Before", "After", "Change", "95 % interval", "Verdict", "Why")
+COLUMNS = (
+    ("Figure", "c-case"), ("Before", "c-time"), ("After", "c-time"), ("Change", "c-change"),
+    ("95 % interval", "c-interval"), ("Verdict", "c-verdict"), ("Why", "c-why"),
+)  # fmt: skip
 _TONES = {Change.SLOWER: "bad", Change.FASTER: "good", Change.SAME: "", Change.UNCLEAR: "warn"}
 
 
@@ -63,15 +65,19 @@ def _families(families: Sequence[FamilyChange]) -> Markup:
         return Markup("")
     ends = [end for each in families for end in (each.ratio, *(each.ci95 or ()))]
     span = min(1.0, max(LEAST_SPAN, *(abs(math.log(end)) for end in ends)) * 1.1)
-    x = Axis(-span, span, LEFT, RIGHT)
+    names = [f"{fitted(each.family, WIDTH / 4)}, {each.regime.value}" for each in families]
+    values = [_with_interval(each) for each in families]
+    left = 20 + max(map(text_width, names))
+    right = WIDTH - 20 - max(map(text_width, values))
+    x = Axis(-span, span, left, right)
     bottom = TOP + ROW * len(families)
     parts = [
         line(x.at(0), TOP - 6, x.at(0), bottom, class_="zero"),
         label(x.at(0), bottom + 18, "no change", class_="tick", text_anchor="middle"),
-        label(LEFT, bottom + 18, f"{100 * (math.exp(-span) - 1):+.0f} % (faster)", class_="tick", text_anchor="middle"),
-        label(RIGHT, bottom + 18, f"{100 * (math.exp(span) - 1):+.0f} % (slower)", class_="tick", text_anchor="middle"),
+        label(left, bottom + 18, f"{100 * (math.exp(-span) - 1):+.0f} % (faster)", class_="tick", text_anchor="start"),
+        label(right, bottom + 18, f"{100 * (math.exp(span) - 1):+.0f} % (slower)", class_="tick", text_anchor="end"),
     ]
-    for place, each in enumerate(families):
+    for place, (each, name, value) in enumerate(zip(families, names, values, strict=True)):
         y = TOP + ROW * (place + 0.5)
         low, high = each.ci95 or (each.ratio, each.ratio)
         says = (
@@ -79,12 +85,17 @@ def _families(families: Sequence[FamilyChange]) -> Markup:
             f"{counted(each.figures, 'figure')}; 95 % interval over passes {low:.3f} to {high:.3f}"
         )
         parts += [
-            label(LEFT - 14, y + 4, f"{each.family}, {each.regime.value}", class_="name", text_anchor="end"),
+            label(left - 12, y + 4, name, class_="name", text_anchor="end"),
             mark(says, *_interval(x, y, each.ratio, (low, high), "p1")),
-            label(RIGHT + 14, y + 4, f"{_percent(each.ratio)} ({_percent(low)} to {_percent(high)})", class_="value"),
+            label(right + 12, y + 4, value, class_="value"),
         ]
     caption = "Change of time by family: the mark is the geometric mean, the line its 95 % interval over passes."
     return figure(drawing(WIDTH, bottom + 34, *parts, name="Change by family"), caption)
+
+
+def _with_interval(change: FamilyChange) -> str:
+    low, high = change.ci95 or (change.ratio, change.ratio)
+    return f"{_percent(change.ratio)} ({_percent(low)} to {_percent(high)})"
 
 
 def _interval(x: Axis, y: float, ratio: float, ci95: tuple[float, float], tone: str) -> tuple[Markup, Markup]:
@@ -101,10 +112,11 @@ def _figures(cases: Sequence[CaseChange], what: str) -> Markup:
     ordered = sorted(cases, key=lambda case: -abs(math.log(case.ratio)))
     span = _span(ordered)
     return table(
-        HEAD,
+        [name for name, _ in COLUMNS],
         [_row(case, span) for case in ordered],
         caption=f"{counted(len(cases), 'figure')} {what}",
-        class_="cases compared",
+        class_="cases",
+        widths=[width for _, width in COLUMNS],
     )
 
 
@@ -126,7 +138,10 @@ def _row(case: CaseChange, span: float) -> tuple[str, ...]:
         f"new / base - 1 = {time_text(case.new_s)} / {time_text(case.base_s)} - 1, over the medians of passes (Welch "
         "on logarithms)"
     )
-    why = case.note or (case.cause.value if case.cause is not None else "")
+    shaky = [
+        f"{side}: {reason}" for side, reason in (("before", case.unsteady_base), ("after", case.unsteady_new)) if reason
+    ]
+    why = "; ".join(shaky) or case.note or (case.cause.value if case.cause is not None else "")
     if not why and case.change is Change.UNCLEAR and case.smallest is not None:
         why = f"could have found {100 * case.smallest:.1f} %"
     return (
@@ -155,6 +170,7 @@ def _inline(case: CaseChange, span: float) -> Markup:
         height=18,
         viewBox=f"0 0 {INLINE_WIDTH} 18",
         class_="strip",
+        preserveAspectRatio="none",
         aria_hidden="true",
     )
     return el("span", drawn, class_="n", title=says)
@@ -171,4 +187,5 @@ def _lost(comparison: Comparison) -> Markup:
 
 
 def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %".replace("-0.0 ", "+0.0 ")
+    """'+3.2 %'; from ten times on percent are hard to read: '165 times'."""
+    return f"{ratio:.3g} times" if ratio >= 10 else f"{100 * (ratio - 1):+.1f} %".replace("-0.0 ", "+0.0 ")

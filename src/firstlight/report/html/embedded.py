@@ -17,7 +17,7 @@ from firstlight.secrets import masked
 
 FILE_LIMIT = 256 << 20
 _PLAIN_BELOW = 64 << 10  # larger documents are packed: a run of 97 cases is 390 kB plain, 140 kB packed
-_ACCEPTED = "a report that `firstlight bench report`, `doctor --html` or `libs --html` wrote"
+_ACCEPTED = "a report that `firstlight bench report`, `doctor --html`, `libs --html` or `handover` wrote"
 _PLAIN, _PACKED = "application/json", "application/x-json-zlib-base64"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _FOUND = re.compile(

@@ -9,14 +9,17 @@ from firstlight.bench.limits import TIERS
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.frozen import dataclass
 from firstlight.report.bench_cells import limit_of_interest, percent_text
+from firstlight.report.html.apart import lanes
 from firstlight.report.html.formulas import share_formula
 from firstlight.report.html.markup import Markup, el, figure, mark, section
 from firstlight.report.html.roofline import colour
-from firstlight.report.html.scales import Axis, drawing, label, line
+from firstlight.report.html.scales import Axis, drawing, fitted, label, line, text_width
 from firstlight.report.layout import counted
 
 WIDTH, ROW, TOP = 880, 34, 30
-LEFT, RIGHT = 130, 770
+RIGHT = 770
+DOT = 4.0
+GAP = 2 * DOT + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,20 @@ def families_section(run: RunResult) -> Markup:
     shares = tuple(shares_of(run))
     if not shares:
         return Markup("")
-    families = list(dict.fromkeys(share.case.family for share in shares))
-    x = Axis(0, 100, LEFT, RIGHT)
-    height = TOP + ROW * len(families) + 34
-    parts = [*_axes(x, height - 34)]
-    for place, family in enumerate(families):
-        inside = [share for share in shares if share.case.family == family]
-        parts += _row(family, inside, x, TOP + ROW * (place + 0.5))
+    rows = [_Row(family, [each for each in shares if each.case.family == family], WIDTH / 3) for family in
+            dict.fromkeys(share.case.family for share in shares)]  # fmt: skip
+    x = Axis(0, 100, 24 + max(text_width(row.name) for row in rows), RIGHT)
+    bottom = TOP + sum(row.height(x) for row in rows)
+    parts = [*_axes(x, bottom)]
+    top: float = TOP
+    for row in rows:
+        parts += row.drawn(x, top + row.height(x) / 2)
+        top += row.height(x)
     caption = (
-        "Bar: the median of the family. Each mark: one case, coloured by precision as above. 100 % is the least time "
-        "this GPU can take at the clock it had meanwhile, from FLOP and bytes alone. Letters: tiers."
+        "Bar: the median of the family. Each mark: one case, coloured by precision as in the roofline. 100 % is the "
+        "least time this GPU can take at the clock it had meanwhile, from FLOP and bytes alone. Letters: tiers."
     )
-    chart = drawing(WIDTH, height, *parts, name="Percent of the limit by family")
+    chart = drawing(WIDTH, bottom + 34, *parts, name="Percent of the limit by family")
     return section("families", "Percent of the limit, by family", figure(chart, caption))
 
 
@@ -67,16 +72,29 @@ def _axes(x: Axis, bottom: float) -> Iterator[Markup]:
         yield label(x.at((floor + high) / 2), TOP - 10, tier, class_="tick", text_anchor="middle")
 
 
-def _row(family: str, shares: list[Share], x: Axis, y: float) -> Iterator[Markup]:
-    middle = median(share.percent for share in shares)
-    low, high = min(share.percent for share in shares), max(share.percent for share in shares)
-    says = (
-        f"{family}: median {percent_text(middle)} of the limit over {counted(len(shares), 'case')}, "
-        f"{percent_text(low)} to {percent_text(high)}"
-    )
-    yield label(LEFT - 10, y + 4, family, class_="name", text_anchor="end")
-    bar = el("rect", x=float(LEFT), y=y - 9, width=max(1.0, x.at(middle) - LEFT), height=18.0, class_="bar")
-    yield mark(says, bar, label(RIGHT + 12, y + 4, f"{percent_text(middle)}, {len(shares)}x", class_="value"))
-    for share in shares:
-        dot = el("circle", cx=x.at(share.percent), cy=y, r=4.0, class_=f"filled {colour(share.case.peak)}")
-        yield mark(f"{share.case.id}: {share_formula(share.figure)}", dot)
+class _Row:
+    """One family: as high as its marks need so that none lies on another."""
+
+    def __init__(self, family: str, shares: list[Share], room: float) -> None:
+        self.family, self.shares, self.name = family, shares, fitted(family, room)
+
+    def height(self, x: Axis) -> float:
+        return max(ROW, GAP * (1 + 2 * max(map(abs, self._lanes(x)))) + 7)
+
+    def drawn(self, x: Axis, y: float) -> Iterator[Markup]:
+        percents = [share.percent for share in self.shares]
+        middle = median(percents)
+        says = (
+            f"{self.family}: median {percent_text(middle)} of the limit over {counted(len(self.shares), 'case')}, "
+            f"{percent_text(min(percents))} to {percent_text(max(percents))}"
+        )
+        yield label(x.start - 10, y + 4, self.name, class_="name", text_anchor="end")
+        bar = el("rect", x=x.start, y=y - 9, width=max(1.0, x.at(middle) - x.start), height=18.0, class_="bar")
+        yield mark(says, bar, label(RIGHT + 12, y + 4, f"{percent_text(middle)}, {len(percents)}x", class_="value"))
+        for share, lane in zip(self.shares, self._lanes(x), strict=True):
+            dot = el("circle", cx=x.at(share.percent), cy=y + lane * GAP, r=DOT,
+                     class_=f"filled {colour(share.case.peak)}")  # fmt: skip
+            yield mark(f"{share.case.id}: {share_formula(share.figure)}", dot)
+
+    def _lanes(self, x: Axis) -> tuple[int, ...]:
+        return lanes([x.at(share.percent) for share in self.shares], gap=GAP)

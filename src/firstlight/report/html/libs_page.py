@@ -8,7 +8,7 @@ from typing import Any
 from firstlight.libraries.analysis import Analysis
 from firstlight.libraries.closing import Closing, Need
 from firstlight.report.html.libs_graph import graph
-from firstlight.report.html.markup import Markup, el, figure, section
+from firstlight.report.html.markup import Markup, commands, el, figure, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.libs_tree import short_path, why_that_one
 
@@ -59,7 +59,7 @@ def _missing(closing: Closing, fix: str) -> Markup:
         return Markup("")
     rows = [(need.missing.name, _askers(need), _who_has(need), need.way.value) for need in closing.needs]
     body = table(("Library", "Asked for by", "Who has it", "Way"), rows, caption=f"{len(rows)} missing")
-    return section("missing", "Missing", body, el("p", "What can be put right from here: ", el("code", fix)))
+    return section("missing", "Missing", body, el("p", "What can be put right from here:"), commands(fix))
 
 
 def _askers(need: Need) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 
 from firstlight.secrets import masked
 
-_EMPTY = frozenset({"meta", "br", "input", "link"})
+_EMPTY = frozenset({"meta", "br", "input", "link", "col"})
+_BACKTICKS = re.compile(r"`([^`\n]+)`")
 _SHAPES = frozenset({"rect", "circle", "line", "path"})
 
 
@@ -53,6 +55,16 @@ def figure(drawing: str, caption: str) -> Markup:
     """A chart that scrolls in its own frame where the screen is narrow."""
     frame = el("div", drawing, class_="frame", tabindex="0", role="group", aria_label=caption, data_rove="")
     return el("figure", frame, el("figcaption", caption))
+
+
+def prose(text: str) -> Markup:
+    """A sentence whose `commands` between backticks are set as code."""
+    return joined(el("code", part) if place % 2 else part for place, part in enumerate(_BACKTICKS.split(text)))
+
+
+def commands(text: str) -> Markup:
+    """Command lines to paste: never wrapped, in a box of their own that scrolls."""
+    return el("pre", text.rstrip("\n"), class_="commands", tabindex="0")
 
 
 def _attribute(key: str) -> str:

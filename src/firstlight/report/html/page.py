@@ -13,6 +13,8 @@ from firstlight.frozen import dataclass
 from firstlight.report.html.embedded import embed
 from firstlight.report.html.markup import Markup, el
 
+NOTHING = ("", "-")  # cells with nothing to say, which a narrow screen leaves out
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -24,6 +26,7 @@ class Page:
     menu: tuple[tuple[str, str], ...]
     documents: tuple[dict[str, Any], ...]
     made: str  # when the data was made, e.g. 2026-11-15T06:15:44Z; "" where it does not say
+    held: str = "the data is in this file"
 
 
 def page_text(page: Page) -> str:
@@ -63,16 +66,21 @@ def lead(kind: str, verdict: str, lines: Sequence[str], *, tone: str) -> Markup:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, class_: str = "") -> Markup:
-    """A table; on narrow screens each cell shows its column's name, which look.css holds for those with a class."""
-    names = [""] * len(head) if class_ else head
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, class_: str = "", widths: Sequence[str] = ()
+) -> Markup:
+    """A table; where the screen is narrow its cells stand one below the other, each with its column's name.
+
+    `widths` are the classes of look.css that say how wide the columns of tables are which stand below each other.
+    """
     cells = [
-        el("tr", *(_cell(name, cell, place) for place, (name, cell) in enumerate(zip(names, row, strict=True))))
+        el("tr", *(_cell(name, cell, place) for place, (name, cell) in enumerate(zip(head, row, strict=True))))
         for row in rows
     ]
     return el(
         "table",
         el("caption", caption),
+        el("colgroup", *(el("col", class_=width) for width in widths)) if widths else Markup(""),
         el("thead", el("tr", *(el("th", name, scope="col") for name in head))),
         el("tbody", *cells),
         class_=f"stack {class_}".strip(),
@@ -83,8 +91,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, c
 def _cell(name: str, content: str, place: int) -> Markup:
     if place == 0:
         return el("th", content, scope="row")
-    if not content:
-        return el("td", class_="empty")
+    if content in NOTHING:
+        return el("td", content, class_="empty")
     return el("td", content, data_label=name) if name else el("td", content)
 
 
@@ -95,15 +103,14 @@ def _menu(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def _footer(page: Page) -> Markup:
-    count = len(page.documents)
     since = f" from data of {page.made}" if page.made else ""
-    held = "the data is in this file"
-    if count > 1:
-        held = f"the data of {count} runs is in this file, single samples of the last one alone"
+    several = len(page.documents) > 1
+    take = "firstlight report --from FILE" + (f" --number {len(page.documents)}" if several else "")
+    which = f" (1 to {len(page.documents)})" if several else ""
     return el(
         "footer",
-        el("p", f"Made by firstlight {__version__}{since}; {held}. To take it out: ",
-           el("code", "firstlight report --from FILE"), "."),
+        el("p", f"Made by firstlight {__version__}{since}; {page.held}. To take {'one' if several else 'it'} out: ",
+           el("code", take), f"{which}."),
         el("button", "Save the data as JSON", type="button", id="save", hidden=""),
     )  # fmt: skip
 

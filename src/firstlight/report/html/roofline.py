@@ -8,12 +8,13 @@ from firstlight.bench.peaks import Peaks, canonical, peaks_of
 from firstlight.bench.results import CaseResult, Figure, Regime, RunResult, Verdict
 from firstlight.frozen import dataclass
 from firstlight.report.bench_cells import significant
+from firstlight.report.html.apart import Area, apart
 from firstlight.report.html.formulas import bandwidth_formula, peak_formula, share_formula
 from firstlight.report.html.markup import Markup, el, figure, joined, mark, section
-from firstlight.report.html.scales import LogAxis, decades, drawing, label, line
+from firstlight.report.html.scales import LogAxis, decades, drawing, fitted, label, line, text_width
 from firstlight.tables import Tables
 
-WIDTH, HEIGHT = 880, 470
+WIDTH, HEIGHT, RADIUS = 880, 470, 4.4
 LEFT, RIGHT, TOP, BOTTOM = 64, 742, 18, 418
 COLOURS = ("fp16", "bf16", "fp8", "tf32", "fp32", "fp64", "int8", "fp4", "bandwidth")
 _LABEL_GAP = 15
@@ -40,7 +41,8 @@ def roofline_section(run: RunResult, tables: Tables) -> Markup:
             which = f"{len(places)} x {name}. " if len(run.gpus) > 1 else ""
             caption = (
                 f"{which}Each mark is a case. Filled: sustained; hollow: burst. Lines: the datasheet's peaks and "
-                f"memory bandwidth ({peaks.source}). The nearer to its line, the better."
+                f"memory bandwidth ({peaks.source}). The nearer to its line, the better. Where marks would lie on each "
+                "other, they stand side by side and a thin line leads to the true place."
             )
             charts.append(figure(_chart(run, places[0], peaks, points), caption) + _legend(points))
     return section("roofline", "Roofline", *(Markup(chart) for chart in charts)) if charts else Markup("")
@@ -72,7 +74,7 @@ def _chart(run: RunResult, gpu: int, peaks: Peaks, points: Sequence[Point]) -> M
         _memory_roof(run, gpu, bandwidth, x, y, highest),
         *_peak_roofs(roofs, bandwidth, x, y, peaks),
     ]
-    parts += [_mark(point, x, y) for point in sorted(points, key=lambda point: -point.tflops)]
+    parts += _marks(sorted(points, key=lambda point: -point.tflops), x, y)
     return drawing(WIDTH, HEIGHT, *parts, name=f"Roofline of {run.gpus[gpu].name}")
 
 
@@ -128,6 +130,7 @@ def _peak_roofs(
     for names, tflops in roofs:
         height = y.at(tflops)
         text_y = max(height + 4, last + _LABEL_GAP)
+        room = WIDTH - RIGHT - 16 - text_width(significant(tflops))
         last = text_y
         yield mark(
             peak_formula(names, tflops, peaks.source),
@@ -138,18 +141,30 @@ def _peak_roofs(
                 height,
                 class_=f"roof {colour(names.split(',')[0])}",
             ),
-            label(RIGHT + 8, text_y, f"{names} {significant(tflops)}", class_="rooftext"),
+            label(RIGHT + 8, text_y, f"{fitted(names, room)} {significant(tflops)}", class_="rooftext"),
         )
 
 
-def _mark(point: Point, x: LogAxis, y: LogAxis) -> Markup:
+def _marks(points: Sequence[Point], x: LogAxis, y: LogAxis) -> Iterator[Markup]:
+    """Every point as a mark that no other one covers, above the lines to where moved ones belong."""
+    true = [complex(x.at(point.intensity), y.at(point.tflops)) for point in points]
+    area = Area(LEFT + RADIUS, TOP + RADIUS, RIGHT - RADIUS, BOTTOM - RADIUS)
+    shown = apart(true, gap=2 * RADIUS + 1.4, area=area)
+    for at, now in zip(true, shown, strict=True):
+        if abs(now - at) > 1:
+            yield line(at.real, at.imag, now.real, now.imag, class_="leader")
+    for point, now in zip(points, shown, strict=True):
+        yield _mark(point, now)
+
+
+def _mark(point: Point, at: complex) -> Markup:
     where = f", GPU {point.case.gpu}" if point.case.gpu > 0 else ""
     burst = point.figure.regime is Regime.BURST
     says = (
         f"{point.case.id} ({point.figure.regime.value}{where}): {significant(point.tflops)} TFLOPS at "
         f"{significant(point.intensity)} FLOP per byte; {share_formula(point.figure)}"
     )
-    dot = el("circle", cx=x.at(point.intensity), cy=y.at(point.tflops), r=5.0,
+    dot = el("circle", cx=at.real, cy=at.imag, r=RADIUS,
              class_=f"{'hollow' if burst else 'filled'} {colour(point.case.peak)}")  # fmt: skip
     return mark(says, dot)
 

@@ -7,6 +7,8 @@ import math
 from firstlight.frozen import dataclass
 from firstlight.report.html.markup import Markup, el, joined
 
+_LETTER, _WIDE = 7.6, 11.5  # pixels of DejaVu Sans at 12.5, the widest of the fonts that look.css names
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -61,6 +63,20 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: str) -> Marku
 def label(x: float, y: float, text: str, **attributes: str) -> Markup:
     """Text in a chart."""
     return el("text", text, x=float(x), y=float(y), **attributes)
+
+
+def text_width(text: str) -> float:
+    """About how many pixels a label takes, rather too many: 86 for 'gemm, burst'."""
+    return sum(_WIDE if letter.isupper() or letter in "%+mwMW@" else _LETTER for letter in text)
+
+
+def fitted(text: str, room: float) -> str:
+    """The label, cut with dots where it is wider than that many pixels."""
+    if text_width(text) <= room:
+        return text
+    while text and text_width(text) + 3 * _LETTER > room:
+        text = text[:-1]
+    return f"{text}..."
 
 
 def drawing(width: float, height: float, *parts: str, name: str, class_: str = "chart") -> Markup:

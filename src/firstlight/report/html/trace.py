@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from firstlight.bench.results import CaseResult, Figure, RunResult, SoakPoint
 from firstlight.frozen import dataclass
 from firstlight.report.html.formulas import clock_formula
 from firstlight.report.html.markup import Markup, el, figure, mark, section
-from firstlight.report.html.scales import Axis, drawing, label, line, round_ticks
+from firstlight.report.html.scales import Axis, drawing, fitted, label, line, round_ticks, text_width
 
 WIDTH, PANEL, GAP, TOP = 880, 96, 22, 14
 LEFT, RIGHT = 92, 790
+NAME_WIDTH, NAME_HEIGHT = 170, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,6 @@ def _by_case(run: RunResult) -> Markup:
     ]
     if len(figures) < 2:
         return Markup("")
-    height = TOP + 170 + 46
     lows = [each.telemetry.sm_mhz[0] for _, each in figures if each.telemetry and each.telemetry.sm_mhz]
     highs = [each.telemetry.sm_mhz[2] for _, each in figures if each.telemetry and each.telemetry.sm_mhz]
     top_mhz = max([*highs, *(gpu.clock_max_mhz for gpu in run.gpus if gpu.clock_max_mhz)])
@@ -107,8 +108,13 @@ def _by_case(run: RunResult) -> Markup:
     for tick in round_ticks(y.low, y.high):
         parts += [line(LEFT, y.at(tick), RIGHT, y.at(tick), class_="grid"),
                   label(LEFT - 8, y.at(tick) + 4, f"{tick:,g}", class_="tick", text_anchor="end")]  # fmt: skip
-    parts += _family_names(figures, x, TOP + 170)
-    parts += [_range(case, each, x.at(place + 0.5), y) for place, (case, each) in enumerate(figures)]
+    names, bottom = [*_names(figures, x)], TOP + 170
+    for each in names:
+        at = bottom + NAME_HEIGHT * (each.row + 1)
+        parts += [line(each.begins, TOP, each.begins, bottom + 4, class_="grid"),
+                  label(each.middle, at, each.text, class_="tick", text_anchor="middle")]  # fmt: skip
+    height = bottom + NAME_HEIGHT * (1 + max(each.row for each in names)) + 12
+    parts += [_range(case, one, x.at(place + 0.5), y) for place, (case, one) in enumerate(figures)]
     parts.append(label(LEFT - 86, TOP - 2, "SM clock, MHz", class_="name"))
     caption = (
         "The clock while each figure was taken, in the order of the suite: the mark is the median, the line its range."
@@ -127,15 +133,26 @@ def _range(case: CaseResult, each: Figure, x: float, y: Axis) -> Markup:
     )
 
 
-def _family_names(figures: Sequence[tuple[CaseResult, Figure]], x: Axis, bottom: float) -> Iterator[Markup]:
-    """A name under each stretch of one family, every other one lower so that short stretches do not collide."""
-    start, place = 0, 0
-    while start < len(figures):
-        family = figures[start][0].family
-        end = start
-        while end < len(figures) and figures[end][0].family == family:
-            end += 1
-        yield line(x.at(start), TOP, x.at(start), bottom + 4, class_="grid")
-        middle = (x.at(start) + x.at(end)) / 2
-        yield label(middle, bottom + 16 + 14 * (place % 2), family, class_="tick", text_anchor="middle")
-        start, place = end, place + 1
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a family under its stretch: where that begins, where the name stands, in which row."""
+
+    begins: float
+    middle: float
+    row: int
+    text: str
+
+
+def _names(figures: Sequence[tuple[CaseResult, Figure]], x: Axis) -> Iterator[Name]:
+    """A name for each stretch of one family, as low as it takes so that none lies on another."""
+    ends: list[float] = []  # of the last name of each row
+    start = 0
+    for family, stretch in groupby(figures, lambda pair: pair[0].family):
+        end = start + sum(1 for _ in stretch)
+        text = fitted(family, NAME_WIDTH)
+        half = text_width(text) / 2
+        middle = min(max((x.at(start) + x.at(end)) / 2, half), WIDTH - half)
+        row = next((row for row, last in enumerate(ends) if last <= middle - half), len(ends))
+        ends[row : row + 1] = [middle + half]
+        yield Name(x.at(start), middle, row, text)
+        start = end

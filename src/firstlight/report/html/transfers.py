@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import gbps_text, limit_of_interest, percent_text
+from firstlight.report.bench_cells import gbps_text, limit_of_interest, percent_text, whole
 from firstlight.report.html.formulas import rate_formula, share_formula
 from firstlight.report.html.markup import Markup, el, number, section
 
@@ -61,15 +61,14 @@ def _copies(run: RunResult) -> list[Copy]:
 
 
 def _order(place: str) -> tuple[bool, int, str]:
-    number_part = place.removeprefix("GPU ")
-    return place.startswith("GPU "), int(number_part) if number_part.isdecimal() else 0, place
+    return place.startswith("GPU "), whole(place.removeprefix("GPU ")) or 0, place
 
 
 def _cell(copy: Copy | None) -> Markup:
     if copy is None:
         return el("td", Markup('<span class="sr">not measured</span>'), class_="none")
     share = limit_of_interest(copy.figure.limit)[1]
-    shade = "" if share is None else f"h{min(STEPS - 1, int(share // (100 / STEPS)))}"
+    shade = "" if share is None else f"h{max(0, min(STEPS - 1, int(share // (100 / STEPS))))}"
     rate = number(gbps_text(copy.figure.rate.gbps or 0.0), rate_formula(copy.case, copy.figure))
     of_link = number(percent_text(share), share_formula(copy.figure))
     return el("td", rate, Markup(" "), el("small", of_link), class_=f"heatcell {shade}".strip())

@@ -11,6 +11,7 @@ from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, Band, band_of
 from firstlight.bench.peaks import canonical, peaks_of
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.bench.statistics import Change
+from firstlight.bench.steady import is_unsteady, unsteady
 from firstlight.frozen import dataclass
 from firstlight.report.bench_cells import limit_of_interest, percent_text, significant
 from firstlight.report.layout import counted
@@ -18,6 +19,7 @@ from firstlight.tables import Tables
 
 FAR_FROM_LIMIT_PCT = 25.0  # tier D
 PRECISIONS = ("bf16", "fp8")
+MANY_UNSTEADY = 0.1  # of the cases: pageable copies and eager models are now and then unsteady on every machine
 
 
 class Tone(enum.Enum):
@@ -84,6 +86,8 @@ def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = (
         return Judgement(f"Nothing was measured: {run.why_nothing}{seen}.", Tone.WARN, things, bests)
     if against:
         tone, head = Tone.BAD, f"{name} {'do not run as they' if many else 'does not run as it'} should"
+    elif (measured := _measured(run)) and all(is_unsteady(case) for case in measured):
+        tone, head = Tone.WARN, f"{name} {'were' if many else 'was'} measured, but no figure is steady"
     elif not bests:
         tone, head = Tone.WARN, f"{name} {'were' if many else 'was'} measured; what a healthy one reaches is not known"
     elif any(best.band is not Band.NORMAL for best in bests):
@@ -110,7 +114,7 @@ def card_name(run: RunResult) -> str:
 
 
 def bests_of(run: RunResult, tables: Tables) -> Iterator[Best]:
-    """The best bf16 and fp8 product of each GPU whose model has figures of healthy cards."""
+    """The best steady bf16 and fp8 product of each GPU whose model has figures of healthy cards."""
     for place, gpu in enumerate(run.gpus):
         peaks = peaks_of(gpu, tables)
         for precision in PRECISIONS:
@@ -121,7 +125,7 @@ def bests_of(run: RunResult, tables: Tables) -> Iterator[Best]:
                 if case.gpu == place and case.family == "gemm" and case.verdict is Verdict.OK
                 and canonical(case.peak) == precision
                 for figure in case.figures
-                if figure.rate.tflops is not None and healthy is not None
+                if figure.rate.tflops is not None and healthy is not None and not unsteady(case, figure)
             ]  # fmt: skip
             if found:
                 yield max(found, key=lambda best: best.tflops)
@@ -185,7 +189,22 @@ def _held_down(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
 
 def _contended(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
     if run.health.contention:
-        yield Thing("the GPU was shared", "; ".join(run.health.contention), "figures may be too slow", "machine")
+        what = "GPU" if run.gpus else "processor"
+        yield Thing(f"the {what} was shared", "; ".join(run.health.contention), "figures may be too slow", "machine")
+
+
+def _shaky(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
+    measured = _measured(run)
+    cases = [case for case in measured if is_unsteady(case)]
+    if len(cases) > MANY_UNSTEADY * len(measured):
+        reasons = (f"{case.id}: {unsteady(case, case.shown)}" for case in cases[:3] if case.shown is not None)
+        more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+        yield Thing(
+            f"{len(cases)} of {counted(len(measured), 'case')} not steady",
+            f"{'; '.join(reasons)}{more}",
+            "their figures are no ground for a verdict: measure again while nothing else runs",
+            "cases",
+        )
 
 
 def _waiting(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
@@ -252,7 +271,7 @@ def _interrupted(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
 
 Rule = Callable[[RunResult, Sequence[Best]], Iterator[Thing]]
 RULES: tuple[Rule, ...] = (
-    _findings, _below_healthy, _broken, _held_down, _contended, _interrupted, _waiting, _pageable, _far_away,
+    _findings, _below_healthy, _broken, _held_down, _contended, _shaky, _interrupted, _waiting, _pageable, _far_away,
 )  # fmt: skip
 
 
