@@ -6,7 +6,7 @@ a  8192 cubed, every block and five densities, both layouts, beside cuBLAS on de
    stored dense and torch's own untuned BSR; every element is checked before anything is timed
 d  processor time of one call, without and with gradients, beside torch's linear
 e  scheduling a new 8192 x 8192 pattern of blocks of 64: device and processor
-c  rows for kernels/data/crossover.json, written to <out>-crossover.json too
+c  densities at which the same matrix stored dense is as fast
 b  shapes that were never tuned for, and what `auto` takes there (with the rows of c, if c ran)
 
 Times are medians of three passes (b: two, c: one) in which everything of one group takes turns. Calls of 0.5 ms and
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.crossover import Row
 from benchmarks.kernels_overheads import compile_overheads, overheads, schedule_times
 from benchmarks.kernels_products import (
     PATIENCE,
@@ -70,8 +71,6 @@ from firstlight.errors import FirstlightError
 from firstlight.facts.look import Look, look_at
 from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix, explain_choice
-from firstlight.kernels.choose import forget_choices, measurements
-from firstlight.kernels.crossover import Machine, Row, cache_file, document
 from firstlight.kernels.product import Layout
 from firstlight.report.summary import machine_summary
 from firstlight.tables import load
@@ -377,11 +376,9 @@ def part_b(kit: Kit, sizes: Sizes, budget: Budget, found: dict[str, Any]) -> dic
     long = [row for row in whole if row["auto_ms"] * 1e-3 >= LONG_S]
     close = [row for row in long if row["auto_over_better"] <= CLOSE]
     dense = [row for row in whole if row["auto_took"] == "dense"]
-    known = measurements(kit.setting.gpu.name) if kit.setting.gpu is not None else "a processor"
     summary = {
         "calls": len(whole), "long_calls": len(long), "long_within_3_percent": _ratio(len(close), len(long)),
         "sent_to_dense": _ratio(len(dense), len(whole)),
-        "crossover_rows": known if isinstance(known, str) else known.source,
     }  # fmt: skip
     print(json.dumps(summary), flush=True)
     return {"summary": summary, "rows": rows}
@@ -396,16 +393,6 @@ def part_c(kit: Kit, sizes: Sizes, budget: Budget, found: dict[str, Any]) -> lis
             if budget.allows(f"c {side} {block}"):
                 rows += crossings(kit, sizes, (side, block), dense_us, found["records"])
                 gc.collect()
-    name = "a processor" if kit.setting.gpu is None else kit.setting.gpu.name
-    machine = Machine(
-        gpu=name, torch=torch.__version__, triton=found["software"]["triton"] or "", date=found["date"],
-        source=f"benchmarks/kernels_matmul.py at {found['commit']}", rows=tuple(rows),
-    )  # fmt: skip
-    found["crossover"] = document((machine,))
-    kept = cache_file(name)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(found["crossover"], encoding="utf-8")
-    forget_choices()
     return [encode(row) for row in rows]
 
 
@@ -498,13 +485,11 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """The document, one record a line; the crossover rows as a file of their own beside it."""
-    kept = {key: value for key, value in found.items() if key not in ("records", "crossover")}
+    """The document, one record a line."""
+    kept = {key: value for key, value in found.items() if key != "records"}
     lines = [json.dumps(record, allow_nan=False) for record in found["records"]]
     text = json.dumps(kept, indent=1, allow_nan=False)[:-2]
     path.write_text(text + ',\n "records": [\n' + ",\n".join(f"  {line}" for line in lines) + "\n ]\n}\n")
-    if "crossover" in found:
-        path.with_name(f"{path.stem}-crossover.json").write_text(found["crossover"])
 
 
 def _ms(seconds: float | None) -> float | None:

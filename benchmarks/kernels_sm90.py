@@ -7,7 +7,7 @@ table      8192 cubed, every block and density with a bar, both types and layout
 gradients  dX through the transposed index and dW at the stored blocks
 low        densities of 0.04 and less: share of a copy's bandwidth
 sustained  the table's rows back to back
-crossings  rows for kernels/data/crossover.json (written to <out>-crossover.json), which `auto` then goes by
+crossings  the densities at which the same matrix stored dense is as fast
 auto       every density from 0.01 to 1 on a shape that was not measured: `auto` beside the better of both
 overheads  processor time of one call
 new        the first product with a new pattern beside the second
@@ -62,7 +62,7 @@ from firstlight.bench.soak import product_load, soak
 from firstlight.bench.timers import CpuTimer, CudaTimer
 from firstlight.errors import FirstlightError
 from firstlight.facts.look import Look, look_at
-from firstlight.kernels.crossover import cache_file
+from firstlight.kernels.choice.rows import cache_file
 from firstlight.kernels.sm90.compile import Variant
 from firstlight.report.summary import machine_summary
 from firstlight.tables import load
@@ -148,7 +148,7 @@ def run(parts: Sequence[str], sizes: Sizes, options: argparse.Namespace) -> None
     }
     print(f"ready after {budget.spent_s:.1f} s; failed: {found['compiled']['failed']}", flush=True)
     state = State(kit, sizes, budget, found)
-    # `auto` goes by the shipped rows until the crossings are measured, and by nobody's own
+    # `auto` goes by the shipped rows, and by nobody's own
     cache_file("a processor" if kit.setting.gpu is None else kit.setting.gpu.name).unlink(missing_ok=True)
     torch.set_grad_enabled(False)
     gc.collect()
@@ -262,15 +262,13 @@ def verdicts(parts: dict[str, Any]) -> list[str]:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """The document, one record a line; the crossover rows as a file of their own beside it."""
-    kept = {key: value for key, value in found.items() if key not in ("records", "crossover")}
+    """The document, one record a line."""
+    kept = {key: value for key, value in found.items() if key != "records"}
     lines = [json.dumps(record, allow_nan=False) for record in found["records"]]
     text = json.dumps(kept, indent=1, allow_nan=False)[:-2]
     scratch = path.with_name(f".{path.name}")
     scratch.write_text(text + ',\n "records": [\n' + ",\n".join(f"  {line}" for line in lines) + "\n ]\n}\n")
     scratch.replace(path)
-    if "crossover" in found:
-        path.with_name(f"{path.stem}-crossover.json").write_text(found["crossover"])
 
 
 if __name__ == "__main__":

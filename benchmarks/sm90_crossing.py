@@ -1,8 +1,4 @@
-"""Two parts of kernels_sm90.py: rows for kernels/data/crossover.json, and how well `auto` goes by them.
-
-The document that is written holds the shipped rows of the same GPU model too (the portable kernel's), so that it can
-take the place of data/crossover.json as it is.
-"""
+"""Two parts of kernels_sm90.py: the densities at which dense is as fast, and `auto` beside both."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from benchmarks.crossover import DENSE_AT, Row, crossover
 from benchmarks.kernels_products import (
     Entry,
     Product,
@@ -41,8 +38,6 @@ from benchmarks.sm90_work import (
 
 from firstlight.bench.codec import encode
 from firstlight.kernels import BlockSparseMatrix, explain_choice
-from firstlight.kernels.choose import forget_choices
-from firstlight.kernels.crossover import DENSE_AT, SHIPPED, Machine, Row, cache_file, crossover, document, parsed
 from firstlight.kernels.product import Layout
 
 CLEARLY_SLOWER = 1.3
@@ -134,7 +129,7 @@ class Crossing:
 
 
 def crossings(state: State) -> dict[str, Any]:
-    """The rows, the densities at which dense is as fast, and the document for `auto`, which goes by it from here on."""
+    """The rows, and the densities at which dense is as fast."""
     rows: list[Row] = []
     dense: dict[tuple[int, Key], tuple[float, float]] = {}
     for side in state.sizes.crossings:
@@ -142,7 +137,6 @@ def crossings(state: State) -> dict[str, Any]:
             if state.budget.allows(f"crossings {side} {block}"):
                 rows += Crossing(state, side, block, dense).rows()
                 gc.collect()
-    _keep(state, rows)
     shown = [
         {
             "operation": row.operation, "block": row.block, "layout": row.layout, "rows": row.rows,
@@ -157,28 +151,8 @@ def crossings(state: State) -> dict[str, Any]:
     return {"rows": [encode(row) for row in rows], "crossovers": shown}
 
 
-def _keep(state: State, rows: list[Row]) -> None:
-    gpu = state.kit.setting.gpu
-    name = "a processor" if gpu is None else gpu.name
-    shipped = [each for each in parsed(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED)) if each.gpu == name]
-    others = tuple(row for each in shipped[:1] for row in each.rows if row.backend != state.kit.backend)
-    source = f"benchmarks/kernels_sm90.py at {state.found['commit']}"
-    if others:
-        mark = f"; rows of {state.kit.backend}: "  # those of an earlier run are all replaced
-        source = shipped[0].source.split(mark)[0] + mark + source
-    machine = Machine(
-        gpu=name, torch=torch.__version__, triton=state.found["software"]["triton"] or "", date=state.found["date"],
-        source=source, rows=(*others, *rows),
-    )  # fmt: skip
-    state.found["crossover"] = document((machine,))
-    kept = cache_file(name)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(state.found["crossover"], encoding="utf-8")
-    forget_choices()
-
-
 def auto(state: State) -> dict[str, Any]:
-    """A shape that is not among the crossover rows, every density from 0.01 to 1: `auto` beside both others."""
+    """A shape that no row was drawn on, every density from 0.01 to 1: `auto` beside both others."""
     rows: list[Found] = []
     kit, device = state.kit, state.kit.place.device
     operands: dict[Layout, torch.Tensor] = {}

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.attention import auto as choosing
 from benchmarks.attention import calls as calling
 from benchmarks.attention import parts as measuring
 from benchmarks.attention.calls import forward_error, gradient_error, heads_to_check
@@ -34,14 +33,12 @@ from benchmarks.attention.work import (
     held_out_problems,
     inputs_of,
     mask_of,
-    row_problems,
     rows_seen,
     table_problems,
 )
 from benchmarks.kernels_products import Budget, Entry, Kit
 
 from firstlight.bench.case import Place
-from firstlight.kernels.block_attention import rows as kept_rows
 from firstlight.kernels.block_attention.functions import attention
 
 ROOT = Path(__file__).parents[1]
@@ -225,18 +222,6 @@ def test_a_dry_run_goes_through_its_parts(tmp_path: Path) -> None:
     assert row["verdict"] == "ok"
     assert row["error_over_bound"] < 1
     assert "says nothing of speed" in done.stdout
-
-
-def test_the_rows_for_auto_are_in_the_form_that_auto_reads() -> None:
-    row = {
-        "shape": "listed", "block": 128, "dtype": "float16", "head_dim": 128, "q_len": 4096, "k_len": 4096,
-        "us": {"dense": [[1.0, 9000.0]], "sm90": [[0.1, 900.0], [0.5, 4000.0]]},
-    }  # fmt: skip
-    text = choosing.document({"gpu": "MADE UP", "torch": "0", "triton": "0", "date": "", "source": "", "rows": [row]})
-    [(gpu, [kept])] = kept_rows.parsed(text, "a test")
-    assert gpu == "MADE UP"
-    assert kept_rows.times_at(kept, 0.3) == {"dense": 9000.0, "sm90": 2450.0}
-    assert {problem.mask for problem in row_problems(TINY)} == {"causal", "full", "random"}
 
 
 def test_an_input_is_the_same_in_every_process() -> None:

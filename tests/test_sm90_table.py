@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tools.sm90_table import PARTS, held_out_part, new_part, nsight_part, readme_part, table_part, without_part
+from tools.sm90_table import (
+    PARTS,
+    epilogues_part,
+    held_out_part,
+    new_part,
+    nsight_part,
+    readme_part,
+    table_part,
+    without_part,
+)
 
 NAME = "128/tokens/fp16/8192x8192x8192"
 
@@ -43,9 +52,10 @@ def written(folder: Path, found: dict[str, Any]) -> Path:
 
 def test_nothing_is_shown_before_it_was_measured(tmp_path: Path) -> None:
     absent = tmp_path / "absent.json"
-    makers = (readme_part, table_part, held_out_part, nsight_part, without_part, new_part)
-    assert [make(absent) for make in makers] == [""] * 6
-    assert set(PARTS) == {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without", "sm90-new"}
+    makers = (readme_part, table_part, held_out_part, nsight_part, without_part, new_part, epilogues_part)
+    assert [make(absent) for make in makers] == [""] * 7
+    names = {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without", "sm90-new", "sm90-epilogues"}
+    assert set(PARTS) == names
 
 
 def test_a_row_shows_its_share_of_cublas_and_its_limit_and_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
@@ -185,3 +195,23 @@ def test_a_new_pattern_stands_beside_one_that_was_used_before(tmp_path: Path) ->
     path.write_text(json.dumps({"commit": "", "parts": {"new": [row]}}))
     with pytest.raises(SystemExit, match="names no commit"):
         new_part(path)
+
+
+def test_what_follows_a_product_stands_beside_the_product_alone(tmp_path: Path) -> None:
+    names = {"none": 1.0, "bias": 1.01, "relu": 1.02, "silu": 1.03, "gelu": 1.04, "gelu_tanh": 1.05, "gate": 1.06}
+    rows: list[dict[str, Any]] = [
+        {"shape": [512, 256, 64, 128, 0.3], "name": name, "ms": 0.1 * over, "over": over, "samples_ms": [0.1]}
+        for name, over in names.items()
+    ]
+    ragged = [
+        {"block": 128, "density": 0.3, "call": "matmul", "n": n, "ms": 0.25, "samples_ms": [0.25]} for n in (1001, 1008)
+    ]
+    path = tmp_path / "epilogues.json"
+    path.write_text(json.dumps({"commit": "abc", "gpu": "NVIDIA H200", "rows": rows, "ragged": ragged}))
+    text = epilogues_part(path)
+    assert "| 512 x 256 | 64 | 128 | 0.3 | 0.100 ms | +1.0% | +2.0% | +3.0% | +4.0% | +5.0% | +6.0% |" in text
+    assert "| 128 | 0.3 | matmul | 0.250 ms | 0.250 ms |" in text
+    rows[2]["samples_ms"] = []
+    path.write_text(json.dumps({"commit": "abc", "gpu": "NVIDIA H200", "rows": rows, "ragged": ragged}))
+    with pytest.raises(SystemExit, match="rows without samples"):
+        epilogues_part(path)

@@ -112,8 +112,8 @@ def _line(row: Row) -> str:
 
 def _crossovers(rows: list[Row]) -> str:
     """Up to which density the sparse kernel beats the same matrix stored dense, at 8192 x 8192."""
-    from firstlight.kernels.crossover import Row as Measured
-    from firstlight.kernels.crossover import crossover
+    from benchmarks.crossover import Row as Measured
+    from benchmarks.crossover import crossover
 
     tokens = sorted({row["tokens"] for row in rows})
     lines = [

@@ -1,7 +1,7 @@
 """The tables of the Hopper kernels for README.md and docs/kernels/matmul.md.
 
-From results/kernels-sm90-h200.json, and -auto-, -without-, -new- and kernels-nsight-h200.json beside it. Nothing is
-shown before they exist.
+From results/kernels-sm90-h200.json, and -auto-, -without-, -new-, -epilogues- and kernels-nsight-h200.json beside it.
+Nothing is shown before they exist.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CHOICES = ROOT / "results" / "kernels-sm90-auto-h200.json"
 NSIGHT = ROOT / "results" / "kernels-nsight-h200.json"
 WITHOUT = ROOT / "results" / "kernels-sm90-without-h200.json"
 NEW = ROOT / "results" / "kernels-sm90-new-h200.json"
+EPILOGUES = ROOT / "results" / "kernels-sm90-epilogues-h200.json"
 CALLS = {"columns": "matmul", "tokens": "linear"}
 Row = dict[str, Any]
 
@@ -141,6 +142,36 @@ def new_part(path: Path = NEW) -> str:
     return "\n".join(lines) + f"\n\n{about}; commit {found['commit']}, every time in `results/{path.name}`.\n"
 
 
+def epilogues_part(path: Path = EPILOGUES) -> str:
+    """What follows a product beside the product alone, and ragged numbers of tokens and columns."""
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    if (
+        not found["commit"]
+        or not found["rows"]
+        or not all(row["samples_ms"] for row in found["rows"] + found["ragged"])
+    ):
+        sys.exit(f"results/{path.name} names no commit, or holds rows without samples")
+    names = ("none", "bias", "relu", "silu", "gelu", "gelu_tanh", "gate")
+    shapes: dict[tuple[float, ...], dict[str, Row]] = {}
+    for row in found["rows"]:
+        shapes.setdefault(tuple(row["shape"]), {})[row["name"]] = row
+    lines = _heads("W", "tokens", "block", "density", "none", *names[1:-1], "gated, beside two products")
+    for (rows, cols, tokens, block, density), by in shapes.items():
+        over = [f"{by[name]['over'] - 1:+.1%}" for name in names[1:]]
+        lines.append(_line(f"{rows} x {cols}", tokens, block, f"{density:g}", f"{by['none']['ms']:.3f} ms", *over))
+    lines += ["", *_heads("block", "density", "call", *(f"{n}" for n in sorted({row["n"] for row in found["ragged"]})))]
+    calls: dict[tuple[Any, ...], list[Row]] = {}
+    for row in found["ragged"]:
+        calls.setdefault((row["block"], row["density"], row["call"]), []).append(row)
+    for (block, density, call), each in calls.items():
+        times = [f"{row['ms']:.3f} ms" for row in sorted(each, key=lambda row: int(row["n"]))]
+        lines.append(_line(block, f"{density:g}", call, *times))
+    about = f"{found['gpu']}, bfloat16, commit {found['commit']}; the second table is 8192 x 8192"
+    return "\n".join(lines) + f"\n\n{about}; every sample in `results/{path.name}`.\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "sm90": readme_part,
     "sm90-table": table_part,
@@ -148,6 +179,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "sm90-nsight": nsight_part,
     "sm90-without": without_part,
     "sm90-new": new_part,
+    "sm90-epilogues": epilogues_part,
 }
 
 

@@ -11,13 +11,12 @@ backward   the backward pass at density 0.5, beside Triton's where ours is sm90'
 sweep      time against density, for the picture
 lists      time to build the lists on the device, as a share of the run
 held_out   random, banded, document and top-k masks on shapes that were never tuned for
-rows       times of every backend, as kernels/data/attention.json takes them: written to <out>-rows.json
-auto       `auto`, which goes by those rows, beside every kernel of torch's attention on other shapes
+auto       `auto` beside every kernel of torch's attention on other shapes
 overheads  processor time of one call
 
 Everything is checked against float64 before it is timed. The file is written after every row. Times are medians.
 burst: 15 calls in a row after a pause, L2 flushed before each; cool: a few calls after each of some pauses, before the
-power limit takes hold; sustained: a second back to back. held_out, rows and auto: a few calls.
+power limit takes hold; sustained: a second back to back. held_out and auto: a few calls.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.attention.auto import auto, rows
+from benchmarks.attention.auto import auto
 from benchmarks.attention.compile import compile_first
 from benchmarks.attention.limits import Row, rates
 from benchmarks.attention.more import lists, overheads
@@ -48,7 +47,6 @@ from benchmarks.attention.work import (
     auto_problems,
     backward_problem,
     held_out_problems,
-    row_problems,
     sweep_problems,
     table_problems,
 )
@@ -65,14 +63,13 @@ PARTS: dict[str, Callable[[State], Any]] = {  # by importance
     "sweep": sweep,
     "lists": lists,
     "held_out": held_out,
-    "rows": rows,
     "auto": auto,
     "overheads": overheads,
 }
 # as they took on an H200 machine (results/attention-h200.json); the backward pass had one kernel less
 SECONDS = {
     "start": 5, "compile": 30, "rates": 2, "table": 103, "backward": 32, "sweep": 25, "lists": 2, "held_out": 25,
-    "rows": 31, "auto": 30, "overheads": 8,
+    "auto": 30, "overheads": 8,
 }  # fmt: skip
 BACKENDS = ("sm90", "triton", "reference")
 
@@ -122,7 +119,6 @@ def told(parts: Sequence[str], scene: Scene) -> str:
         "backward": [backward_problem(scene).id],
         "sweep": [each.id for each in sweep_problems(scene)],
         "held_out": [each.id for each in held_out_problems(scene)],
-        "rows": [each.id for each in row_problems(scene)],
         "auto": [each.id for each in auto_problems(scene)],
     }
     lines = [line for part in parts for line in (f"{part}: about {SECONDS[part]} s", *ids.get(part, ()))]
@@ -146,7 +142,6 @@ def run(parts: Sequence[str], scene: Scene, options: argparse.Namespace) -> None
     }  # fmt: skip
     print(f"ready after {budget.spent_s:.1f} s, backend {backend}", flush=True)
     state = State(kit, scene, budget, found, wishes)
-    state.rows_file = options.out.with_name(f"{options.out.stem}-rows.json")
     state.save = partial(write, options.out, found)
     torch.set_grad_enabled(False)
     if options.dry:

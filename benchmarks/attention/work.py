@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -79,7 +78,6 @@ class Scene:
     held_out: tuple[Sizes, ...] = (
         Sizes(8, 32, 8, 1000, 128), Sizes(4, 32, 8, 8192, 128), Sizes(1, 32, 4, 32_768, 128),
     )  # fmt: skip
-    rows: tuple[Sizes, ...] = (Sizes(4, 32, 32, 4096, 128), Sizes(8, 32, 32, 1024, 64), Sizes(1, 32, 32, 16_384, 128))
     auto: tuple[Sizes, ...] = (Sizes(4, 24, 24, 3000, 128), Sizes(8, 32, 8, 1500, 64), Sizes(1, 32, 32, 12_000, 128))
     ragged: int = 4001
     group: int = 8
@@ -91,7 +89,7 @@ class Scene:
 
 TINY = Scene(
     Sizes(1, 2, 2, 256, 32), Sizes(1, 2, 2, 320, 32), 2, (Sizes(1, 4, 2, 200, 32),),
-    (Sizes(1, 2, 2, 256, 32),), (Sizes(1, 2, 1, 200, 32),), 250, 2,
+    (Sizes(1, 2, 1, 200, 32),), 250, 2,
     16, Sizes(1, 2, 2, 128, 16), 128, 1 << 12,
 )  # fmt: skip
 
@@ -121,7 +119,6 @@ class State:
         self.kit, self.scene, self.budget, self.found, self.wishes = kit, scene, budget, found, wishes
         self.cublas: dict[str, float] = {}
         self.copy: float | None = None
-        self.rows_file = Path("attention-rows.json")  # what the rows for `auto` are written to
         self.save: Callable[[], None] = lambda: None
 
     def keep(self, part: str, found: Any) -> None:
@@ -179,16 +176,6 @@ def sweep_problems(scene: Scene) -> Iterator[Problem]:
     blocks = -(-scene.large.seq // 128)
     for share in SWEEP:
         yield Problem(f"density {share:.3g}", scene.large, "random", max(share, 1 / blocks))
-
-
-def row_problems(scene: Scene) -> Iterator[Problem]:
-    """What the rows that `auto` goes by are measured on: plain shapes, then lists by block, shares rising."""
-    for sizes in scene.rows:
-        for mask in ("causal", "full"):
-            yield Problem(f"{mask}, {sizes.id}", sizes, mask, 0.0)
-        for block in (128, 64):
-            for share in ROW_SHARES:
-                yield Problem(f"density {share:g}, {sizes.id}", sizes, "random", share, block=block, lists="one")
 
 
 def auto_problems(scene: Scene) -> Iterator[Problem]:

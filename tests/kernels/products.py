@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.matrix import BlockSparseMatrix
-from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.product import Activation, Epilogue, Layout, Second
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.NONE: lambda x: x,
@@ -54,12 +55,15 @@ def cases(draw: st.DrawFn) -> Case:
     def numbers(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).to(dtype)
 
+    second = draw(st.sampled_from(list(Second)))
+    gated = second is Second.MULTIPLIED
     epilogue = Epilogue(
         alpha=draw(st.sampled_from([1.0, -0.5])),
-        beta=draw(st.sampled_from([0.0, 1.0, 2.0])),
-        addend=numbers(*batch, *out_shape) if draw(st.booleans()) else None,
+        beta=1.0 if gated else draw(st.sampled_from([0.0, 1.0, 2.0])),
+        addend=numbers(*batch, *out_shape) if gated or draw(st.booleans()) else None,
         bias=numbers(rows) if draw(st.booleans()) else None,
         activation=draw(st.sampled_from(list(Activation))),
+        second=second,
     )
     return Case(matrix, numbers(*batch, *dense_shape), layout, epilogue)
 
@@ -92,8 +96,11 @@ def bound(case: Case) -> Tensor:
         addend=None if case.epilogue.addend is None else case.epilogue.addend.abs(),
         bias=None if case.epilogue.bias is None else case.epilogue.bias.abs(),
     )
-    sizes = Case(case.matrix, case.dense, case.layout, plain)
+    gated = case.epilogue.second is Second.MULTIPLIED
+    sizes = Case(case.matrix, case.dense, case.layout, replace(plain, addend=None) if gated else plain)
     magnitude = _in_float64(sizes, case.matrix.to_dense().double().abs(), case.dense.double().abs(), 1.0)
+    if gated and plain.addend is not None:  # the product may be rounded before its activation and before the gate
+        magnitude = 2 * magnitude * plain.addend.double()
     return ROUNDING[case.matrix.dtype] * magnitude + torch.finfo(case.matrix.dtype).tiny
 
 
@@ -101,8 +108,10 @@ def _in_float64(case: Case, dense_matrix: Tensor, operand: Tensor, alpha: float)
     columns = case.layout is Layout.COLUMNS
     total = alpha * (dense_matrix @ operand if columns else operand @ dense_matrix.T)
     epilogue = case.epilogue
-    if epilogue.addend is not None:
+    gated = epilogue.second is Second.MULTIPLIED
+    if epilogue.addend is not None and not gated:
         total = total + epilogue.beta * epilogue.addend.double()
     if epilogue.bias is not None:
         total = total + (epilogue.bias.double()[:, None] if columns else epilogue.bias.double())
-    return ACTIVATIONS[epilogue.activation](total)
+    total = ACTIVATIONS[epilogue.activation](total)
+    return total * epilogue.addend.double() if gated and epilogue.addend is not None else total

@@ -16,23 +16,25 @@ import torch
 from firstlight.cli import kernels as cli
 from firstlight.errors import CouldNotLook
 from firstlight.kernels.autotune import Tuned
-from firstlight.kernels.block_attention import rows
-from firstlight.kernels.crossover import Machine, Row
-from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, attention_on, kernels_here, taken
+from firstlight.kernels.choice.cases import ProductCase
+from firstlight.kernels.choice.models import Models, models_for
+from firstlight.kernels.choice.rows import Machine, Row
+from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, attention_on, kernels_here, limits_of, taken
 from firstlight.kernels.sm90 import nvrtc
 from firstlight.report.kernels_text import kernels_document, kernels_text, tuned_text
+from tests.kernels.choice.measured import H100, H200, UNKNOWN, shipped_machine
 
 SRC = Path(__file__).parents[2] / "src"
 SCHEMA = json.loads((SRC / "firstlight" / "schemas" / "kernels-1.json").read_text())
 
-H200 = Here(
+SOME = Here(
     torch="2.11.0+cu130", torch_cuda="13.0", triton="3.6.0", path="triton", why="up to the densities below",
     backends=(Backend("sm90", runs=False, why="not built yet"), Backend("triton", runs=True, why="")),
     devices=(
-        Device(0, "NVIDIA H200", "9.0", "triton", "up to the densities below", "/cache/crossover.json",
+        Device(0, "NVIDIA H200", "9.0", "triton", "up to the densities below", "/cache/choice.json",
                (Limit(128, 0.55, 0.72), Limit(16, 0.04, 0.04))),
         Device(1, "Tesla V100", "7.0", "dense", "compute capability 7.0 is below 8.0", "", ()),
-        Device(2, "NVIDIA H100", "9.0", "sm90", "up to the densities below", "/cache/crossover.json",
+        Device(2, "NVIDIA H100", "9.0", "sm90", "up to the densities below", "/cache/choice.json",
                (Limit(64, 0.4, 0.5, "triton"), Limit(64, 0.6, 0.8, "sm90"))),
     ),
     compiler=Compiler("nvrtc 13.0", "/venv/nvidia/cu13/lib/libnvrtc.so.13", "/cache/kernels/sm90", 12),
@@ -49,17 +51,26 @@ def test_it_answers_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None
     assert "\ncompiler   " in text
 
 
-def test_what_attention_goes_by_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_attention_goes_by_is_told() -> None:
     assert "\nattention  on the processor auto takes dense, or reference where at most 0.15 of" in kernels_text(
         kernels_here()
     )
-    assert "a rule, as attention was not measured on this GPU model" in attention_on("NVIDIA Nothing 1")
-    monkeypatch.setattr(rows, "rows_for", lambda gpu: (None,) * 42)
-    assert attention_on("NVIDIA H200") == "auto goes by 42 measured rows"
+    models_for.cache_clear()
+    assert "a rule, as attention was not measured on this GPU model" in attention_on(UNKNOWN)
+    said = attention_on(H200)
+    assert said.startswith("auto goes by times fitted to ")
+    assert said.endswith(" rows measured on NVIDIA H200")
+    assert "borrowed rows of NVIDIA H200, scaled to NVIDIA H100 80GB HBM3 by" in attention_on(H100)
+
+
+def test_the_densities_that_are_told_fall_with_the_block() -> None:
+    limits = {limit.block: limit for limit in limits_of(Models(H200, shipped_machine()), ("sm90",))}
+    assert limits[128].lowest > 0.5
+    assert limits[128].highest >= limits[64].highest >= limits[16].highest
 
 
 def test_the_compiler_of_the_hopper_kernels_is_told_with_what_it_built() -> None:
-    text = kernels_text(H200)
+    text = kernels_text(SOME)
     assert "compiler   nvrtc 13.0, for sm90 (/venv/nvidia/cu13/lib/libnvrtc.so.13)\n" in text
     assert "           built: 12 kernels in /cache/kernels/sm90\n" in text
 
@@ -102,15 +113,15 @@ def test_its_json_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert next(iter(document)) == "schema"
     jsonschema.validate(document, SCHEMA)
-    jsonschema.validate(kernels_document(H200), SCHEMA)
+    jsonschema.validate(kernels_document(SOME), SCHEMA)
 
 
 def test_a_gpu_is_told_with_its_densities_and_their_file() -> None:
-    text = kernels_text(H200)
+    text = kernels_text(SOME)
     assert "gpu 0      NVIDIA H200, compute capability 9.0: auto takes triton" in text
     assert "block 128: sparse up to density 0.55 to 0.72, by shape and tokens" in text
     assert "block 16: sparse up to density 0.04\n" in text
-    assert "measurements: /cache/crossover.json" in text
+    assert "measurements: /cache/choice.json" in text
     assert "auto takes dense, compute capability 7.0 is below 8.0" in text
     assert "gpu 2      NVIDIA H100, compute capability 9.0: auto takes sm90" in text
     assert "block 64: sm90 up to density 0.60 to 0.80, by shape and tokens" in text
@@ -164,10 +175,10 @@ def test_autotune_without_a_gpu_could_not_look() -> None:
 
 
 def test_autotune_says_what_it_measured_and_what_it_left() -> None:
-    row = Row("multiply", 64, "float16", "tokens", 8192, 8192, 4096, 700.0, 60.0, ((0.1, 100.0),))
-    tuned = Tuned(Machine("NVIDIA H200", "2.11.0", "3.6.0", "2026-11-15", "a test", (row,)), "/cache/file", 288, 60.4)
+    row = Row(ProductCase("multiply", "tokens", 64, "float16", 8192, 8192, 1638, 4096), (("dense", 700.0),))
+    tuned = Tuned(Machine(H200, "2.11.0", "3.6.0", "2026-11-15", "a test", (row,)), "/cache/file", 288, 60.4)
     assert tuned_text(tuned).splitlines() == [
-        "measured   1 product of 288 in 60 s on NVIDIA H200",
+        "measured   1 case of 288 in 60 s on NVIDIA H200",
         "           the budget ran out; a longer --budget measures the rest",
         "written    /cache/file",
     ]

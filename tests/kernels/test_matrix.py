@@ -165,7 +165,7 @@ def test_the_operator_refuses_them_too() -> None:
     with pytest.raises(UnsupportedInput, match="values has shape"):
         torch.ops.firstlight.bsr_multiply(
             matrix.values[:2].contiguous(), matrix.pattern.crow, matrix.pattern.col, x, None, None, 30, 40, 16,
-            False, "tokens", "auto", 1.0, False, "none", 0.0,  # noqa: FBT003
+            False, "tokens", "auto", 1.0, False, "none", 0.0, "added",  # noqa: FBT003
         )  # fmt: skip
 
 

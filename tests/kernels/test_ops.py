@@ -27,7 +27,7 @@ def multiply_arguments(**changed: object) -> tuple[object, ...]:
         "dense": torch.randn(2, 5, 61, dtype=torch.float64, requires_grad=True),
         "bias": torch.randn(44, dtype=torch.float64, requires_grad=True), "addend": None,
         "rows": 44, "cols": 61, "block": 16, "transposed": False, "layout": "tokens", "backend": "reference",
-        "alpha": 0.5, "training": True, "activation": "relu", "beta": 0.0,
+        "alpha": 0.5, "training": True, "activation": "relu", "beta": 0.0, "second": "added",
     }  # fmt: skip
     return tuple({**named, **changed}.values())
 
@@ -57,7 +57,7 @@ def test_torch_finds_no_fault_with_bsr_sample() -> None:
 
 
 def test_the_operator_refuses_to_lose_the_input_of_a_gelu() -> None:
-    with pytest.raises(UnsupportedInput, match="only none and relu are accepted then"):
+    with pytest.raises(UnsupportedInput, match="only none and relu with 'added' are accepted then"):
         torch.ops.firstlight.bsr_multiply(*multiply_arguments(activation="gelu"))
 
 

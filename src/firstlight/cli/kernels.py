@@ -1,4 +1,4 @@
-"""`firstlight kernels`: which kernel path runs here and why; `kernels autotune` measures where dense wins."""
+"""`firstlight kernels`: which kernel path runs here and why; `kernels autotune` times every backend here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from firstlight.errors import CouldNotLook
 
-_EPILOG = "Example: firstlight kernels autotune --budget 120"
+_EPILOG = "Example: firstlight kernels autotune"
 
 
 @click.group("kernels", invoke_without_command=True, epilog=_EPILOG, short_help="which kernel path runs here and why")
@@ -37,17 +37,17 @@ def command(ctx: click.Context, as_json: bool) -> None:  # noqa: FBT001 click's 
 @command.command(
     "autotune",
     epilog="Example: firstlight kernels autotune --budget 60 --dtype bfloat16",
-    short_help="measure on this GPU up to which density the sparse kernel wins",
+    short_help="time every backend on this GPU, for auto to go by",
 )
-@click.option("--budget", default=120.0, show_default=True, metavar="SECONDS", help="Stop after about this long.")
+@click.option("--budget", default=110.0, show_default=True, metavar="SECONDS", help="Stop after about this long.")
 @click.option("--device", default=0, show_default=True, metavar="N", help="Number of the GPU.")
 @click.option("--dtype", type=click.Choice(["float16", "bfloat16", "float32"]), default="float16", show_default=True)
 @click.option("--out", default="", metavar="FILE", help="Write here instead of the cache folder that auto reads.")
 def autotune(budget: float, device: int, dtype: str, out: str) -> None:
-    """Time the sparse kernel against dense on this GPU, over blocks, shapes, tokens and densities.
+    """Time every backend on this GPU for products and attention, over blocks, shapes, lengths and densities.
 
-    The result is a file in the cache folder; backend="auto" reads it from the next call on. Exit code 4: no GPU that
-    the sparse kernel runs on.
+    The result is a file in the cache folder; backend="auto" goes by it from the next call on. Exit code 4: no GPU that
+    a sparse kernel runs on.
     """
     _require_torch()
     from pathlib import Path

@@ -1,6 +1,6 @@
 """Block-sparse matrices and their products, block-sparse attention: the blocks that are not stored cost nothing.
 
-    from firstlight.kernels import BlockSparseMatrix, matmul, linear, sampled_matmul
+    from firstlight.kernels import BlockSparseMatrix, matmul, linear, gated_linear, sampled_matmul
     W = BlockSparseMatrix.from_dense(w, block=128)
     Y = matmul(W, X)
 
@@ -8,7 +8,8 @@
     mask = BlockMask.causal(4096) & BlockMask.window(4096, left=512)
     o = attention(q, k, v, mask)
 
-matrix.py is the matrix, functions.py its products, nn.py a layer; reference.py says in plain torch what they mean.
+matrix.py is the matrix, functions.py and gated.py its products, nn.py its layers; reference.py says in plain torch what
+they mean.
 block_attention/ holds the masks and attention; it is imported when one of its names is first asked for.
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import CopiedInput
 from firstlight.kernels.functions import explain_choice, linear, matmul, sampled_matmul
+from firstlight.kernels.gated import gated_linear
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.pattern import Pattern
 
@@ -36,6 +38,7 @@ __all__ = [
     "attention",
     "explain_attention",
     "explain_choice",
+    "gated_linear",
     "linear",
     "matmul",
     "merge_attention",

@@ -1,9 +1,8 @@
 """Which backend computes a product, and why.
 
-A named backend is taken as named. `auto` takes a sparse kernel (triton or sm90, whichever was measured to be faster)
-where it was measured to beat the same matrix stored dense on this GPU model (crossover.py), and the dense one above
-that; sm90 is taken only where it was measured. A GPU without measurements gets a careful default: what an untuned
-kernel reached on every GPU we know of. Processor tensors never go to a GPU kernel.
+A named backend is taken as named. `auto` takes what is expected to be the fastest (choice/): triton, sm90, or dense
+with the copy that it has to make. A GPU that nothing is known of gets a careful default: what an untuned kernel
+reached on every GPU we know of. Processor tensors never go to a GPU kernel.
 """
 
 from __future__ import annotations
@@ -11,26 +10,38 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import math
 import os
 import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.errors import BadInput, FirstlightError, UnsupportedInput
+from firstlight.errors import FirstlightError, UnsupportedInput
 from firstlight.frozen import dataclass
-from firstlight.kernels.crossover import Machine, Row, crossover, machine_for, neighbours, time_at
+from firstlight.kernels.choice.answer import (
+    NEW_CALLS,
+    Answer,
+    Asking,
+    Choice,
+    answer,
+    same,
+    shortest,
+    together,
+)
+from firstlight.kernels.choice.card import card_of
+from firstlight.kernels.choice.cases import MULTIPLY, SAMPLE, TURNED, ProductCase
+from firstlight.kernels.choice.models import Estimate, Models, models_for
+from firstlight.kernels.memo import being_captured
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.product import Layout
+from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+from firstlight.kernels.tf32 import tf32_allowed
 
 if TYPE_CHECKING:
     from firstlight.kernels.launch import Request
 
-BACKENDS = ("auto", "sm90", "triton", "dense", "reference")
-SPARSE = ("triton", "sm90")  # at equal speed the first is taken
+SPARSE = ("triton", "sm90")
 _MODULES = {
     "sm90": "firstlight.kernels.sm90",
     "triton": "firstlight.kernels.triton_backend",
@@ -50,170 +61,163 @@ _KEPT_CHOICES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The backend that a call takes and the reason, e.g. Choice('dense', 'density 0.620 is above 0.431, ...')."""
-
-    backend: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """What a choice depends on; equal questions get equal answers."""
 
     operation: str  # multiply or sample
     device: int  # CUDA ordinal, -1 for the processor
     dtype: torch.dtype
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # of the matrix as stored
     block: int
     entries: int
     n: int
     layout: Layout
     training: bool  # dense has to copy the values for the call: they are trained, or no copy is kept
+    turned: bool = False  # the transpose of what is stored is multiplied
+    activation: Activation = Activation.NONE
+    extras: int = 0  # tensors that the epilogue reads
+
+    @property
+    def case(self) -> ProductCase:
+        """The question as the models take it; what is empty counts as one."""
+        rows, cols = (max(1, each) for each in self.shape)
+        operation = self.operation if self.operation == SAMPLE else TURNED if self.turned else MULTIPLY
+        return ProductCase(
+            operation, self.layout.value, self.block, precision_of(self.dtype), rows, cols, self.entries,
+            max(1, self.n), self.activation.value, self.extras,
+        )  # fmt: skip
+
+
+class Taken(NamedTuple):
+    """The module that computes a call, and whether later calls will take the same."""
+
+    module: ModuleType
+    is_settled: bool
 
 
 _generation = 0  # counts forget_choices; answers of an older generation are not taken
 
 
-def backend_module(operation: str, pattern: Pattern, tensor: Tensor, n: int, *, request: Request) -> ModuleType:
+def backend_module(
+    operation: str, pattern: Pattern, tensor: Tensor, n: int, *, request: Request, epilogue: Epilogue = PLAIN
+) -> Taken:
     """The module that computes this product; a dictionary lookup after the first time."""
     # kept on the pattern, which fixes device, shape, block and entries; hashing an enum would cost more than the lookup
-    copied = request.training if operation == "sample" else not pattern.keeps_copy(tensor)
-    key = (n, tensor.dtype, operation, request.layout is Layout.TOKENS, copied, request.backend, _generation)
-    answers: dict[Any, ModuleType] = pattern.backends
+    copied = request.training if operation == SAMPLE else not pattern.keeps_copy(tensor)
+    extras = (epilogue.bias is not None) + (epilogue.addend is not None)
+    key = (
+        n, tensor.dtype, operation, request.layout is Layout.TOKENS, copied, request.backend, _generation,
+        request.transposed, epilogue.activation._value_, extras,
+        tensor.dtype is torch.float32 and tf32_allowed(),
+    )  # fmt: skip
+    answers: dict[Any, Answer] = pattern.backends
     if len(answers) >= _KEPT_CHOICES:
         answers.clear()
     found = answers.get(key)
     if found is None:
         question = Question(
             operation, tensor.get_device(), tensor.dtype, pattern.shape, pattern.block, pattern.col.shape[0], n,
-            request.layout, copied,
+            request.layout, copied, request.transposed, epilogue.activation, extras,
         )  # fmt: skip
-        found = answers[key] = _module(answer(request.backend, question).backend)
-    return found
+        found = answers[key] = answer(request.backend, question, ASKING)
+    if found.is_settled or not _is_new(pattern, (operation, request.transposed)) or being_captured(tensor):
+        return Taken(_module(found.settled.backend), is_settled=True)
+    return Taken(_module(found.at_first.backend), is_settled=False)
 
 
-def answer(name: str, question: Question) -> Choice:
-    """The choice for a backend name as the caller gave it."""
-    if name == "auto":
-        return _auto(question)
-    if name not in BACKENDS:
-        raise UnsupportedInput(f"backend is {name!r}; accepted: {', '.join(BACKENDS)}. Leave it out for auto.")
-    if name == "sm90":
-        _require_sm90(question)
-    if name == "triton":
-        _require_triton(question)
-    return Choice(name, "it was asked for")
+def _is_new(pattern: Pattern, direction: tuple[str, bool]) -> bool:
+    """Counts the calls in one direction of a pattern; its lists serve all of them."""
+    count = pattern.new_calls[direction] = pattern.new_calls.get(direction, 0) + 1
+    return count <= NEW_CALLS
+
+
+def explained(name: str, question: Question) -> Choice:
+    """The choice for a backend name as the caller gave it, from a pattern's third call on."""
+    return answer(name, question, ASKING).settled
 
 
 def forget_choices() -> None:
     """Makes the next calls choose anew, e.g. after autotune wrote new measurements."""
     global _generation
     _generation += 1
-    measurements.cache_clear()
+    _auto_once.cache_clear()
+    models_for.cache_clear()
     _warn_about_sm90.cache_clear()
 
 
-def _auto(question: Question) -> Choice:
-    density = _density(question)
+def _auto(question: Question) -> Answer:
+    return _auto_once(question, precision_of(question.dtype))
+
+
+@functools.lru_cache(maxsize=4096)
+def _auto_once(question: Question, _precision: str) -> Answer:
+    """Layers of one shape and density ask the same; the precision is torch's setting, which no question holds."""
     if question.device < 0:
-        limit = CPU_DENSITY[question.block]
+        density, limit = question.case.density, CPU_DENSITY[question.block]
         if density <= limit:
-            return Choice("reference", f"on the processor, density {density:.3f} is at most {limit:g}")
-        return Choice("dense", f"on the processor, density {density:.3f} is above {limit:g}")
+            return same(Choice("reference", f"on the processor, density {density:.3f} is at most {limit:g}"))
+        return same(Choice("dense", f"on the processor, density {density:.3f} is above {limit:g}"))
     hurdles = {
         "triton": why_not_triton(question.device, question.dtype),
         "sm90": why_not_sm90(question.device, question.dtype),
     }
-    gpu = torch.cuda.get_device_name(question.device)
-    return best_choice(gpu, question, hurdles)
+    models = models_for(card_of(question.device))
+    if hurdles["sm90"] and not isinstance(models, str) and is_hopper(question.device):
+        _warn_about_sm90(hurdles["sm90"])
+    return best_choice(question, hurdles, models)
 
 
-def best_choice(gpu: str, question: Question, hurdles: dict[str, str]) -> Choice:
-    """The fastest of the sparse kernels without a hurdle, or dense where that is faster than all of them."""
-    density = _density(question)
-    offers = [_offer(gpu, question, name) for name in SPARSE if not hurdles[name]]
-    if len(offers) == len(SPARSE):  # one that was not measured, or has to copy its operands, stands back
-        offers = [offer for offer in offers if offer.backend == SPARSE[0] or not _stands_back(question, offer)]
-    elif hurdles["sm90"] and torch.cuda.is_available() and is_hopper(question.device):
-        _warn_about_sm90(gpu, hurdles["sm90"])
-    if not offers:
-        return Choice("dense", hurdles[SPARSE[0]])
-    fitting = [offer for offer in offers if density <= offer.limit]
-    if not fitting:
-        best = max(offers, key=lambda offer: offer.limit)
-        return Choice("dense", f"density {density:.3f} is above {best.limit:.3f}, {best.why}")
-    best = min(fitting, key=lambda offer: offer.time)
-    return Choice(best.backend, f"density {density:.3f} is at most {best.limit:.3f}, {best.why}")
+def best_choice(question: Question, hurdles: dict[str, str], models: Models | str) -> Answer:
+    """The fastest of the kernels without a hurdle by what was measured; the careful default where nothing was."""
+    sparse = [name for name in SPARSE if not hurdles[name]]
+    if not sparse:
+        return same(Choice("dense", hurdles[SPARSE[0]]))
+    if not isinstance(models, str):
+        offers = offers_of(question, tuple(sparse), models)
+        if "dense" in offers and len(offers) > 1:
+            prepare = {name: models.prepare_us(question.case, name) for name in offers}
+            return shortest(offers, prepare, models)
+    density, limit = question.case.density, DEFAULT_DENSITY[question.block]
+    unknown = models if isinstance(models, str) else f"{models.card.gpu} was measured, but not {_words(question)}"
+    backend, relation = (sparse[0], "at most") if density <= limit else ("dense", "above")
+    return same(Choice(backend, f"density {density:.3f} is {relation} {limit:.3f}, the careful default: {unknown}"))
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What a sparse kernel is expected to do, e.g. Offer('sm90', limit=0.71, time=0.13, why='the lowest ...')."""
-
-    backend: str
-    limit: float  # density up to which it is faster than dense
-    time: float  # as a share of dense's; infinite: not measured
-    why: str
-
-
-def _offer(gpu: str, question: Question, backend: str) -> Offer:
-    limit, why = density_limit(gpu, question, backend)
-    found = measurements(gpu)
-    near = neighbours(found, _as_row(question, backend)) if isinstance(found, Machine) else ()
-    density = _density(question)
-    time = sum(time_at(row, density) for row in near) / len(near) if near else math.inf
-    return Offer(backend, limit, time, why)
+def offers_of(question: Question, sparse: tuple[str, ...], models: Models) -> dict[str, Estimate]:
+    """What each backend is expected to take; dense with the copy that it has to make."""
+    case = question.case
+    offers = {name: found for name in sparse if (found := models.estimate(case, name)) is not None}
+    dense = models.estimate(case, "dense")
+    if dense is not None and question.training and case.operation != SAMPLE:
+        copy = models.estimate(case, "copy")
+        dense = None if copy is None else together([dense, copy])
+    return offers if dense is None else {**offers, "dense": dense}
 
 
-def _stands_back(question: Question, offer: Offer) -> bool:
-    from firstlight.kernels.sm90.problem import is_padded
-
-    return offer.time == math.inf or is_padded(question.layout, question.block, question.shape, question.n)
+def _words(question: Question) -> str:
+    return f"{question.operation} at block {question.block} in {precision_of(question.dtype)}, {question.layout.value}"
 
 
 @functools.lru_cache(maxsize=8)
-def _warn_about_sm90(gpu: str, hurdle: str) -> None:
-    found = measurements(gpu)
-    if isinstance(found, Machine) and any(row.backend == "sm90" for row in found.rows):
-        warnings.warn(f"backend 'auto' goes without the Hopper kernels: {hurdle}.", SlowerPath, stacklevel=2)
+def _warn_about_sm90(hurdle: str) -> None:
+    warnings.warn(f"backend 'auto' goes without the Hopper kernels: {hurdle}.", SlowerPath, stacklevel=2)
 
 
 class SlowerPath(UserWarning):
-    """A faster kernel was measured on this GPU model and cannot run here."""
+    """A faster kernel was measured on such a GPU and cannot run here."""
 
 
-def density_limit(gpu: str, question: Question, backend: str = "triton") -> tuple[float, str]:
-    """Up to which density a sparse kernel is taken on this GPU model, and where that number is from."""
-    found = measurements(gpu)
-    if isinstance(found, Machine):
-        near = neighbours(found, _as_row(question, backend))
-        if near:
-            limit = min(crossover(row, training=question.training) for row in near)
-            extra = " with the dense copy made for each call" if question.training else ""
-            return limit, f"the lowest crossover of {len(near)} measured neighbours on {gpu}{extra}"
-        kind = f"{question.operation} at block {question.block} in {_name(question.dtype)}, {question.layout.value}"
-        kind += "" if backend == "triton" else f", by {backend}"
-        reason = f"{gpu} was measured, but not {kind}"
-    else:
-        reason = found
-    return DEFAULT_DENSITY[question.block], f"the careful default: {reason}"
-
-
-@functools.lru_cache(maxsize=16)
-def measurements(gpu: str) -> Machine | str:
-    """The measured rows for a GPU model, or why there are none; read once."""
-    try:
-        found = machine_for(gpu)
-    except BadInput as error:
-        return str(error)
-    return f"{gpu} was not measured; `firstlight kernels autotune` does it" if found is None else found[0]
+def precision_of(dtype: torch.dtype) -> str:
+    """A type as rows name it, e.g. float16; tf32 for float32 where torch may round to that."""
+    if dtype is torch.float32 and tf32_allowed():
+        return "tf32"
+    return str(dtype).removeprefix("torch.")
 
 
 def why_not_triton(device: int, dtype: torch.dtype) -> str:
     """What keeps the portable kernel from running on this device, e.g. 'triton is not installed'; empty: nothing."""
     if dtype not in TRITON_DTYPES:
-        return f"the sparse kernel takes float16, bfloat16 and float32, not {_name(dtype)}"
+        return f"the sparse kernel takes float16, bfloat16 and float32, not {str(dtype).removeprefix('torch.')}"
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST_CAPABILITY:
         return f"compute capability {capability[0]}.{capability[1]} is below 8.0"
@@ -225,7 +229,7 @@ def why_not_triton(device: int, dtype: torch.dtype) -> str:
 def why_not_sm90(device: int, dtype: torch.dtype) -> str:
     """What keeps the Hopper kernels from running here, e.g. 'compute capability is 8.0, ...'; empty: nothing."""
     if dtype not in SM90_DTYPES:
-        return f"the Hopper kernels take float16 and bfloat16, not {_name(dtype)}"
+        return f"the Hopper kernels take float16 and bfloat16, not {str(dtype).removeprefix('torch.')}"
     if not is_hopper(device):
         major, minor = torch.cuda.get_device_capability(device)
         return f"compute capability is {major}.{minor}, and the Hopper kernels run on 9.0 (H100, H200, GH200) alone"
@@ -278,24 +282,9 @@ def _require_sm90(question: Question) -> None:
         raise UnsupportedInput(f"backend 'sm90' cannot run here: {hurdle}. Use backend='auto'.")
 
 
-def _density(question: Question) -> float:
-    rows, cols = (-(-side // question.block) for side in question.shape)
-    return question.entries / max(1, rows * cols)
-
-
-def _as_row(question: Question, backend: str) -> Row:
-    rows, cols = question.shape
-    return Row(
-        operation=question.operation, block=question.block, dtype=_name(question.dtype), layout=question.layout.value,
-        rows=rows, cols=cols, tokens=question.n, dense_us=0.0, copy_us=0.0, sparse_us=(),
-        backend=backend,
-    )  # fmt: skip
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 @functools.lru_cache(maxsize=8)
 def _module(backend: str) -> ModuleType:
     return importlib.import_module(_MODULES[backend])
+
+
+ASKING = Asking(_auto, {"sm90": _require_sm90, "triton": _require_triton})

@@ -24,7 +24,7 @@ from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.memo import TensorMemo, being_captured, keepable
 from firstlight.kernels.pattern import Pattern, pattern_behind, rows_of_entries, transpose
-from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.product import Activation, Epilogue, Layout, Second
 
 
 class _Copy(NamedTuple):
@@ -46,6 +46,9 @@ def multiply(index: Index, values: Tensor, dense: Tensor, out: Tensor, *, layout
         weights, dense = weights.to(out.dtype), dense.to(out.dtype)
     left, right = (weights, _plain(dense)) if layout is Layout.COLUMNS else (_plain(dense), weights.mT)
     addend = None if epilogue.addend is None or epilogue.beta == 0.0 else _plain(epilogue.addend).to(out.dtype)
+    factor = None
+    if epilogue.second is Second.MULTIPLIED:
+        addend, factor = None, addend
     bias = None if epilogue.bias is None else _plain(epilogue.bias).to(out.dtype)
     if bias is not None and layout is Layout.COLUMNS:
         bias = bias[:, None]
@@ -65,6 +68,8 @@ def multiply(index: Index, values: Tensor, dense: Tensor, out: Tensor, *, layout
     if rest is not None:
         out += rest
     _activate(out, epilogue.activation)
+    if factor is not None:
+        out *= factor
 
 
 def sample(index: Index, a: Tensor, b: Tensor, out_values: Tensor, *, layout: Layout, alpha: float) -> None:

@@ -16,15 +16,15 @@ from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import require_same_device, require_same_dtype, require_shape
-from firstlight.kernels.choose import Choice, Question, answer
-from firstlight.kernels.gradients import EAGER, Engine, fused_with_gradients
+from firstlight.kernels.choice.answer import Choice
+from firstlight.kernels.choose import Question, explained
+from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import OPERATORS, Parts
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import ORDINARY
-from firstlight.kernels.product import Activation, Layout
-from firstlight.kernels.reference import activated
+from firstlight.kernels.product import Activation, Layout, Second
 from firstlight.kernels.repeated import again, remember
 from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 from firstlight.kernels.transforms import TRANSFORMED
@@ -46,25 +46,42 @@ def linear(
         done = again(w, x, bias, None, (activation, backend))
         if done is not None:
             return done
+    return linear_anew(x, w, bias, None, (activation, backend))
+
+
+def linear_anew(
+    x: Tensor, w: BlockSparseMatrix, bias: Tensor | None, factor: Tensor | None, asked: tuple[Any, ...]
+) -> Tensor:
+    """linear the long way, its result times factor if one is given; asked: activation, backend, and whatever else
+    tells this call from others."""
     values = w.values
-    unusual = _is_unusual(x, values, bias)
+    unusual = _is_unusual(x, values, bias) or (factor is not None and type(factor) not in ORDINARY)
     if unusual and _autocast(x):
-        x, values, bias, _ = _cast(x, values, bias, None)
+        x, values, bias, factor = _cast(x, values, bias, factor)
     rows, cols = w.shape
     if x.dtype != values.dtype or x.device != values.device or x.dim() < 1 or x.shape[-1] != cols:
         _complain_about_x(x, values, f"[..., {cols}]", x.dim() >= 1 and x.shape[-1] == cols)
     if bias is not None and (bias.shape != (rows,) or bias.dtype != x.dtype or bias.device != x.device):
         _complain_about(bias, "bias", (rows,), x)
-    training = torch.is_grad_enabled() and values.requires_grad
-    extras = NOTHING if bias is None else Extras(bias)
-    if unusual and _is_traced(x, values, bias):
-        request = Request(Layout.TOKENS, w.is_transposed, _activation(activation), backend, training=training)
+    request = _linear_request(asked, factor, transposed=w.is_transposed, training=values.requires_grad)
+    extras = NOTHING if bias is None and factor is None else Extras(bias, factor)
+    if unusual and _is_traced(x, values, bias, factor):
         return _traced(w.pattern, values, x, request, extras)
-    request = Request(Layout.TOKENS, w.is_transposed, _activation(activation), backend, training=training)
     out = EAGER.multiply(w.pattern, values, x, request, extras)
     if not unusual:
-        remember(w, x, extras, (activation, backend), request)
+        remember(w, x, extras, asked, request)
     return out
+
+
+def _linear_request(asked: tuple[Any, ...], factor: Tensor | None, *, transposed: bool, training: bool) -> Request:
+    activation, backend = asked[:2]
+    training = training and torch.is_grad_enabled()
+    if factor is None:
+        return Request(Layout.TOKENS, transposed, _activation(activation), backend, training=training)
+    return Request(
+        Layout.TOKENS, transposed, _activation(activation), backend, 1.0, 1.0, training=training,
+        second=Second.MULTIPLIED,
+    )  # fmt: skip
 
 
 def matmul(
@@ -146,20 +163,21 @@ def sampled_matmul(
 
 def explain_choice(
     w: BlockSparseMatrix, n: int | Tensor, *, layout: str | Layout = "tokens", training: bool = False,
-    backend: str = "auto",
+    activation: str | Activation | None = None, backend: str = "auto",
 ) -> Choice:  # fmt: skip
-    """Which backend a product of w with n tokens (or columns) takes, and why: Choice('dense', 'density 0.620 ...').
+    """Which backend a product of w with n tokens (or columns) takes, and why: Choice('sm90', 'sm90 83 us, ...').
 
     n is a number, or x itself. training: as if gradients of the values were recorded, so that no dense copy of them
-    could be kept (see BlockSparseMatrix.keep_dense).
+    could be kept (see BlockSparseMatrix.keep_dense). A pattern's first two calls may take what is cheaper to prepare.
     """
     chosen = _layout(layout)
     question = Question(
         operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
         entries=w.nnz_blocks, n=_tokens(w, n, chosen), layout=chosen,
-        training=training or not w.pattern.keeps_copy(w.values),
+        training=training or not w.pattern.keeps_copy(w.values), turned=w.is_transposed,
+        activation=_activation(activation),
     )  # fmt: skip
-    return answer(backend, question)
+    return explained(backend, question)
 
 
 def _tokens(w: BlockSparseMatrix, n: object, layout: Layout) -> int:
@@ -221,31 +239,26 @@ def _is_traced(*tensors: Tensor | None) -> bool:
 
 
 def linear_traced(
-    x: Tensor, values: Tensor, parts: Parts, bias: Tensor | None, *, activation: str | None, backend: str
-) -> Tensor:
+    x: Tensor, values: Tensor, parts: Parts, bias: Tensor | None, *, activation: str | None, backend: str,
+    factor: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """linear on plain tensors, for a layer under torch.compile, where no BlockSparseMatrix can be made."""
     if _autocast(x):
-        x, values, bias, _ = _cast(x, values, bias, None)
+        x, values, bias, factor = _cast(x, values, bias, factor)
     if x.dtype != values.dtype or x.device != values.device or x.shape[-1] != parts.cols:
         _complain_about_x(x, values, f"[..., {parts.cols}]", x.shape[-1] == parts.cols)
-    training = torch.is_grad_enabled() and values.requires_grad
-    request = Request(Layout.TOKENS, False, _activation(activation), backend, training=training)  # noqa: FBT003
-    return _traced(parts, values, x, request, NOTHING if bias is None else Extras(bias))
+    request = _linear_request((activation, backend), factor, transposed=False, training=values.requires_grad)
+    return _traced(parts, values, x, request, NOTHING if bias is None and factor is None else Extras(bias, factor))
 
 
 def _traced(pattern: Pattern | Parts, values: Tensor, dense: Tensor, request: Request, extras: Extras) -> Tensor:
     given = (values, dense, extras.bias, extras.addend)
     engine, place = _engine(pattern)
     wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    if fused_with_gradients(request.activation) or not wanted:
+    if fused_with_gradients(request) or not wanted:
         return engine.multiply(place, values, dense, request, extras)
-    # spelled out: dynamo of older torch releases does not follow _replace of a named tuple
-    plain = Request(
-        request.layout, request.transposed, Activation.NONE, request.backend, request.alpha, request.beta,
-        training=request.training, names=request.names,
-    )  # fmt: skip
-    pre = engine.multiply(place, values, dense, plain, extras)
-    return activated(pre, request.activation)
+    plain, left = product_alone(request, extras)
+    return followed(engine.multiply(place, values, dense, plain, left), request, extras)
 
 
 def _engine(pattern: Pattern | Parts) -> tuple[Engine, Any]:

@@ -5,7 +5,7 @@ With W [rows, cols] stored at a pattern, Y = alpha * W X + beta * C + bias:
     dvalues = alpha * (dY X^T) sampled at the pattern
     dC      = beta * dY,  dbias = dY summed over everything but rows
 A fused relu is undone from the output (it is positive exactly where its input was); gelu and silu need their input, so
-with gradients the product is written first and torch's own activation follows it.
+with gradients the product is written first and torch's own activation follows it, and so does a product with a gate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from firstlight.kernels.launch import NOTHING, Extras, Request, multiply_now, ready, sample_now
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import Prepared
-from firstlight.kernels.product import Activation, Layout
+from firstlight.kernels.product import Activation, Layout, Second
 from firstlight.kernels.reference import activated
 from firstlight.kernels.torch_private import applied_directly
 
@@ -55,9 +55,26 @@ class Gradients(NamedTuple):
     addend: Tensor | None = None
 
 
-def fused_with_gradients(activation: Activation) -> bool:
-    """Whether an activation can be undone from the output alone, e.g. relu."""
-    return activation in (Activation.NONE, Activation.RELU)
+def fused_with_gradients(request: Request) -> bool:
+    """Whether what follows the product can be undone from the output alone, e.g. relu."""
+    return request.activation in (Activation.NONE, Activation.RELU) and request.second is Second.ADDED
+
+
+def product_alone(request: Request, extras: Extras) -> tuple[Request, Extras]:
+    """The product of a request without what cannot be undone: its activation, and a tensor that multiplies it."""
+    multiplied = request.second is Second.MULTIPLIED
+    # spelled out: dynamo of older torch releases does not follow _replace of a named tuple
+    plain = Request(
+        request.layout, request.transposed, Activation.NONE, request.backend, request.alpha,
+        0.0 if multiplied else request.beta, training=request.training, names=request.names,
+    )  # fmt: skip
+    return plain, Extras(extras.bias, None if multiplied else extras.addend)
+
+
+def followed(product: Tensor, request: Request, extras: Extras) -> Tensor:
+    """What was left out, by torch, which keeps what its gradients need."""
+    out, factor = activated(product, request.activation), extras.addend
+    return out if factor is None or request.second is Second.ADDED else out * factor
 
 
 def product_gradients(
@@ -178,11 +195,10 @@ class EagerEngine:
             return multiply_now(pattern, values, dense, request, extras)
         assert out is None, "out= with gradients is refused before"
         dense = ready(dense, request.names[0])  # here and not below, so that backward does not copy it again
-        if fused_with_gradients(request.activation):
+        if fused_with_gradients(request):
             return _multiply(values, dense, bias, addend, (pattern, request, None, None))
-        plain = request._replace(activation=Activation.NONE)
-        pre = _multiply(values, dense, bias, addend, (pattern, plain, None, None))
-        return activated(pre, request.activation)
+        plain, left = product_alone(request, extras)
+        return followed(_multiply(values, dense, left.bias, left.addend, (pattern, plain, None, None)), request, extras)
 
     @staticmethod
     def sample(pattern: Pattern, a: Tensor, b: Tensor, request: Request, /) -> Tensor:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import torch
 
-from firstlight.errors import BadInput, UnsupportedInput
+from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
-from firstlight.kernels.choose import BACKENDS, DEFAULT_DENSITY, why_not_sm90, why_not_triton
-from firstlight.kernels.crossover import Row, cache_file, crossover, machine_for
+from firstlight.kernels.choice.answer import BACKENDS
+from firstlight.kernels.choice.card import card_of
+from firstlight.kernels.choice.models import Models, models_for
+from firstlight.kernels.choice.rows import SHIPPED, Card, cache_file
+from firstlight.kernels.choose import DEFAULT_DENSITY, Question, offers_of, why_not_sm90, why_not_triton
+from firstlight.kernels.pattern import BLOCKS
+from firstlight.kernels.product import Layout
 
 DTYPE = torch.float16
+# what limits are told for: rows and columns, tokens; a dense copy is made for each call
+SHAPES, TOKENS = ((4096, 4096), (14336, 4096)), (512, 4096)
+DENSITIES = tuple(step / 20 for step in range(1, 21))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +93,23 @@ def kernels_here() -> Here:
     return Here(
         torch=torch.__version__, torch_cuda=torch.version.cuda or "", triton=triton, path=path, why=why,
         backends=tuple(_backend(name, devices, triton) for name in BACKENDS if name != "auto"), devices=devices,
-        compiler=compiler_here(), attention=attention_on(devices[0].name if devices else ""),
+        compiler=compiler_here(), attention=attention_on(card_of(0) if devices else None),
     )  # fmt: skip
 
 
-def attention_on(gpu: str) -> str:
-    """What auto goes by for attention on a GPU model, e.g. '42 measured rows'; without a name: on the processor."""
+def attention_on(card: Card | None) -> str:
+    """What auto goes by for attention on a card, e.g. '646 rows measured on NVIDIA H200'; None: on the processor."""
     from firstlight.kernels.block_attention.choose import CPU_SHARE, SPARSE_SHARE
-    from firstlight.kernels.block_attention.rows import rows_for
+    from firstlight.kernels.choice.cases import AttentionCase
 
-    if not gpu:
+    if card is None:
         return f"on the processor auto takes dense, or reference where at most {CPU_SHARE:g} of the blocks are kept"
-    if rows := rows_for(gpu):
-        return f"auto goes by {len(rows)} measured rows"
+    models = models_for(card)
+    if not isinstance(models, str):
+        machines = [machine for machine in (models.base, models.mine) if machine is not None]
+        count = sum(isinstance(row.case, AttentionCase) for machine in machines for row in machine.rows)
+        if count:
+            return f"auto goes by times fitted to {count} {models.source}"
     return (
         f"auto takes dense for full and causal masks, triton where at most {SPARSE_SHARE:g} of the blocks are kept: a "
         "rule, as attention was not measured on this GPU model; backend='sm90' by name"
@@ -140,15 +152,13 @@ def _device(number: int) -> Device:
     name = torch.cuda.get_device_name(number)
     major, minor = torch.cuda.get_device_capability(number)
     hurdle, sm90_hurdle = why_not_triton(number, DTYPE), why_not_sm90(number, DTYPE)
-    measured_in, limits, note = "", _default_limits(), "the careful default densities, as it was not measured"
-    try:
-        found = machine_for(name)
-    except BadInput as error:
-        found, note = None, f"the careful default densities: {error}"
-    if found is not None:
-        machine, file = found
-        measured_in, limits = str(file), _limits(machine.rows)
-        note = f"measured on {machine.date} with torch {machine.torch} and triton {machine.triton}"
+    models = models_for(card_of(number))
+    if isinstance(models, str):
+        measured_in, limits, note = "", _default_limits(), f"the careful default densities: {models}"
+    else:
+        measured_in = str(SHIPPED if models.mine is None else cache_file(name))
+        runs = tuple(who for who, what in (("triton", hurdle), ("sm90", sm90_hurdle)) if not what)
+        limits, note = limits_of(models, runs), f"by times fitted to {models.source}"
     path, why = taken(hurdle, sm90_hurdle, limits)
     return Device(
         number=number, name=name, capability=f"{major}.{minor}", path=path,
@@ -167,16 +177,29 @@ def _default_limits() -> tuple[Limit, ...]:
     return tuple(Limit(block, density, density) for block, density in DEFAULT_DENSITY.items())
 
 
-def _limits(rows: tuple[Row, ...]) -> tuple[Limit, ...]:
-    found: dict[tuple[int, str], list[float]] = {}
-    for row in rows:
-        if row.operation == "multiply":
-            found.setdefault((row.block, row.backend), []).append(crossover(row, training=False))
-    return tuple(
-        Limit(block, min(all_), max(all_), backend) for (block, backend), all_ in sorted(found.items(), reverse=True)
-    )
+def limits_of(models: Models, backends: tuple[str, ...]) -> tuple[Limit, ...]:
+    """Up to which density each backend is expected to beat dense, over some common shapes."""
+    found = []
+    for block in sorted(BLOCKS, reverse=True):
+        for backend in backends:
+            all_ = [_limit(models, backend, block, shape, n) for shape in SHAPES for n in TOKENS]
+            found.append(Limit(block, min(all_), max(all_), backend))
+    return tuple(found)
+
+
+def _limit(models: Models, backend: str, block: int, shape: tuple[int, int], n: int) -> float:
+    """The highest of some densities up to which one backend takes no longer than dense; 0: none."""
+    last = 0.0
+    for density in DENSITIES:
+        entries = round(density * (shape[0] // block) * (shape[1] // block))
+        question = Question("multiply", 0, DTYPE, shape, block, entries, n, Layout.TOKENS, training=True)
+        offers = offers_of(question, (backend,), models)
+        if len(offers) < len((backend, "dense")) or offers[backend].us > offers["dense"].us:
+            break
+        last = density
+    return last
 
 
 def tuning_file(number: int = 0) -> str:
-    """Where autotune would write for a device, e.g. ~/.cache/firstlight/kernels/crossover-nvidia-h200.json."""
+    """Where autotune would write for a device, e.g. ~/.cache/firstlight/kernels/choice-nvidia-h200.json."""
     return str(cache_file(torch.cuda.get_device_name(number)))

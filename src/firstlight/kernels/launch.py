@@ -12,7 +12,7 @@ from firstlight.kernels.checks import prepared, require_memory, require_values
 from firstlight.kernels.choose import backend_module
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.prepared import ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
-from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout, Second
 
 _new = object.__new__
 _put = object.__setattr__
@@ -33,6 +33,7 @@ class Request(NamedTuple):
     beta: float = 0.0
     training: bool = False  # gradients of the values are recorded
     names: tuple[str, str] = ("x", "")  # what a warning calls the dense operands
+    second: Second = Second.ADDED  # what is done with the addend
 
 
 class Extras(NamedTuple):
@@ -92,7 +93,7 @@ def _multiply_anew(
         epilogue = PLAIN
         if extras is not NOTHING or request.alpha != 1.0 or request.activation is not Activation.NONE:
             epilogue = _epilogue(request, extras, flat_shape)
-        module = backend_module("multiply", pattern, values, n, request=request)
+        module, is_settled = backend_module("multiply", pattern, values, n, request=request, epilogue=epilogue)
         require_memory(values)
         as_given, values = values, ready(values, "values")
         if values.is_cuda and values.get_device() != torch.cuda.current_device():
@@ -100,7 +101,7 @@ def _multiply_anew(
                 module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
         else:
             module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
-        if key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
+        if is_settled and key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
             launch = None
             if hasattr(module, "prepare"):
                 launch = module.prepare(index, flat, layout=request.layout, epilogue=epilogue)
@@ -131,7 +132,7 @@ def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tens
     elif a.dim() > 3:
         a, b = a.view(-1, index.rows, a.shape[-1]), b.view(-1, index.cols, b.shape[-1])
     if index.entries:
-        module = backend_module("sample", pattern, a, n, request=request)
+        module, _ = backend_module("sample", pattern, a, n, request=request)
         if a.is_cuda and a.get_device() != torch.cuda.current_device():
             with torch.cuda.device(a.device):
                 module.sample(index, a, b, out, layout=request.layout, alpha=request.alpha)
@@ -152,6 +153,7 @@ def _epilogue(request: Request, extras: Extras, flat_shape: tuple[int, ...]) -> 
     made = _new(Epilogue)  # the same as Epilogue(...), at a fifth of its cost
     _put(made, "alpha", request.alpha)
     _put(made, "activation", request.activation)
+    _put(made, "second", request.second)
     _put(made, "bias", bias if bias is None else ready(bias, "bias"))
     if addend is None:
         _put(made, "beta", 0.0)

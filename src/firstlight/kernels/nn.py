@@ -1,4 +1,4 @@
-"""A linear layer with a block-sparse weight, for training and inference."""
+"""Linear layers with block-sparse weights, plain and gated, for training and inference."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import require_parts, require_pattern, require_shape
 from firstlight.kernels.construct import from_mask
 from firstlight.kernels.functions import linear, linear_traced
+from firstlight.kernels.gated import gated_linear
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import Parts
 from firstlight.kernels.pattern import Pattern, rows_of_entries
@@ -96,10 +97,16 @@ class BlockSparseLinear(nn.Module):
         """Drops that copy."""
         self.matrix.forget_dense()
 
+    @property
+    def parts(self) -> Parts:
+        """The pattern as torch.compile takes it."""
+        return Parts(self.crow, self.col, self.out_features, self.in_features, self.block)
+
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
-            parts = Parts(self.crow, self.col, self.out_features, self.in_features, self.block)
-            return linear_traced(x, self.values, parts, self.bias, activation=self.activation, backend=self.backend)
+            return linear_traced(
+                x, self.values, self.parts, self.bias, activation=self.activation, backend=self.backend
+            )
         return linear(x, self.matrix, self.bias, activation=self.activation, backend=self.backend)
 
     @torch.no_grad()
@@ -244,3 +251,40 @@ class BlockSparseLinear(nn.Module):
             f"{name}: the checkpoint is for [out_features, in_features, block] = {list(shape)}; this layer has "
             f"{list(self._sizes)}. Build the layer in that shape."
         )
+
+
+class GatedBlockSparseLinear(nn.Module):
+    """activation(first(x)) * gate(x) in one call, the first half of a SwiGLU or GEGLU MLP.
+
+    Submodules: first and gate, two BlockSparseLinear of one shape without activations; their patterns may differ.
+    """
+
+    def __init__(
+        self, first: BlockSparseLinear, gate: BlockSparseLinear, *,
+        activation: str | Activation | None = "silu", backend: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        for name, layer in (("first", first), ("gate", gate)):
+            if layer.activation not in (None, Activation.NONE.value):
+                raise UnsupportedInput(
+                    f"{name} has the activation {layer.activation!r}; a layer without one is accepted. Give the "
+                    f"activation to GatedBlockSparseLinear."
+                )
+        self.first, self.gate = first, gate
+        self.activation = activation.value if isinstance(activation, Activation) else activation
+        self.backend = backend
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, gate, backend = self.first, self.gate, self.backend
+        if torch.compiler.is_compiling():
+            factor = linear_traced(x, gate.values, gate.parts, gate.bias, activation=None, backend=backend)
+            return linear_traced(
+                x, first.values, first.parts, first.bias, activation=self.activation, backend=backend, factor=factor
+            )
+        return gated_linear(
+            x, first.matrix, gate.matrix, first.bias, gate.bias, activation=self.activation, backend=backend
+        )
+
+    def extra_repr(self) -> str:
+        text = f"activation={self.activation}"
+        return text + ("" if self.backend == "auto" else f", backend={self.backend}")

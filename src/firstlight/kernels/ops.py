@@ -15,7 +15,7 @@ from firstlight.errors import UnsupportedInput
 from firstlight.kernels.gradients import Wanted, fused_with_gradients, product_gradients, sample_gradients
 from firstlight.kernels.launch import NOTHING, Extras, Request, multiply_now, sample_now
 from firstlight.kernels.pattern import pattern_of
-from firstlight.kernels.product import Activation, Layout
+from firstlight.kernels.product import Activation, Layout, Second
 
 MULTIPLY = "firstlight::bsr_multiply"
 SAMPLE = "firstlight::bsr_sample"
@@ -41,7 +41,7 @@ class OperatorEngine:
         out: Tensor = torch.ops.firstlight.bsr_multiply(
             values, parts.crow, parts.col, dense, extras.bias, extras.addend, parts.rows, parts.cols, parts.block,
             request.transposed, request.layout.value, request.backend, request.alpha, request.training,
-            request.activation.value, request.beta,
+            request.activation.value, request.beta, request.second.value,
         )  # fmt: skip
         return out
 
@@ -75,10 +75,11 @@ def _multiply_shape(values: Tensor, crow: Tensor, col: Tensor, dense: Tensor, *r
 def _keep_for_multiply(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     values, crow, col, dense, _, _, *how = inputs
     (ctx.rows, ctx.cols), ctx.block, ctx.request = _told(how)
-    if not fused_with_gradients(ctx.request.activation):
+    if not fused_with_gradients(ctx.request):
         raise UnsupportedInput(
-            f"bsr_multiply: activation is {ctx.request.activation.value!r} and a tensor requires a gradient; only "
-            f"none and relu are accepted then. Call firstlight.kernels.linear or matmul, which apply it afterwards."
+            f"bsr_multiply: activation is {ctx.request.activation.value!r}, addend is {ctx.request.second.value!r} and "
+            f"a tensor requires a gradient; only none and relu with 'added' are accepted then. Call "
+            f"firstlight.kernels.linear, gated_linear or matmul, which apply it afterwards."
         )
     needs = ctx.needs_input_grad
     relu = ctx.request.activation is Activation.RELU
@@ -95,7 +96,7 @@ def _multiply_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         OPERATORS, parts, grad, (saved[0], saved[1], saved[2]), request=ctx.request,
         wanted=Wanted(needs[0], needs[3], needs[4], needs[5]),
     )  # fmt: skip
-    return (found.values, None, None, found.dense, found.bias, found.addend, *(None,) * 10)
+    return (found.values, None, None, found.dense, found.bias, found.addend, *(None,) * 11)
 
 
 def _sample(crow: Tensor, col: Tensor, a: Tensor, b: Tensor, *how: Any) -> Tensor:
@@ -123,10 +124,11 @@ def _sample_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 def _told(how: Any) -> tuple[tuple[int, int], int, Request]:
     rows, cols, block, transposed, layout, backend, alpha, training, *more = how
-    activation, beta = more or ("none", 0.0)
+    activation, beta, second = more or (Activation.NONE, 0.0, Second.ADDED)
     request = Request(
-        Layout(layout), bool(transposed), Activation(activation), backend, alpha, beta, training=bool(training)
-    )
+        Layout(layout), bool(transposed), Activation(activation), backend, alpha, beta, training=bool(training),
+        second=Second(second),
+    )  # fmt: skip
     return (rows, cols), block, request
 
 
@@ -135,7 +137,7 @@ def _register() -> None:
     library.define(
         MULTIPLY,
         f"(Tensor values, Tensor crow, Tensor col, Tensor dense, Tensor? bias, Tensor? addend, {_HOW}, "
-        "str activation, float beta) -> Tensor",
+        "str activation, float beta, str second) -> Tensor",
     )
     library.define(SAMPLE, f"(Tensor crow, Tensor col, Tensor a, Tensor b, {_HOW}) -> Tensor")
     library.impl(MULTIPLY, "default", _multiply)

@@ -49,6 +49,7 @@ class Pattern:
         self._rows_held: Held | None = None
         self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
         self.backends: dict[Any, Any] = {}  # see choose.py
+        self.new_calls: dict[tuple[str, bool], int] = {}  # by direction; see choose.py
         self.calls: dict[Any, Any] = {}  # see prepared.py
         _register(self, self._forward)
         self._changes = changes  # last: another thread that sees it finds nothing old

@@ -132,7 +132,7 @@ class ModuleLaunch:
         if bias is not None or addend is not None or request.alpha != 1.0 or request.activation is not Activation.NONE:
             flat = None if addend is None else addend.view(self._flat_out)
             beta = 0.0 if addend is None else request.beta
-            epilogue = Epilogue(request.alpha, beta, flat, bias, request.activation)
+            epilogue = Epilogue(request.alpha, beta, flat, bias, request.activation, request.second)
         dense = dense.view(self._flat_in)
         self._multiply(self._index, values, dense, target, layout=request.layout, epilogue=epilogue)
 

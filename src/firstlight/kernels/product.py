@@ -30,15 +30,26 @@ class Layout(enum.Enum):
     TOKENS = "tokens"
 
 
+class Second(enum.Enum):
+    """What is done with the addend: added before the activation, or the result is multiplied by it."""
+
+    ADDED = "added"
+    MULTIPLIED = "multiplied"  # activation(alpha * product + bias) * addend; beta is 1
+
+
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """out = activation(alpha * product + beta * addend + bias); addend has the output's shape, bias [rows]."""
+    """out = activation(alpha * product + beta * addend + bias); addend has the output's shape, bias [rows].
+
+    With second MULTIPLIED: activation(alpha * product + bias) * addend.
+    """
 
     alpha: float = 1.0
     beta: float = 0.0
     addend: Tensor | None = None
     bias: Tensor | None = None
     activation: Activation = Activation.NONE
+    second: Second = Second.ADDED
 
 
 PLAIN = Epilogue()

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import rows_of_entries
-from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.product import Activation, Epilogue, Layout, Second
 
 SAMPLE_ELEMENTS = 1 << 24  # operands gathered at a time: 64 MiB in fp32
 
@@ -71,11 +71,13 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 def _finished(product: Tensor, addend: Tensor | None, bias: Tensor | None, epilogue: Epilogue) -> Tensor:
     total = product if epilogue.alpha == 1.0 else epilogue.alpha * product
-    if addend is not None and epilogue.beta != 0.0:  # beta 0 does not read the addend, as in BLAS
+    multiplied = epilogue.second is Second.MULTIPLIED
+    if addend is not None and epilogue.beta != 0.0 and not multiplied:  # beta 0 does not read it, as in BLAS
         total = total + epilogue.beta * addend
     if bias is not None:
         total = total + bias[:, None]
-    return activated(total, epilogue.activation)
+    total = activated(total, epilogue.activation)
+    return total * addend if multiplied and addend is not None else total
 
 
 def activated(tensor: Tensor, activation: Activation) -> Tensor:

@@ -11,7 +11,7 @@ from firstlight.kernels.gradients import fused_with_gradients, recorded
 from firstlight.kernels.launch import Extras, Request, call_key
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.prepared import Prepared, is_ordinary, keep
-from firstlight.kernels.product import Activation
+from firstlight.kernels.product import Activation, Second
 from firstlight.kernels.reference import activated
 
 # what is recorded: nothing, gradients but not of the values, gradients of the values too
@@ -50,7 +50,9 @@ def remember(w: BlockSparseMatrix, x: Tensor, extras: Extras, asked: tuple[Any, 
     bias, c, _ = extras
     mode = _mode(w.values, x, bias, c) if torch.is_grad_enabled() else PLAIN
     after: Activation | None = None
-    if mode != PLAIN and not fused_with_gradients(request.activation):
+    if mode != PLAIN and request.second is Second.MULTIPLIED:
+        return
+    if mode != PLAIN and not fused_with_gradients(request):
         request, after = request._replace(activation=Activation.NONE), request.activation
     call = w.pattern.calls.get(call_key(x, bias, c, request))
     if call is not None:

@@ -99,7 +99,7 @@ def kernels_document(here: Here) -> dict[str, Any]:
 def tuned_text(tuned: Tuned) -> str:
     """What autotune measured and where it is."""
     rows = tuned.machine.rows
-    lines = [f"{counted(len(rows), 'product')} of {tuned.planned} in {tuned.seconds:.0f} s on {tuned.machine.gpu}"]
+    lines = [f"{counted(len(rows), 'case')} of {tuned.planned} in {tuned.seconds:.0f} s on {tuned.machine.card.gpu}"]
     if len(rows) < tuned.planned:
         lines.append("the budget ran out; a longer --budget measures the rest")
     return labelled("measured", lines, label_width=_LABEL) + labelled("written", [tuned.path], label_width=_LABEL)

@@ -37,13 +37,13 @@ def wanting() -> tuple[Tensor, Tensor, Tensor]:
 def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The backends chosen from now on: one for each call that goes the long way."""
     seen: list[str] = []
-    asked = choose.answer
+    asked = choose.answered
 
     def noted(name: str, question: choose.Question) -> object:
         seen.append(name)
         return asked(name, question)
 
-    monkeypatch.setattr(choose, "answer", noted)
+    monkeypatch.setattr(choose, "answered", noted)
     return seen
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from firstlight.errors import BadInput
-from firstlight.kernels.block_attention import choose, rows
-from firstlight.kernels.block_attention.choose import Question, backward_of, by_rows, by_rule
+from firstlight.kernels.block_attention import choose
+from firstlight.kernels.block_attention.choose import Question, backward_of, by_models, by_rule
 from firstlight.kernels.block_attention.functions import explain_attention
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.block_attention.rows import Row, nearest, times_at
 from firstlight.kernels.block_attention.seen import seen_by
+from firstlight.kernels.choice.answer import Choice
+from firstlight.kernels.choice.models import Models
 from tests.kernels.block_attention.att_cases import qkv
+from tests.kernels.choice.measured import H100, H200, shipped_machine
 
 LISTED = Question(
-    device=0, dtype=torch.float16, head_dim=128, shape="listed", block=128, share=0.1, lengths=(4096, 4096), lists=1
-)
-ROW = Row(
-    shape="listed", block=128, dtype="float16", head_dim=128, q_len=4096, k_len=4096,
-    us=(("dense", ((1.0, 200.0),)), ("triton", ((0.1, 60.0), (0.5, 260.0))), ("sm90", ((0.1, 30.0), (0.5, 120.0)))),
+    device=0, dtype=torch.float16, head_dim=128, shape="listed", block=128, share=0.1, lengths=(4096, 4096), lists=1,
+    heads=(2, 16, 16),
 )  # fmt: skip
 NO_HURDLES = {"dense": "", "triton": "", "sm90": ""}
 
@@ -112,9 +107,14 @@ def test_who_computes_the_gradients_on_the_processor(forward: str, backward: str
     assert backward_of(forward, LISTED._replace(device=-1)) == backward
 
 
+@pytest.fixture(scope="module")
+def models() -> Models:
+    return Models(H200, shipped_machine())
+
+
 @pytest.fixture
-def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
-    """A GPU whose rows name sm90, with triton and nothing in sm90's way; the questions that were asked of sm90."""
+def hopper(monkeypatch: pytest.MonkeyPatch, models: Models) -> Iterator[list[Question]]:
+    """A measured Hopper with triton and nothing in sm90's way; the questions that were asked of sm90."""
     asked: list[Question] = []
 
     def why_not(question: Question) -> str:
@@ -123,7 +123,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
 
     monkeypatch.setattr(choose, "_why_not_sm90", why_not)
     monkeypatch.setattr(choose, "why_no_triton_here", lambda device, dtype: "")
-    monkeypatch.setattr(choose, "_rows_of", lambda question: (ROW,))
+    monkeypatch.setattr(choose, "_models", lambda question: models)
     choose.forget_choices()
     yield asked
     choose.forget_choices()
@@ -134,7 +134,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
     [
         ("auto", "sm90", "sm90"),
         ("sm90", "sm90", "sm90"),
-        ("auto", "triton", "triton"),
+        ("auto", "triton", "sm90"),
         ("triton", "triton", "triton"),
         ("auto", "dense", "sm90"),
         ("dense", "dense", "triton"),
@@ -149,8 +149,8 @@ def test_who_computes_the_gradients_on_a_gpu_where_sm90_was_measured(
 
 @pytest.mark.parametrize(
     "changed",
-    [{"block": 64}, {"positive": False}, {"head_dim": 96}],
-    ids=["blocks of 64", "a scale of 0 or less", "a head dimension that sm90 does not take"],
+    [{"positive": False}, {"head_dim": 96}],
+    ids=["a scale of 0 or less", "a head dimension that sm90 does not take"],
 )
 def test_gradients_behind_torch_that_sm90_has_no_kernel_for_are_tritons(
     hopper: list[Question], changed: dict[str, Any]
@@ -158,14 +158,11 @@ def test_gradients_behind_torch_that_sm90_has_no_kernel_for_are_tritons(
     assert backward_of("dense", LISTED._replace(**changed)) == "triton"
 
 
-def test_gradients_behind_torch_are_tritons_where_sm90_was_not_measured(
+def test_gradients_are_tritons_on_a_gpu_that_nothing_is_known_of(
     hopper: list[Question], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for rows_here in ((), (dataclasses.replace(ROW, us=ROW.us[:2]),)):
-        choose.forget_choices()
-        monkeypatch.setattr(choose, "_rows_of", lambda question, found=rows_here: found)
-        assert backward_of("dense", LISTED) == "triton"
-    assert hopper == []  # it is not even looked for
+    monkeypatch.setattr(choose, "_models", lambda question: "it was not measured")
+    assert {backward_of(name, LISTED) for name in ("dense", "triton", "sm90")} == {"triton"}
     assert backward_of("sm90", LISTED, asked="sm90") == "sm90"
 
 
@@ -185,87 +182,102 @@ def test_who_computes_gradients_behind_torch_is_found_once_until_choices_are_for
     assert len(hopper) == 2
 
 
-def test_the_block_of_sm90s_gradients_is_the_one_that_its_kernel_is_built_for() -> None:
-    from firstlight.kernels.sm90.attention_variants import GRADIENT_BLOCK
-
-    assert choose.SM90_GRADIENT_BLOCK == GRADIENT_BLOCK
-
-
 @pytest.mark.parametrize(
-    ("share", "hurdles", "backend"),
+    ("what", "changed"),
     [
-        (0.1, NO_HURDLES, "sm90"),
-        (0.1, {**NO_HURDLES, "sm90": "compute capability is 8.0"}, "triton"),
-        (0.45, {"dense": "", "triton": ""}, "dense"),
-        (0.9, NO_HURDLES, "dense"),  # beyond what was measured no time is guessed
-        (0.01, NO_HURDLES, "sm90"),
+        ("lists of each head at 0.5", {"share": 0.5, "lists": 64, "heads": (2, 32, 32), "lengths": (8192, 8192)}),
+        ("a 3-D window of a video", {"share": 0.24, "heads": (1, 24, 24), "lengths": (11700, 11700), "is_cut": True}),
+        ("a window at 65536", {"share": 0.0176, "heads": (1, 8, 8), "lengths": (65536, 65536), "is_cut": True}),
+        ("head dim 64", {"share": 0.3, "head_dim": 64, "heads": (4, 48, 48)}),
+        ("a prefill tail in a window", {"share": 0.23, "lengths": (2048, 18432), "heads": (1, 32, 8), "is_cut": True}),
+        ("a window of 200 at 900", {"share": 0.31, "lengths": (900, 900), "heads": (2, 16, 16), "is_cut": True}),
     ],
-)
-def test_measured_rows_replace_the_rule(share: float, hurdles: dict[str, str], backend: str) -> None:
-    choice = by_rows((ROW,), LISTED._replace(share=share), hurdles)
-    assert choice is not None
-    assert choice.backend == backend
-    assert "measured at 4096 x 4096" in choice.why
+)  # fmt: skip
+def test_what_sm90_was_measured_to_be_fastest_at_goes_to_it(models: Models, what: str, changed: dict[str, Any]) -> None:
+    choice = settled(models, **changed)
+    assert choice.backend == "sm90", what
+    assert "rows measured on NVIDIA H200, half of which it meets within" in choice.why
 
 
-def test_rows_do_not_talk_auto_into_a_huge_mask_tensor() -> None:
-    choice = by_rows((ROW,), LISTED._replace(share=0.45, lists=1536), {"dense": "", "triton": ""})
-    assert choice is not None
+def settled(models: Models, hurdles: dict[str, str] = NO_HURDLES, **changed: Any) -> Choice:
+    found = by_models(models, LISTED._replace(**changed), hurdles)
+    assert found is not None
+    return found.settled
+
+
+def test_a_kernel_with_a_hurdle_is_not_taken(models: Models) -> None:
+    choice = settled(models, {**NO_HURDLES, "sm90": "compute capability is 8.0"})
     assert choice.backend == "triton"
+    assert "sm90" not in choice.why
 
 
-def test_rows_of_another_kind_or_far_away_do_not_count() -> None:
-    assert by_rows((ROW,), LISTED._replace(head_dim=64), NO_HURDLES) is None
-    assert by_rows((ROW,), LISTED._replace(lengths=(64, 64)), NO_HURDLES) is None
-    assert by_rows((), LISTED, NO_HURDLES) is None
-    assert by_rows((ROW,), LISTED._replace(dtype=torch.bfloat16), NO_HURDLES) is not None  # at the same rate
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("shape", ["full", "listed", "upper_left", "lower_right"])
+@pytest.mark.parametrize(("heads", "lengths"), [((0, 4, 4), (256, 256)), ((1, 4, 4), (0, 256)), ((0, 0, 0), (0, 0))])
+def test_an_empty_call_is_chosen_for_too(models: Models, shape: str, heads: Any, lengths: Any, recorded: Any) -> None:
+    choice = settled(models, shape=shape, heads=heads, lengths=lengths, recorded=recorded)
+    assert choice.backend in NO_HURDLES
 
 
-def test_the_nearest_lengths_are_taken_and_times_lie_between_the_measured_ones() -> None:
-    longer = Row("listed", 128, "float16", 128, 8192, 8192, ROW.us)
-    wanted = Row("listed", 128, "float16", 128, 7000, 7000, ())
-    assert nearest((ROW, longer), wanted) is longer
-    times = times_at(ROW, 0.3)
-    assert times["dense"] == 200.0
-    assert times["triton"] == pytest.approx(160.0)
-    assert times["sm90"] == pytest.approx(75.0)
+def test_decoding_one_query_over_all_keys_is_torchs(models: Models) -> None:
+    asked: dict[str, Any] = {"shape": "full", "share": 1.0, "lengths": (1, 8192), "heads": (32, 32, 8)}
+    assert settled(models, **asked).backend == "dense"
 
 
-def test_a_causal_mask_shorter_than_the_measured_one_goes_by_its_row() -> None:
-    row = Row("upper_left", 128, "float32", 32, 512, 512, (("dense", ((0.625, 9.0),)), ("sm90", ((0.625, 5.0),))))
+def test_a_huge_mask_tensor_is_not_made_for_dense(models: Models) -> None:
+    choice = settled(models, share=0.95, lists=1536, heads=(16, 96, 96))
+    assert choice.backend != "dense"
+    assert "dense" not in choice.why
+
+
+def test_with_gradients_both_passes_count(models: Models) -> None:
+    alone, both = (settled(models, recorded=recorded).why for recorded in (False, True))
+    times = [float(why.split("sm90 ")[1].split(" us")[0]) for why in (alone, both)]
+    assert times[1] > 2 * times[0]
+
+
+def test_borrowed_rows_say_so(models: Models) -> None:
+    choice = settled(Models(H100, shipped_machine()))
+    assert choice.backend == "sm90"
+    assert "borrowed rows of NVIDIA H200, scaled to NVIDIA H100 80GB HBM3" in choice.why
+
+
+def test_what_was_not_measured_at_all_goes_by_the_rule(models: Models) -> None:
+    assert by_models(models, LISTED._replace(precision="float64"), NO_HURDLES) is None
+
+
+def test_a_causal_mask_and_causal_by_name_are_one_question() -> None:
     for length in (300, 512, 700):
         q, k, _ = qkv(length, length)
         asked = [choose.question_of(q, seen_by(q, k, BlockMask.causal(length), ""))]
         asked += [choose.question_of(q, seen_by(q, k, None, "upper_left"))]
         assert asked[0] == asked[1]
-        choice = by_rows((row,), asked[0], NO_HURDLES)
-        assert choice is not None
-        assert choice.backend == "sm90"
 
 
-def test_rows_are_read_from_the_shipped_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {
-        "shape": "upper_left", "block": 128, "dtype": "float16", "head_dim": 128, "q_len": 4096, "k_len": 4096,
-        "us": {"dense": [[1.0, 12740.0]], "sm90": [[1.0, 11890.0]]},
-    }  # fmt: skip
-    path = tmp_path / "attention.json"
-    path.write_text(json.dumps({"schema": rows.SCHEMA, "machines": [{"gpu": "NVIDIA H200", "rows": [row]}]}))
-    monkeypatch.setattr(rows, "SHIPPED", path)
-    choose.forget_choices()
-    assert rows.rows_for("NVIDIA A100") == ()
-    found = rows.rows_for("NVIDIA H200")
-    choice = by_rows(found, LISTED._replace(shape="upper_left", share=0.5), NO_HURDLES)
-    assert choice is not None
-    assert choice.backend == "sm90"
-    choose.forget_choices()
+def test_the_first_two_calls_with_a_mask_are_new_and_calls_without_one_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, _ = qkv(256, 256)
+    seen = seen_by(q, k, BlockMask.window(256, left=64, block=64), "")
+    assert [seen.is_new() for _ in range(4)] == [True, True, False, False]
+    assert not seen_by(q, k, None, "upper_left").is_new()
 
 
-def test_the_file_that_ships_is_well_formed() -> None:
-    if rows.SHIPPED.exists():  # it comes with the first measurements
-        assert rows.parsed(rows.SHIPPED.read_text(), "attention.json")
+def test_a_call_that_is_not_settled_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from firstlight.kernels.block_attention.functions import attention
+    from firstlight.kernels.choice.answer import Answer
 
+    taken: list[str] = []
+    found = Answer(Choice("dense", "the fastest"), Choice("reference", "nothing to prepare"))
+    behind = choose.backward_of
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "other/1"}', '{"schema": "firstlight.attention/1"}'])
-def test_a_broken_file_is_named(text: str) -> None:
-    with pytest.raises(BadInput, match=r"^here"):
-        rows.parsed(text, "here.json")
+    def noted(backend: str, question: Question, *, asked: str = "auto") -> str:
+        taken.append(backend)
+        return behind(backend, question, asked=asked)
+
+    monkeypatch.setattr(choose, "answered", lambda name, question: found)
+    monkeypatch.setattr(choose, "backward_of", noted)
+    q, k, v = qkv(256, 256)
+    mask = BlockMask.window(256, left=64, block=64)
+    outs = [attention(q, k, v, mask) for _ in range(5)]
+    assert taken == ["reference", "reference", "dense"]  # the fourth and fifth take what the third left
+    for out in outs[1:]:
+        torch.testing.assert_close(out, outs[0], rtol=1e-4, atol=1e-5)

@@ -8,6 +8,7 @@ From the repository root: PYTHONPATH=src python -m pytest tests/kernels/gpu/test
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable
 
@@ -22,7 +23,9 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU; torch sees none"),
 ]
-SPIN = 400_000_000  # cycles, 0.2 s on an H200: the host drops and fills long before it ends
+# cycles, 0.2 s on an H200: the host drops and fills long before it ends. Under compute-sanitizer it is slower:
+# LIFETIME_SPINS=15 python -m pytest ...
+SPIN = 400_000_000 * int(os.environ.get("LIFETIME_SPINS", "1"))
 GARBAGE = 0x3F3F3F3F  # an entry that no list has
 BACKENDS = ["triton", "sm90"]
 Work = Callable[[], Tensor]

@@ -142,9 +142,13 @@ class Driver:
         macros = {name: int(value) for name, value in re.findall(r"-D(\w+)=(\d+)", told)}
         self.launched.append(source)
         self.grids.append(tuple(config.contents.grid))
-        name = {"multiply": "MultiplyArgs", "sample": "SampleArgs", "turn": "TurnArgs"}[source]
+        name = f"{source.capitalize()}Args"
         arguments = Arguments(source, name, pointers[0], self.maps)
-        {"multiply": self._multiply, "sample": self._sample, "turn": _turn}[source](arguments, macros)
+        known = {"multiply": self._multiply, "sample": self._sample, "turn": _turn}
+        if source == "pitch":
+            _repitch(arguments, rows=self.grids[-1][0])
+        else:
+            known[source](arguments, macros)
         return 0
 
     def _multiply(self, args: Arguments, macros: dict[str, int]) -> None:
@@ -277,14 +281,17 @@ def finish(args: Arguments, macros: dict[str, int], total: Tensor, where: tuple[
         tile = total[:, token - first :][:, :64]
         if not args.plain:
             tile = args.alpha * tile
-            if args.addend:
-                before = args.c.load(*at)[0].double()
-                tile = tile + args.beta * (before.T if by_token else before)
+            before = args.c.load(*at)[0].double() if args.addend else torch.zeros_like(tile)
+            before = before.T if by_token and args.addend else before
+            if not args.gated:
+                tile = tile + args.beta * before
             if args.bias:
                 bias, inside = torch.zeros(count, dtype=torch.float64), max(0, min(count, args.rows - row))
                 bias[:inside] = memory(args.bias, args.rows, args.y.dtype)[row : row + inside].double()
                 tile = tile + bias[:, None]
             tile = ACTIVATIONS[args.activation](tile)
+            if args.gated:
+                tile = tile.to(args.y.dtype).double() * before
         args.y.store((tile.T if by_token else tile).contiguous(), *at)
 
 
@@ -318,6 +325,15 @@ def store_sampled(args: Arguments, block: int, at: tuple[int, int], total: Tenso
             tile[:, max(0, args.cols - column * block) :] = 0
             to = memory(args.values, (member + 1) * block * block, args.a.dtype)[member * block * block :]
             to.copy_(tile.reshape(-1).to(to.dtype))
+
+
+def _repitch(args: Arguments, rows: int) -> None:
+    size = (rows - 1) * args.from_pitch + args.there
+    source = memory(getattr(args, "from"), size, torch.int16).as_strided((rows, args.there), (args.from_pitch, 1))
+    size = (rows - 1) * args.to_pitch + args.wanted
+    to = memory(args.to, size, torch.int16).as_strided((rows, args.wanted), (args.to_pitch, 1))
+    to.zero_()
+    to[:, : args.there] = source
 
 
 def _turn(args: Arguments, macros: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-// Prints what benchmarks/bsr_bench/lists.h makes of a random pattern, one list a line.
+// Prints what lists.h of bsr_bench makes of a random pattern, one list a line.
 #include <cstdio>
 #include <cstdlib>
 

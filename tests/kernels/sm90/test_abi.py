@@ -13,7 +13,9 @@ from firstlight.kernels.sm90 import arguments
 from firstlight.kernels.sm90.arguments import (
     AttentionFields,
     GradientFields,
+    ListsFields,
     MultiplyFields,
+    PitchFields,
     SampleFields,
     TurnFields,
 )
@@ -24,11 +26,13 @@ from tests.kernels.sm90.structs import SOURCES, fields_of, struct_text
 
 STRUCTS = [
     ("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32),
+    ("pitch", "PitchArgs", 0, 32), ("lists", "ListsArgs", 0, 208),
     ("attention", "AttentionArgs", 4, 640),
     ("gradient", "GradientArgs", 6, 896),
 ]  # fmt: skip
 KINDS: dict[str, Any] = {
-    "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "attention": AttentionFields,
+    "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "pitch": PitchFields,
+    "lists": ListsFields, "attention": AttentionFields,
     "gradient": GradientFields,
 }  # fmt: skip
 FLOATS = ("alpha", "beta", "scale", "scale_log2")
@@ -47,9 +51,11 @@ def packed(source: str) -> tuple[bytes, dict[str, float]]:
         return arguments.gradient_bytes((six[0], six[1], six[2], six[3], six[4], six[5]), given), given._asdict()
     if source == "sample":
         return arguments.sample_bytes((b"\xc8" * 128, b"\xc9" * 128), given), given._asdict()
+    if source == "lists":
+        return arguments.lists_bytes(given), given._asdict()
     named = given._asdict()
     named["from"] = named.pop("source")
-    return arguments.turn_bytes(given), named
+    return (arguments.turn_bytes if source == "turn" else arguments.pitch_bytes)(given), named
 
 
 @pytest.mark.parametrize(("source", "name", "maps", "size"), STRUCTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.kernels.product import Epilogue, Layout
+from firstlight.kernels.product import Epilogue, Layout, Second
 from tests.kernels.products import Case
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
@@ -19,6 +19,9 @@ COLUMNS = Layout.COLUMNS
 _LOADS, _PRODUCTS, _RESULTS, _CONSUMER = (
     f"multiply_{part}.cuh" for part in ("loads", "products", "results", "consumer")
 )
+_TAKE = "      late.take(args, d, bias);\n"
+_FETCH = "    if (IS_GATED && c + 1 < CHUNKS) fetch_gate(args, at, c + 1);\n"
+_WAITED = "      wait_addend(at, known);\n"
 _RELEASE = "    at.release(at.held);\n    at.hold(left);\n"
 _STORE = "      publish_shared();\n      meet_to_store(at);\n      if (is_storing(at)) {\n#pragma unroll\n"
 _FIRST = "#if WITHOUT & WITHOUT_PRODUCTS\n"
@@ -62,7 +65,7 @@ PLANTED = (
     ),
     Planted(
         "an item of fewer stages than chunks leaves results unstored when the next ones are kept",
-        (Change(_CONSUMER, "    late.store_all(args, at);  // an item of few stages\n", ""),),
+        (Change(_CONSUMER, "    late.store_all(args, at, known);  // an item of few stages\n", ""),),
         (NUMBERS,),
         given="items",
     ),
@@ -77,6 +80,15 @@ PLANTED = (
         ("nothing can go on", "one more arrival", NUMBERS),
         runs=3,
         given="addend",
+    ),
+    Planted(
+        "the next chunk's gate is fetched while another warp waits for this one's",
+        (
+            Change(_RESULTS, f"{_WAITED}    }} else {{", f"{_WAITED}{_FETCH}    }} else {{"),
+            Change(_RESULTS, f"    }}\n{_FETCH}  }}\n", "    }\n  }\n"),
+        ),
+        ("nothing can go on",),
+        given="gate",
     ),
     Planted(
         "all block rows of an item are stored at the first one's rows",
@@ -98,7 +110,7 @@ PLANTED = (
     ),
     Planted(
         "accumulators are read before the last wait",
-        (Change(_CONSUMER, "      at.let_go();\n      late.take(d);\n", "      late.take(d);\n      at.let_go();\n"),),
+        (Change(_CONSUMER, f"      at.let_go();\n{_TAKE}", f"{_TAKE}      at.let_go();\n"),),
         (NUMBERS, "accumulators were written", "nothing can go on"),
         given="items",
     ),
@@ -178,9 +190,14 @@ PLANTED = (
 
 
 def case_for(block: int, given: str, layout: Layout) -> Case:
-    """A product: one item; `cluster`: two thread blocks; `items`: several for both; `addend`: by column with one."""
+    """A product: one item; `cluster`: two thread blocks; `items`: several for both; `addend`: by column with one;
+
+    `gate`: by token with one."""
     density, cols = {128: (1.0, 768), 64: (0.3, 1024), 32: (0.3, 256)}[block]
     rows, cols = (1024, 64) if given == "items" else (128, cols)
+    gate = Epilogue(beta=1.0, addend=randn(512, rows, seed=5), second=Second.MULTIPLIED)
+    if (given, layout) == ("gate", Layout.TOKENS):
+        return case_of(random(rows, cols, block, density=density), 512, layout, gate)
     added = Epilogue(beta=0.5, addend=randn(rows, 512, seed=5)) if (given, layout) == ("addend", COLUMNS) else None
     return case_of(random(rows, cols, block, density=density), 512 if given else 256, layout, added)
 

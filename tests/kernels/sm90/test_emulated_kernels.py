@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from firstlight.kernels import BlockSparseMatrix, sm90
-from firstlight.kernels.product import Activation, Epilogue, Layout
+from firstlight.kernels.product import Activation, Epilogue, Layout, Second
 from firstlight.kernels.sm90 import workspace
-from firstlight.kernels.sm90.arguments import TurnFields, turn_bytes
+from firstlight.kernels.sm90.arguments import PitchFields, TurnFields, pitch_bytes, turn_bytes
 from firstlight.kernels.sm90.compile import SOURCES
 from firstlight.kernels.sm90.multiply_plan import takes_two_windows
 from firstlight.kernels.sm90.problem import problem_of
+from tests.kernels.products import ACTIVATIONS, Case
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.machine import emulated_gpu
@@ -48,6 +49,39 @@ def test_everything_that_is_added_on_the_way_out(gpu: EmulatingDriver, layout: L
     shape = (n, 136) if layout is Layout.TOKENS else (136, n)
     for kind in Activation:
         right(case_of(matrix, n, layout, Epilogue(-0.5, 2.0, randn(*shape, seed=4), randn(136, seed=5), kind)))
+        gated = Epilogue(-0.5, 1.0, randn(*shape, seed=4), randn(136, seed=5), kind, Second.MULTIPLIED)
+        right(case_of(matrix, n, layout, gated))
+
+
+@pytest.mark.parametrize(("block", "layout"), list(itertools.product((64, 128), Layout)))
+def test_what_follows_a_product_is_done_under_the_products_of_the_next_item(
+    gpu: EmulatingDriver, block: int, layout: Layout
+) -> None:
+    matrix, n = random(4 * block, 3 * block, block, density=0.7, dtype=torch.bfloat16), 520
+    shape = (n, 4 * block) if layout is Layout.TOKENS else (4 * block, n)
+    for kind in Activation:
+        right(case_of(matrix, n, layout, Epilogue(1.0, 0.0, None, randn(4 * block, seed=5, dtype=matrix.dtype), kind)))
+    gate = randn(*shape, seed=4, dtype=matrix.dtype)
+    for kind in (Activation.NONE, Activation.SILU):
+        right(case_of(matrix, n, layout, Epilogue(1.0, 1.0, gate, None, kind, Second.MULTIPLIED)))
+    assert gpu.grids[-1][0] < 4 * block // 128 * -(-n // 256), "each thread block has one item"
+
+
+@pytest.mark.parametrize("kind", [Activation.GELU, Activation.GELU_TANH, Activation.SILU])
+# the narrow tile's function and the one written out over all sums
+@pytest.mark.parametrize(("n", "block"), [(64, 64), (1024, 64), (1024, 128)])
+def test_activations_are_as_exact_as_their_rounding_and_spare_their_neighbours(
+    gpu: EmulatingDriver, kind: Activation, n: int, block: int
+) -> None:
+    eye = BlockSparseMatrix.from_dense(torch.eye(block, dtype=torch.float16), block=block)
+    x = torch.linspace(-12, 12, n * block).view(n, block).half()
+    x[0, 0], x[0, 1] = 60000.0, -60000.0
+    x[5] = math.nan  # shares its reciprocals with token 4
+    out = multiplied(Case(eye, x, Layout.TOKENS, Epilogue(activation=kind)))
+    exact = ACTIVATIONS[kind](x.double())
+    assert out[5].isnan().all()
+    off = (out.double() - exact).abs()[torch.arange(n) != 5]
+    assert (off <= 2**-10 * exact.abs()[torch.arange(n) != 5] + 1e-7).all()
 
 
 def test_odd_sizes_and_batches(gpu: EmulatingDriver) -> None:
@@ -134,6 +168,25 @@ def test_turning(rows: int, cols: int) -> None:
     emulate("turn", {}, "turn", turn_bytes(fields), grid=grid, threads=128, shared_bytes=0)
     assert torch.equal(out[:, :rows], x.T)
     assert (out[:, rows:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "there", "wanted"), [(3, 1001, 1024), (4, 1024, 999), (5, 1, 1), (2, 7, 8), (3, 2100, 2112)]
+)
+def test_rows_made_longer_or_cut_off(rows: int, there: int, wanted: int) -> None:
+    x = randn(rows, there)
+    out = torch.full((rows, wanted), math.nan, dtype=torch.float16)
+    fields = PitchFields(x.data_ptr(), out.data_ptr(), there, wanted, min(there, wanted), wanted)
+    emulate("pitch", {}, "pitch", pitch_bytes(fields), grid=(rows, 1, 1), threads=256, shared_bytes=0)
+    least = min(there, wanted)
+    assert torch.equal(out[:, :least], x[:, :least])
+    assert (out[:, least:] == 0).all()
+
+
+@pytest.mark.parametrize("block", [16, 64, 128])
+@pytest.mark.parametrize("n", [1, 129, 333, 520])
+def test_columns_that_are_no_multiple_of_sixteen(gpu: EmulatingDriver, block: int, n: int) -> None:
+    right(case_of(random(300, 260, block, density=0.4), n, Layout.COLUMNS))
 
 
 @pytest.mark.parametrize("trial", ["LOADERS=1", "LOADERS=2", "LEAD=2", "LOADERS=1,LEAD=1"])

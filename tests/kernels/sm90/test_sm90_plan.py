@@ -269,7 +269,8 @@ def test_narrow_tiles_are_for_groups_that_are_short_enough_and_boxes_that_are_wh
     assert tile(1024, 1024, 32, 192) is WIDE
     assert tile(1024, 1024, 16, 128) is WIDE
     assert tile(1024, 1024, 128, 128, Layout.COLUMNS) is NARROW
-    assert tile(1024, 1024, 128, 136, Layout.COLUMNS) is WIDE, "a tile would be a part of a row of 64 tokens"
+    assert tile(1024, 1024, 128, 136, Layout.COLUMNS) is NARROW, "it is copied into rows of 192"
+    assert tile(1024, 1024, 128, 144, Layout.COLUMNS) is WIDE, "a tile would be a part of a row of 64 tokens"
 
 
 def test_an_even_pattern_with_many_tokens_is_not_cut(gpu: Driver) -> None:
@@ -288,8 +289,23 @@ def test_where_rows_are_not_multiples_of_16_bytes_the_product_is_padded() -> Non
     assert is_padded(Layout.COLUMNS, 64, (512, 500), 12)
     assert not is_padded(Layout.COLUMNS, 64, (500, 500), 16)
     matrix = random(500, 500, 64)
-    assert padding_of(problem_of(matrix.index, torch.empty(500, 12), Layout.COLUMNS)) == (500, 500, 64)
-    assert padding_of(problem_of(matrix.index, torch.empty(12, 500), Layout.TOKENS)) == (504, 504, 12)
+    columns = problem_of(matrix.index, torch.empty(500, 12), Layout.COLUMNS)
+    assert padding_of(columns, with_addend=True) == (500, 500, 64)
+    assert padding_of(columns, with_addend=False) is None, "a kernel copies on the way"
+    assert (columns.pitch, columns.out_pitch) == (64, 64)
+    tokens = problem_of(matrix.index, torch.empty(12, 500), Layout.TOKENS)
+    assert padding_of(tokens, with_addend=False) == (504, 504, 12)
+
+
+def test_x_by_column_is_copied_where_it_is_read_slowly_and_often() -> None:
+    def pitches(n: int, density: float) -> tuple[int, int]:
+        problem = problem_of(random(512, 512, 64, density=density).index, torch.empty(512, n), Layout.COLUMNS)
+        return problem.pitch, problem.out_pitch
+
+    assert pitches(3008, 0.5) == (3008, 3008)
+    assert pitches(3000, 0.5) == (3008, 3000), "rows of 6000 bytes do not start at multiples of 32"
+    assert pitches(3000, 0.05) == (3000, 3000), "seldom enough"
+    assert pitches(3001, 0.05) == (3008, 3008), "TMA takes no such rows"
 
 
 def test_sizes_without_end_do_not_pile_up(gpu: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

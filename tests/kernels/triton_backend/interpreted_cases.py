@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from firstlight.frozen import dataclass
 from firstlight.kernels import reference, triton_backend
 from firstlight.kernels.index import Index
 from firstlight.kernels.matrix import BlockSparseMatrix
-from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
+from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout, Second
 from firstlight.kernels.triton_backend.problem import problem_of
 from firstlight.kernels.triton_backend.rows_plan import Operands
 from firstlight.kernels.triton_backend.tiles import Tile, Walk
@@ -57,6 +58,7 @@ class Product:
     epilogue: bool = False
     activation: Activation = Activation.NONE
     infinite: bool = False  # an infinity in one column of the dense operand that some rows use and others do not
+    gated: bool = False  # multiplied by the addend
 
 
 def drawn(product: Product) -> tuple[Index, Tensor]:
@@ -85,6 +87,8 @@ def what_is_wrong(product: Product) -> str:
     if product.epilogue:
         addend, bias = torch.randn(out_shape).to(product.dtype), torch.randn(product.shape[0]).to(product.dtype)
         epilogue = Epilogue(alpha=0.5, beta=-2.0, addend=addend, bias=bias, activation=product.activation)
+        if product.gated:
+            epilogue = replace(epilogue, beta=1.0, second=Second.MULTIPLIED)
     out = torch.full(out_shape, math.nan, dtype=product.dtype)
     if product.tile is None:
         triton_backend.multiply(index, values, dense, out, layout=product.layout, epilogue=epilogue)
@@ -100,6 +104,8 @@ def what_is_wrong(product: Product) -> str:
         bias=None if epilogue.bias is None else epilogue.bias.abs(),
     )
     reference.multiply_exact(index, values.abs(), dense.abs(), size, layout=product.layout, epilogue=bounds)
+    if product.gated and epilogue.addend is not None:
+        size = size * (1 + epilogue.addend.double().abs())
     return compared(out, exact, ROUNDING[product.dtype] * (size + 1e-3))
 
 
@@ -177,6 +183,10 @@ def products() -> Iterator[tuple[str, Product]]:
     yield "batch, groups", Product(16, columns, shape=(45, 70), n=37, batch=3, tile=groups())
     yield "batch, split rows", Product(16, columns, shape=(16, 16 * 80), n=16, batch=2, density=0.9)
     yield "one token", Product(16, tokens, shape=(45, 70), n=1)
+    gated: dict[str, Any] = {"epilogue": True, "gated": True, "activation": Activation.SILU}
+    yield "gate", Product(16, tokens, shape=(45, 70), n=19, **gated)
+    yield "gate, groups", Product(16, tokens, shape=(45, 70), n=37, tile=groups(), **gated)
+    yield "gate, split rows", Product(16, columns, shape=(16, 16 * 80), n=16, density=0.9, **gated)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], str]]]:

@@ -8,6 +8,7 @@ This file decides nothing and raises nothing; what it does not know goes the lon
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from firstlight.kernels.block_attention.seen import Seen, seen_by
 from firstlight.kernels.prepared import ALIGNED, MOST_CALLS, empty_on
 from firstlight.kernels.torch_private import Empty, current_device
 
-Asked = tuple[str, float | None, str]  # causal, scale and backend, as the caller gave the last two
+Asked = tuple[str, float | None, str, bool]  # causal, scale and backend as the caller gave them; gradients wanted
 _CALLS = "attention calls"
 _UNMASKED: dict[Any, Known] = {}  # calls without a mask
 
@@ -33,6 +34,7 @@ class Call(NamedTuple):
     forward: str  # backend, e.g. dense
     backward: str  # sm90, triton or reference
     known: Known | None = None  # from an earlier call like this one
+    is_settled: bool = True  # later calls take the same backends
 
 
 class Room(NamedTuple):
@@ -90,7 +92,7 @@ def again(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked)
 def remember(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked, call: Call) -> None:
     """Keeps what the long way found for tensors that passed its checks."""
     interpreted = call.forward == "triton" and q.get_device() < 0  # an environment variable allows it
-    if interpreted or not _is_kept(mask, asked):
+    if interpreted or not call.is_settled or not _is_kept(mask, asked):
         return
     kept = _calls_of(mask)
     if len(kept) >= MOST_CALLS:
@@ -120,7 +122,12 @@ def out_like(q: Tensor) -> Tensor:
 
 def _room_for_out(q: Tensor) -> Room:
     """What out_like(q) makes, without making it."""
-    made = out_like(torch.empty_strided(q.shape, q.stride(), dtype=q.dtype, device="meta"))
+    return _room_like(tuple(q.shape), q.stride(), q.dtype)
+
+
+@functools.lru_cache(maxsize=1024)  # tensors without memory are made by Python code of torch's, in 0.1 ms
+def _room_like(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Room:
+    made = out_like(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
     return Room(tuple(made.shape), made.stride(), made.dtype)
 
 
@@ -131,7 +138,7 @@ def lse_dtype(q: Tensor) -> torch.dtype:
 
 def _is_kept(mask: BlockMask | None, asked: Asked) -> bool:
     """Whether a change of the mask would be noticed, and scale and backend are what they should be."""
-    _, scale, backend = asked
+    _, scale, backend, _ = asked
     if (scale is not None and type(scale) is not float) or type(backend) is not str:
         return False
     return mask is None or (type(mask) is BlockMask and mask.counts_changes)

@@ -1,9 +1,9 @@
 """Which backend computes attention, and why.
 
-A named backend is taken as named. `auto` takes what measurements of this GPU model say (rows.py) where there are any.
-Without them the rule is a careful one: torch's own kernels for the two shapes they know by name, a sparse kernel where
-most blocks need not be computed, and torch's with the mask as a tensor above that, unless such a tensor would be large.
-sm90 is taken only where it was measured to win, or by name. Gradients: backward_of.
+A named backend is taken as named. `auto` takes what is expected to be the fastest (choice/), with gradients the forward
+and the backward pass together. Of a GPU that nothing is known of the rule is a careful one: torch's own kernels for the
+two shapes they know by name, a sparse kernel where most blocks need not be computed, and torch's with the mask as a
+tensor above that, unless such a tensor would be large. Gradients: backward_of.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.dense import flash_knows
-from firstlight.kernels.block_attention.rows import Row, nearest, rows_for, times_at
 from firstlight.kernels.block_attention.seen import LISTED, LOWER_RIGHT, Seen
-from firstlight.kernels.choose import BACKENDS, Choice
+from firstlight.kernels.choice.answer import Answer, Asking, Choice, answer, same, shortest, together
+from firstlight.kernels.choice.card import card_of
+from firstlight.kernels.choice.cases import BACKWARD, FORWARD, AttentionCase
+from firstlight.kernels.choice.models import Estimate, Models, models_for
+from firstlight.kernels.choose import precision_of
 from firstlight.kernels.choose import why_not_triton as why_no_triton_here
 
 SPARSE_SHARE = 0.3  # a sparse kernel is taken up to this share of the blocks on a GPU that was not measured
 # On a processor the reference goes through the lists one by one: against torch's kernel on one core it wins up to
 # 0.3 with one list for all heads, up to 0.1 to 0.25 with one for each (1024 and 2048 long, float32, head dim 64).
 CPU_SHARE = 0.15
-SM90_GRADIENT_BLOCK = 128  # the block that sm90 has a kernel of its own for; for others its gradients are triton's
+SPARSE = ("sm90", "triton")
 MASK_BYTES = 1 << 31  # of a mask as torch takes it, with a place for every query and key: no larger one is made unasked
 TRITON_HEAD_DIMS = (16, 256)
 _MODULES = {
@@ -54,27 +57,38 @@ class Question(NamedTuple):
     lengths: tuple[int, int]
     lists: int = 1  # batch * heads of the mask
     positive: bool = True  # the scale is above 0, which sm90 needs
+    heads: tuple[int, int, int] = (1, 1, 1)  # batch, query heads, key heads
+    is_cut: bool = False  # some blocks are seen in part
+    precision: str = "float16"  # the type as rows name it
+    recorded: bool = False  # gradients will be asked for
+
+    def case(self, operation: str) -> AttentionCase:
+        """The forward or backward pass as the models take it; what is empty counts as one."""
+        batch, heads, kv_heads, q_len, k_len = (max(1, each) for each in (*self.heads, *self.lengths))
+        places = self.lists * -(-q_len // self.block) * -(-k_len // self.block)
+        return AttentionCase(
+            operation, self.shape, self.block, self.precision, self.head_dim, batch, heads, kv_heads, q_len, k_len,
+            self.lists, round(self.share * places), int(self.is_cut),
+        )  # fmt: skip
 
 
-def question_of(q: Tensor, seen: Seen, scale: float = 1.0) -> Question:
-    """What the choice for a call depends on."""
-    lengths = (seen.q_len, seen.k_len)
+def question_of(q: Tensor, seen: Seen, scale: float = 1.0, *, kv_heads: int = 0, recorded: int = 0) -> Question:
+    """What the choice for a call depends on; kv_heads 0: as many as query heads; recorded 1: with gradients."""
+    batch, heads, _, head_dim = q.shape
     return Question(
-        q.get_device(), q.dtype, q.shape[3], seen.shape, seen.block, seen.share, lengths, seen.lists, scale > 0.0
-    )
+        q.get_device(), q.dtype, head_dim, seen.shape, seen.block, seen.share, (seen.q_len, seen.k_len), seen.lists,
+        scale > 0.0, (batch, heads, kv_heads or heads), seen.is_cut, precision_of(q.dtype), bool(recorded),
+    )  # fmt: skip
 
 
-def answer(name: str, question: Question) -> Choice:
-    """The choice for a backend name as the caller gave it."""
-    if name == "auto":
-        return _auto(question)
-    if name not in BACKENDS:
-        raise UnsupportedInput(f"backend is {name!r}; accepted: {', '.join(BACKENDS)}. Leave it out for auto.")
-    if name == "sm90":
-        _require_sm90(question)
-    if name == "triton":
-        _require_triton(question)
-    return Choice(name, "it was asked for")
+def explained(name: str, question: Question) -> Choice:
+    """The choice for a backend name as the caller gave it, from a mask's third call on."""
+    return answer(name, question, ASKING).settled
+
+
+def answered(name: str, question: Question) -> Answer:
+    """The choice, and what a new mask's first calls take."""
+    return answer(name, question, ASKING)
 
 
 def forget_choices() -> None:
@@ -82,31 +96,35 @@ def forget_choices() -> None:
     global generation
     generation += 1
     _auto.cache_clear()
-    _behind_torch.cache_clear()
-    rows_for.cache_clear()
+    _gradients.cache_clear()
+    models_for.cache_clear()
 
 
 def backward_of(backend: str, question: Question, *, asked: str = "auto") -> str:
     """Which backend computes the gradients of an output that `backend` computed: not every one can.
 
-    sm90's are its own, and where a caller leaves the choice to us also those behind torch's output, if this GPU is one
-    on which sm90 was measured. Without triton, which computes the sums of the rows for both, they are the reference's.
+    Where a caller leaves the choice to us it is the faster of sm90 and triton, also behind torch's output where that
+    came with its lse. Without triton, which computes the sums of the rows for both, they are the reference's.
     """
-    if backend in ("triton", "reference"):
+    if backend == "reference":
         return backend
-    if question.device < 0 or why_not_triton(question):
+    if question.device < 0:
+        return "triton" if backend == "triton" else "reference"
+    if why_not_triton(question):
         return "reference"
-    if backend == "sm90":
-        return "sm90"
-    return _behind_torch(question) if asked == "auto" else "triton"
+    if asked == "auto":
+        return _gradients(question)
+    return "sm90" if backend == "sm90" else "triton"
 
 
 @functools.lru_cache(maxsize=1024)
-def _behind_torch(question: Question) -> str:
-    """Who computes gradients of an output of torch's that was made with its lse, of which torch has none."""
-    if question.block != SM90_GRADIENT_BLOCK or not question.positive:
+def _gradients(question: Question) -> str:
+    """The faster of those that compute gradients from an output and its lse."""
+    models = _models(question)
+    if isinstance(models, str) or _hurdles(question)["sm90"]:
         return "triton"
-    return "sm90" if _names_sm90(_rows_of(question)) and not _why_not_sm90(question) else "triton"
+    offers = _offers(question.case(BACKWARD), SPARSE, models)
+    return min(offers, key=lambda name: offers[name].us, default="triton")
 
 
 @functools.lru_cache(maxsize=8)
@@ -116,38 +134,48 @@ def module(backend: str) -> ModuleType:
 
 
 @functools.lru_cache(maxsize=1024)
-def _auto(question: Question) -> Choice:
+def _auto(question: Question) -> Answer:
     if question.device < 0:
-        return _on_processor(question)
-    hurdles = {"triton": why_not_triton(question), "dense": ""}
-    rows = _rows_of(question)
-    if _names_sm90(rows):  # without measurements it is not even looked for
-        hurdles["sm90"] = _why_not_sm90(question) if question.positive else "the scale is not above 0"
-    return by_rows(rows, question, hurdles) or by_rule(question, hurdles["triton"])
+        return same(_on_processor(question))
+    hurdles = _hurdles(question)
+    models = _models(question)
+    found = None if isinstance(models, str) else by_models(models, question, hurdles)
+    return found or same(by_rule(question, hurdles["triton"]))
 
 
-def _rows_of(question: Question) -> tuple[Row, ...]:
-    return rows_for(torch.cuda.get_device_name(question.device))
+def _models(question: Question) -> Models | str:
+    return models_for(card_of(question.device))
 
 
-def _names_sm90(rows: tuple[Row, ...]) -> bool:
-    return any(backend == "sm90" for row in rows for backend, _ in row.us)
+def _hurdles(question: Question) -> dict[str, str]:
+    sm90 = _why_not_sm90(question) if question.positive else "the scale is not above 0"
+    return {"triton": why_not_triton(question), "sm90": sm90, "dense": ""}
 
 
-def by_rows(rows: tuple[Row, ...], question: Question, hurdles: dict[str, str]) -> Choice | None:
-    """The backend with the shortest time in the nearest measured row, of those without a hurdle; None: no such row."""
-    (q_len, k_len), dtype = question.lengths, str(question.dtype).removeprefix("torch.")
-    row = nearest(rows, Row(question.shape, question.block, dtype, question.head_dim, q_len, k_len, ()))
-    if row is None:
+def by_models(models: Models, question: Question, hurdles: dict[str, str]) -> Answer | None:
+    """The backend that is expected to be the fastest of those without a hurdle; None: nothing like it was measured."""
+    hurdles = {**hurdles, "dense": _large(question)} if _is_too_large(question) else hurdles
+    able = [name for name in (*SPARSE, "dense") if not hurdles[name]]
+    case = question.case(FORWARD)
+    offers = _offers(case, able, models)
+    if question.recorded:
+        offers = _with_gradients(offers, question.case(BACKWARD), models)
+    if not offers or ("dense" in able) != ("dense" in offers):
         return None
-    times = {name: time for name, time in times_at(row, question.share).items() if not hurdles.get(name, "unknown")}
-    if _is_too_large(question):
-        times.pop("dense", None)
-    if not times:
-        return None
-    best = min(times, key=lambda name: times[name])
-    words = ", ".join(f"{name} {time:.1f} us" for name, time in sorted(times.items(), key=lambda item: item[1]))
-    return Choice(best, f"measured at {row.q_len} x {row.k_len} with {question.share:.3f} of the blocks: {words}")
+    listed = question.shape == LISTED  # what plain shapes need is made once for a length, not for a mask
+    return shortest(offers, {name: models.prepare_us(case, name) for name in offers} if listed else {}, models)
+
+
+def _offers(case: AttentionCase, names: tuple[str, ...] | list[str], models: Models) -> dict[str, Estimate]:
+    return {name: found for name in names if (found := models.estimate(case, name)) is not None}
+
+
+def _with_gradients(forward: dict[str, Estimate], case: AttentionCase, models: Models) -> dict[str, Estimate]:
+    """Both passes: torch's gradients belong to torch's output, ours to any of ours."""
+    backward = _offers(case, list(forward), models)
+    ours = min((backward[name] for name in SPARSE if name in backward), key=lambda one: one.us, default=None)
+    behind = {name: backward.get("dense") if name == "dense" else ours for name in forward}
+    return {name: together([one, after]) for name, one in forward.items() if (after := behind[name]) is not None}
 
 
 def by_rule(question: Question, hurdle: str) -> Choice:
@@ -229,3 +257,6 @@ def _require_sm90(question: Question) -> None:
 def _why_not_sm90(question: Question) -> str:
     hurdle: str = module("sm90").why_not(question.device, question.dtype, question.head_dim, question.block)
     return hurdle
+
+
+ASKING = Asking(_auto, {"sm90": _require_sm90, "triton": _require_triton})

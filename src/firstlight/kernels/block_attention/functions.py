@@ -24,13 +24,13 @@ from firstlight.kernels.block_attention.checks import (
     require_mask,
     scale_for,
 )
-from firstlight.kernels.block_attention.choose import answer, question_of
+from firstlight.kernels.block_attention.choose import explained, question_of
 from firstlight.kernels.block_attention.gradients import recorded
 from firstlight.kernels.block_attention.launch import attend_now, call_for
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.ops import operated
 from firstlight.kernels.block_attention.seen import seen_by
-from firstlight.kernels.choose import Choice
+from firstlight.kernels.choice.answer import Choice
 from firstlight.kernels.prepared import ORDINARY, is_ordinary
 from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 
@@ -63,11 +63,13 @@ def attention(
     -inf. Keys and values must be finite where they are hidden too: torch's kernels, which auto may take, read them.
     """
     refuse_dropout(dropout_p)
-    asked = (alignment_of(causal), scale, backend)
     ordinary = not is_compiling() and is_ordinary(q, k, v, None)
+    wanted = ordinary and torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    asked = (alignment_of(causal), scale, backend, wanted)
     call = again(q, k, v, mask, asked) if ordinary else None
     if call is None:
         require_inputs(q, k, v)
+        wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
         if mask is not None:
             require_mask(mask, q, k)
         factor = scale_for(scale, q)
@@ -76,13 +78,13 @@ def attention(
         if _is_traced((q, k, v)):
             out, lse = operated(q, k, v, mask, asked[0], scale=factor, backend=backend)
             return (out, lse) if return_lse else out
-        call = call_for(q, seen_by(q, k, mask, asked[0]), factor, backend)
+        seen = seen_by(q, k, mask, asked[0])
+        call = call_for(q, seen, factor, backend, kv_heads=k.shape[1], recorded=int(wanted))
         if ordinary:
             remember(q, k, v, mask, asked, call)
     transformed = not ordinary and functorch_level() is not None
     if call.forward == "dense" and not return_lse and not transformed and q.numel():  # torch's kernels want a query
         return dense.attended(q, k, v, call.seen, call.scale)  # torch records its own gradients
-    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     out, lse = recorded(q, k, v, call) if wanted or transformed else attend_now(q, k, v, call)
     return (out, lse) if return_lse else out
 
@@ -99,7 +101,9 @@ def explain_attention(
     factor = scale_for(scale, q)
     if _under_autocast(q):
         q, k = _cast(q), _cast(k)
-    return answer(backend, question_of(q, seen_by(q, k, mask, alignment), factor))
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    seen = seen_by(q, k, mask, alignment)
+    return explained(backend, question_of(q, seen, factor, kv_heads=k.shape[1], recorded=int(wanted)))
 
 
 def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:

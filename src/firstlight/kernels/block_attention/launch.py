@@ -12,15 +12,18 @@ from firstlight.kernels.block_attention.again import Call, is_elsewhere, lse_dty
 from firstlight.kernels.block_attention.checks import ready, ready_gradient
 from firstlight.kernels.block_attention.passes import Forward, Upstream
 from firstlight.kernels.block_attention.seen import Seen
+from firstlight.kernels.memo import being_captured
 
 _HERE = nullcontext()
 
 
-def call_for(q: Tensor, seen: Seen, scale: float, backend: str) -> Call:
-    """The call with its backends chosen."""
-    question = choose.question_of(q, seen, scale)
-    taken = choose.answer(backend, question).backend
-    return Call(seen, scale, taken, choose.backward_of(taken, question, asked=backend))
+def call_for(q: Tensor, seen: Seen, scale: float, backend: str, *, kv_heads: int, recorded: int = 0) -> Call:
+    """The call with its backends chosen; recorded: 1 where gradients will be asked for."""
+    question = choose.question_of(q, seen, scale, kv_heads=kv_heads, recorded=recorded)
+    found = choose.answered(backend, question)
+    is_settled = found.is_settled or not seen.is_new() or being_captured(q)
+    taken = (found.settled if is_settled else found.at_first).backend
+    return Call(seen, scale, taken, choose.backward_of(taken, question, asked=backend), is_settled=is_settled)
 
 
 def attend_now(q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:

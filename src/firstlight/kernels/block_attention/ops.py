@@ -101,7 +101,7 @@ def _call(q: Tensor, k: Tensor, how: How) -> Call:
     mask = None
     if how.kinds is not None:
         mask = mask_of(how.kinds, how.which, how.bits, how.q_len, how.k_len, how.block, how.most)
-    return call_for(q, seen_by(q, k, mask, how.causal), how.scale, how.backend)
+    return call_for(q, seen_by(q, k, mask, how.causal), how.scale, how.backend, kv_heads=k.shape[1])
 
 
 def _register() -> None:

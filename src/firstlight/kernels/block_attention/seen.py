@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention.mask import BlockMask
+from firstlight.kernels.choice import answer
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
 from firstlight.kernels.torch_private import is_capturing
@@ -19,6 +20,7 @@ from firstlight.kernels.torch_private import is_capturing
 FULL, UPPER_LEFT, LOWER_RIGHT, LISTED = "full", "upper_left", "lower_right", "listed"
 SHAPE = "shape"  # under which name a constructor notes in mask.derived that the mask is plain
 CAUSAL = "and causal"
+NEW_CALLS = "new calls"
 _KEPT_SHAPES = 4  # each with its lists: 10 MB for 131072 keys
 
 
@@ -71,6 +73,18 @@ class Seen:
     def lists(self) -> int:
         """Batches times heads that have a list of their own, e.g. 1."""
         return 1 if self._mask is None else self._mask.kinds.shape[0] * self._mask.kinds.shape[1]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some blocks are seen in part."""
+        return self.shape != FULL if self._mask is None else self._mask.bits is not None
+
+    def is_new(self) -> bool:
+        """Counts the calls with a mask; whether this is one of the first, before much is worth preparing for it."""
+        if self._mask is None or not self._mask.counts_changes:
+            return False
+        count = self._mask.derived[NEW_CALLS] = self._mask.derived.get(NEW_CALLS, 0) + 1
+        return bool(count <= answer.NEW_CALLS)
 
     @property
     def share(self) -> float:

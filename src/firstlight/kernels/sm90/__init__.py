@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from firstlight.kernels.index import Index
-from firstlight.kernels.product import Epilogue, Layout
+from firstlight.kernels.product import Epilogue, Layout, Second
 from firstlight.kernels.sm90.again import ProductAgain, product_of, sample_of
 from firstlight.kernels.sm90.problem import EIGHTH, Padding, padding_of, problem_of, require_one_dtype
 from firstlight.kernels.sm90.sample_plan import sampling_of
@@ -37,8 +37,13 @@ def multiply(index: Index, values: Tensor, dense: Tensor, out: Tensor, *, layout
         addend = None if epilogue.beta == 0.0 else addend.to(dtype)
     if bias is not None and bias.dtype is not dtype:
         bias = bias.to(dtype)
+    if addend is not None and epilogue.second is Second.MULTIPLIED and layout is Layout.COLUMNS:
+        plain = replace(epilogue, addend=None, bias=bias, second=Second.ADDED)
+        multiply(index, values, dense, out, layout=layout, epilogue=plain)
+        out.mul_(addend)  # the kernel multiplies by token alone
+        return
     problem = problem_of(index, dense, layout)
-    padding = padding_of(problem)
+    padding = padding_of(problem, with_addend=addend is not None)
     if padding is not None:
         epilogue = replace(epilogue, addend=addend, bias=bias)
         _multiply_padded(index, values, dense, out, padding=padding, layout=layout, epilogue=epilogue)
@@ -48,9 +53,11 @@ def multiply(index: Index, values: Tensor, dense: Tensor, out: Tensor, *, layout
 
 
 def prepare(index: Index, dense: Tensor, *, layout: Layout, epilogue: Epilogue) -> ProductAgain | None:
-    """How to start the same product again with other tensors of these shapes; None where it is padded."""
+    """How to start the same product again with other tensors of these shapes; None where it takes more than that."""
     problem = problem_of(index, dense, layout)
-    if padding_of(problem) is not None:
+    gated = epilogue.addend is not None and epilogue.second is Second.MULTIPLIED
+    added = epilogue.addend is not None and epilogue.beta != 0.0
+    if padding_of(problem, with_addend=added) is not None or (gated and layout is Layout.COLUMNS):
         return None
     return product_of(index, problem, epilogue)
 

@@ -17,11 +17,12 @@ from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.product import Epilogue
 from firstlight.kernels.sm90.driver import Launch
-from firstlight.kernels.sm90.lists import Steps, steps_of
+from firstlight.kernels.sm90.lists import steps_of
 from firstlight.kernels.sm90.multiply_plan import Addresses, MultiplyPlan, plan_of
 from firstlight.kernels.sm90.problem import Problem
 from firstlight.kernels.sm90.sample_plan import SampleAddresses, SamplePlan, Sampling
 from firstlight.kernels.sm90.sample_plan import plan_of as plan_of_sample
+from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.sm90.variants import SAMPLED
 from firstlight.kernels.sm90.workspace import Control, control_of
 from firstlight.kernels.torch_private import is_capturing, raw_stream
@@ -61,7 +62,7 @@ class ProductAgain:
 
     def __init__(self, plan: MultiplyPlan, index: Index, epilogue: Epilogue) -> None:
         self._plan, self._lists, self._index = plan, plan.lists(index), index.held
-        self._epilogue = Epilogue(epilogue.alpha, epilogue.beta, None, None, epilogue.activation)
+        self._epilogue = Epilogue(epilogue.alpha, epilogue.beta, None, None, epilogue.activation, epilogue.second)
         self._ordinal, self._device = plan.problem.device, index.columns.device
         self._arrivals, self._room = plan.arrivals(self._lists), (plan.scratch_bytes(self._lists),)
         self._empty = empty_on(self._device)
@@ -137,9 +138,9 @@ MOST_PRODUCTS = 1024  # a server whose batches have thousands of sizes starts ov
 
 
 def product_of(index: Index, problem: Problem, epilogue: Epilogue) -> ProductAgain:
-    """The product of an index, kept as long as the index's tensors live unchanged; alpha, beta and activation count."""
+    """The product of an index, kept as long as the index's tensors live unchanged; what the epilogue does counts."""
     global _PRODUCTS
-    tag = (problem, epilogue.alpha, epilogue.beta, epilogue.activation.value)
+    tag = (problem, epilogue.alpha, epilogue.beta, epilogue.activation.value, epilogue.second.value)
     found = _PRODUCTS.get(index.row_starts, index.columns, tag)
     if found is None:
         if len(_PRODUCTS) >= MOST_PRODUCTS:

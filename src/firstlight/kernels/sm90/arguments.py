@@ -1,5 +1,5 @@
-"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs, AttentionArgs and
-GradientArgs.
+"""The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs, PitchArgs,
+ListsArgs, AttentionArgs and GradientArgs.
 
 Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
 """
@@ -10,9 +10,11 @@ import struct
 from typing import NamedTuple
 
 ALIGNMENT = 64
-_MULTIPLY = struct.Struct("<15Q13i2f")
+_MULTIPLY = struct.Struct("<15Q15i2f")
 _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
+_PITCH = struct.Struct("<2Q4i")
+_LISTS = struct.Struct("<19Q13i4x")
 _ATTENTION = struct.Struct("<11Q9if")
 _GRADIENT = struct.Struct("<8Q10i2f")
 
@@ -44,9 +46,11 @@ class MultiplyFields(NamedTuple):
     cols: int
     n: int
     pitch: int
+    out_pitch: int
     boxes: int
     activation: int
     plain: int
+    gated: int
     never: int
     alpha: float
     beta: float
@@ -79,6 +83,54 @@ class TurnFields(NamedTuple):
     rows: int
     cols: int
     pitch: int
+
+
+class PitchFields(NamedTuple):
+    """PitchArgs; from and to are addresses."""
+
+    source: int  # `from` in the struct
+    to: int
+    from_pitch: int
+    to_pitch: int
+    there: int
+    wanted: int
+
+
+class ListsFields(NamedTuple):
+    """ListsArgs; the first nineteen are addresses."""
+
+    row_starts: int
+    columns: int
+    blocks: int
+    starts: int
+    listed: int
+    members: int
+    grouped: int
+    items: int
+    first_slot: int
+    slot_counts: int
+    bits: int
+    table: int
+    common: int
+    weight: int
+    sums: int
+    order: int
+    best: int
+    steps: int
+    loose: int
+    phase: int
+    level: int
+    wide: int
+    entries: int
+    block_rows: int
+    block_cols: int
+    height: int
+    width: int
+    groups: int
+    levels: int
+    limit: int
+    bound: int
+    plain: int
 
 
 class AttentionFields(NamedTuple):
@@ -145,6 +197,16 @@ def sample_bytes(maps: tuple[bytes, bytes], fields: SampleFields) -> bytes:
 def turn_bytes(fields: TurnFields) -> bytes:
     """32 bytes."""
     return _TURN.pack(*fields)
+
+
+def pitch_bytes(fields: PitchFields) -> bytes:
+    """32 bytes."""
+    return _PITCH.pack(*fields)
+
+
+def lists_bytes(fields: ListsFields) -> bytes:
+    """208 bytes."""
+    return _LISTS.pack(*fields)
 
 
 def attention_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: AttentionFields) -> bytes:

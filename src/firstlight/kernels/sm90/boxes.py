@@ -51,7 +51,7 @@ def result_map(problem: Problem, address: int) -> bytes:
     """The output, or the addend: by token 64 tokens and a block's rows, at most 64; by column a warp's 16 rows."""
     rows, n = problem.rows, problem.n
     if not problem.tokens:
-        dims, box, inner = (n, rows, problem.batch), (WIDE, WARP_ROWS, 1), n
+        dims, box, inner = (n, rows, problem.batch), (WIDE, WARP_ROWS, 1), problem.out_pitch
     else:
         dims, box, inner = (rows, n, 1), (min(problem.block, WIDE), WIDE, 1), rows
-    return encode_map(address, problem.dtype, dims, (2 * inner, 2 * rows * n), box, 2 * box[0])
+    return encode_map(address, problem.dtype, dims, (2 * inner, 2 * inner * dims[1]), box, 2 * box[0])

@@ -29,6 +29,9 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _ATTRIBUTES = {"max_threads": 0, "static_shared_bytes": 1, "local_bytes": 3, "registers": 4}
 
 
+Begin = Callable[[], int]  # returns the driver's code
+
+
 class _Config(ctypes.Structure):
     """CUlaunchConfig; clusters are compiled into the kernels, so there are no attributes."""
 
@@ -125,8 +128,38 @@ class Launch:
         libcuda.check(libcuda.library(), name, int(code))
 
 
+class Series:
+    """Several launches of one kernel, one after the other on one stream: what differs is written over between them.
+
+    series.start((3, 1, 1), 256, {38: 1}) sets the 39th integer of the struct to 1, for this launch and the next ones.
+    """
+
+    __slots__ = ("_begin", "_config", "_integers", "_kernel", "_room")
+
+    def __init__(self, kernel: Kernel, arguments: bytes, raw_stream: int) -> None:
+        self._kernel = kernel
+        self._room, pointers = _placed(kernel, arguments)
+        self._integers = (ctypes.c_int * (len(arguments) // 4)).from_address(pointers[0])
+        self._config = _Config((1, 1, 1), (1, 1, 1), kernel.shared_bytes, raw_stream, None, 0)
+        launch = libcuda.library().cuLaunchKernelEx
+        handle = ctypes.c_void_p(kernel.handle)
+        self._begin: Begin = functools.partial(launch, ctypes.pointer(self._config), handle, pointers, None)
+
+    def start(self, grid: tuple[int, int, int], threads: int, changed: dict[int, int]) -> None:
+        """Starts the kernel once; the driver has taken the arguments when this returns."""
+        for place, number in changed.items():
+            self._integers[place] = number
+        self._config.grid[:], self._config.block[0] = grid, threads
+        code = self._begin()
+        if code == libcuda.INVALID_CONTEXT:
+            libcuda.enter_context(self._kernel.device)
+            code = self._begin()
+        if code:
+            name = f"launch of {self._kernel.name} (grid {grid}, {threads} threads)"
+            libcuda.check(libcuda.library(), name, int(code))
+
+
 _OnePointer = ctypes.c_void_p * 1
-Begin = Callable[[], int]  # returns the driver's code
 
 
 def _placed(kernel: Kernel, arguments: bytes) -> tuple[Any, Any]:

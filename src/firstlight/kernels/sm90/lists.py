@@ -12,30 +12,12 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.schedule import Segments, most_slots, split_rows
+from firstlight.kernels.sm90.listing import is_listed_on_gpu, listed, sizes_of, unsplit_sizes_of
+from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.unions import most_steps, unions_of
 
 HEIGHT = 128  # rows of W in a group
 WHOLE = 1 << 30  # a limit that cuts nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The union lists of an index; for blocks of 128, whose groups are block rows, the index itself in 32 bits."""
-
-    starts: Tensor  # int32 [groups + 1]
-    columns: Tensor  # int32 [bound * width]
-    members: Tensor  # int32 [bound, width, rows of a group]
-    bound: int
-    grouped: Tensor | None = None  # int32 [groups * rows of a group]: its block rows; None: in their order
-
-    @property
-    def groups(self) -> int:
-        return int(self.starts.shape[0]) - 1
-
-    @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """All that lies on the device."""
-        return self.starts, self.columns, self.members, self.grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +40,20 @@ def lists_of(index: Index, *, width: int, limit: int) -> Lists:
         use(found.held)
         return found
     with torch.inference_mode(mode=False):
-        steps = steps_of(index, width=width, grouped=True)
-        segments = split_rows(steps.starts, steps.bound, limit=limit)
+        sizes = sizes_of(index, width=width, limit=limit)
+        if sizes.are_few and is_listed_on_gpu(index):
+            made = listed(index, sizes)
+            steps, segments, room = made.steps, made.segments, (made.room,)
+        else:
+            steps = steps_of(index, width=width, grouped=True)
+            segments, room = split_rows(steps.starts, steps.bound, limit=limit), ()  # type: ignore[assignment]
         rows = None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block)
     if not keepable(index.row_starts, segments.items):
         return Lists(steps, segments, rows)
-    made = Lists(steps, segments, rows, held_after(*segments.tensors, *steps.tensors, rows))
-    _LISTS.put(index.row_starts, index.columns, made, (width, limit))
-    return made
+    held = held_after(*(room or (*segments.tensors, *steps.tensors, rows)))
+    kept = Lists(steps, segments, rows, held)
+    _LISTS.put(index.row_starts, index.columns, kept, (width, limit))
+    return kept
 
 
 def rows_of(steps: Steps, rows: int) -> Tensor:
@@ -89,6 +77,8 @@ def steps_of(index: Index, *, width: int, grouped: bool) -> Steps:
         else:
             members = index.blocks.detach().to(torch.int32)
         return Steps(starts, columns, members, index.entries)
+    if not grouped and is_listed_on_gpu(index):
+        return listed(index, unsplit_sizes_of(index, width=width)).steps
     unions = unions_of(index, rows=rows, width=width, grouped=grouped and rows > 1)
     return Steps(unions.starts, unions.columns, unions.members, unions.bound, unions.grouped)
 

@@ -7,18 +7,19 @@ from typing import NamedTuple
 from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
-from firstlight.kernels.product import Activation, Epilogue
+from firstlight.kernels.product import Activation, Epilogue, Second
 from firstlight.kernels.sm90.arguments import MultiplyFields, multiply_bytes
 from firstlight.kernels.sm90.boxes import dense_boxes, dense_map, result_map, stored_map
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, load
 from firstlight.kernels.sm90.lists import HEIGHT, Lists, Work, lists_of, most_steps_of, portion_limit, step_width
 from firstlight.kernels.sm90.problem import Problem, activation_number, multiprocessors
-from firstlight.kernels.sm90.turning import turn_launches
+from firstlight.kernels.sm90.turning import cutting_launches, turn_launches, widening_launches
 from firstlight.kernels.sm90.variants import (
     NARROW,
     NARROWEST_BY_TOKEN,
     PAIR,
+    PITCH,
     THREADS,
     TURN,
     WIDE,
@@ -56,6 +57,15 @@ class Addresses(NamedTuple):
     arrivals: int
 
 
+class Copies(NamedTuple):
+    """Where the kernel reads X and writes the result, and what copies X there before and the result back after."""
+
+    dense: int
+    out: int
+    first: tuple[Launch, ...]
+    last: tuple[Launch, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MultiplyPlan:
     """Ready to run any product of one shape."""
@@ -64,6 +74,7 @@ class MultiplyPlan:
     tile: Tile
     kernel: Kernel
     turn: Kernel | None
+    pitch: Kernel | None
     limit: int  # steps of a portion
     super_tile: int
     two_windows: bool
@@ -83,49 +94,68 @@ class MultiplyPlan:
         return lists.segments.slots * self.tiles * self.problem.batch * 2
 
     def turned_bytes(self) -> int:
-        """Room for X turned over, in front of the partial sums."""
-        if self.turn is None:
+        """Room for X turned over or widened, in front of the partial sums."""
+        if self.turn is None and not self.problem.widens_x:
             return 0
-        return -(-2 * self.problem.cols * self.problem.pitch // ROOM) * ROOM
+        return -(-2 * self.problem.cols * self.problem.pitch * self.problem.batch // ROOM) * ROOM
+
+    def widened_bytes(self) -> int:
+        """Room for X and behind it the result in longer rows."""
+        problem = self.problem
+        out = 2 * problem.rows * problem.out_pitch * problem.batch if problem.widens_out else 0
+        return self.turned_bytes() + -(-out // ROOM) * ROOM
 
     def scratch_bytes(self, lists: Lists) -> int:
         """Memory that a call needs for itself: X turned over and partial sums; not zeroed."""
         tiles = self.tiles * self.problem.batch
-        return self.turned_bytes() + lists.segments.slots * tiles * part_bytes(self.tile)
+        return self.widened_bytes() + lists.segments.slots * tiles * part_bytes(self.tile)
+
+    def _copies(self, at: Addresses) -> Copies:
+        problem, dense, out = self.problem, at.dense, at.out
+        first: tuple[Launch, ...] = ()
+        last: tuple[Launch, ...] = ()
+        if self.turn is not None and problem.cols:
+            dense = at.scratch
+            first = turn_launches(self.turn, at.dense, dense, n=problem.n, cols=problem.cols)
+        if self.pitch is not None and problem.widens_x and problem.cols:
+            dense = at.scratch
+            first = widening_launches(self.pitch, at.dense, dense, problem)
+        if self.pitch is not None and problem.widens_out:
+            out = at.scratch + self.turned_bytes()
+            last = cutting_launches(self.pitch, out, at.out, problem)
+        return Copies(dense, out, first, last)
 
     def launches(self, lists: Lists, at: Addresses, epilogue: Epilogue) -> tuple[Launch, ...]:
         """What is started, in this order; epilogue gives alpha, beta and the activation, `at` the tensors."""
         problem, tile = self.problem, self.tile
-        first: tuple[Launch, ...] = ()
-        dense = at.dense
-        if self.turn is not None and problem.cols:
-            dense = at.scratch
-            first = turn_launches(self.turn, at.dense, dense, n=problem.n, cols=problem.cols)
+        dense, out, first, last = self._copies(at)
         dense, values = (
             dense or at.out,
             at.values or at.out,
         )  # nothing is read of what is empty, but a map has an address
         maps = (
             stored_map(problem, values, cluster=tile.cluster), dense_map(problem, dense, tokens=tile.tokens),
-            result_map(problem, at.out), result_map(problem, at.addend or at.out),
+            result_map(problem, out), result_map(problem, at.addend or out),
         )  # fmt: skip
         steps, segments = lists.steps, lists.segments
         portions, tiles = segments.bound, self.tiles * problem.batch
         items = portions * tiles
         _require_countable(items + portions * self.super_tile)
         plain = epilogue.alpha == 1.0 and not at.bias and not at.addend and epilogue.activation is Activation.NONE
+        gated = epilogue.second is Second.MULTIPLIED and at.addend != 0
         fields = MultiplyFields(
             steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(),
             0 if lists.rows is None else lists.rows.data_ptr(), steps.starts.data_ptr(),
-            segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue, at.scratch + self.turned_bytes(),
-            at.arrivals, at.bias, values, dense, at.addend, at.out, portions, self.tiles, problem.batch,
+            segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue,
+            at.scratch + self.widened_bytes(), at.arrivals, at.bias, values, dense, at.addend, out, portions,
+            self.tiles, problem.batch,
             self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n,
-            problem.pitch, dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue), int(plain), 0,
-            epilogue.alpha, epilogue.beta if at.addend else 0.0,
+            problem.pitch, problem.out_pitch, dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue),
+            int(plain), int(gated), 0, epilogue.alpha, epilogue.beta if at.addend else 0.0,
         )  # fmt: skip
         clusters = max(1, min(items, self.multiprocessors) // tile.cluster)
         grid = (clusters * tile.cluster, 1, 1)
-        return (*first, Launch(self.kernel, multiply_bytes(maps, fields), grid=grid, threads=THREADS))
+        return (*first, Launch(self.kernel, multiply_bytes(maps, fields), grid=grid, threads=THREADS), *last)
 
 
 def _require_countable(items: int) -> None:
@@ -159,8 +189,12 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
         built(multiply_variant(build, tile)).cubin, "multiply", device=problem.device, shared_bytes=tile.shared_bytes
     )
     turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
+    widens = problem.widens_x or problem.widens_out
+    pitch = load(built(PITCH).cubin, "pitch", device=problem.device) if widens else None
     limit = portion_limit(work_of(problem, index, tile, count))
-    return MultiplyPlan(problem, tile, kernel, turn, limit, super_tile_of(problem), takes_two_windows(problem), count)
+    return MultiplyPlan(
+        problem, tile, kernel, turn, pitch, limit, super_tile_of(problem), takes_two_windows(problem), count
+    )
 
 
 def tile_of(problem: Problem, count: int) -> Tile:

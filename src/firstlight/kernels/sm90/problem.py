@@ -18,7 +18,9 @@ ACTIVATIONS = {
     Activation.NONE: 0, Activation.RELU: 1, Activation.GELU: 2, Activation.GELU_TANH: 3, Activation.SILU: 4
 }  # fmt: skip
 EIGHTH = 8  # rows of a tensor that TMA reads are a multiple of 16 bytes apart: 8 elements
+SECTOR = 16  # elements of the 32 bytes that L2 moves at once
 PITCH = 64
+WIDENED_FROM = 0.15  # density from which reading X slowly takes longer than copying it
 SHORT_ROWS_BELOW = 0.08  # density below which turning X takes longer than reading it in rows of 64 bytes
 SHORT_ROWS_TOKENS = 256
 # of a turned operand: whole tiles of turn.cu, as one that starts inside the tensor does not see where a row ends
@@ -62,9 +64,31 @@ class Problem(NamedTuple):
         return self.tokens and not self.x_by_token
 
     @property
+    def widens_x(self) -> bool:
+        """X comes as [cols, n] and is copied into longer rows first: TMA cannot read it, or reads it slowly and often.
+
+        Rows that do not start at a multiple of 32 bytes are read from L2 at three quarters of the rate.
+        """
+        if self.tokens or self.n % SECTOR == 0:
+            return False
+        return self.n % EIGHTH != 0 or (self.density >= WIDENED_FROM and self.n > PITCH)
+
+    @property
+    def widens_out(self) -> bool:
+        """The result goes as [rows, n] into longer rows first: TMA cannot write it."""
+        return not self.tokens and self.n % EIGHTH != 0
+
+    @property
     def pitch(self) -> int:
         """Elements between the rows of X where it lies by column."""
-        return round_up(self.n, TURNED_PITCH) if self.turns_x else self.n
+        if self.turns_x:
+            return round_up(self.n, TURNED_PITCH)
+        return round_up(self.n, PITCH) if self.widens_x else self.n
+
+    @property
+    def out_pitch(self) -> int:
+        """Elements between the rows of the result where it lies by column."""
+        return round_up(self.n, PITCH) if self.widens_out else self.n
 
     @property
     def dtype(self) -> str:
@@ -90,13 +114,13 @@ def problem_of(index: Index, dense: Tensor, layout: Layout) -> Problem:
     )  # fmt: skip
 
 
-def padding_of(problem: Problem) -> Padding | None:
-    """The sizes that TMA takes, where it does not take the product as it is."""
+def padding_of(problem: Problem, *, with_addend: bool) -> Padding | None:
+    """The sizes that TMA takes, where it does not take the product as it is and no kernel copies on the way."""
     rows, cols, n = problem.rows, problem.cols, problem.n
     if problem.tokens:
         wanted = Padding(round_up(rows, EIGHTH), round_up(max(1, cols), EIGHTH) if problem.x_by_token else cols, n)
     else:
-        wanted = Padding(rows, cols, n if n % EIGHTH == 0 else round_up(n, PITCH))
+        wanted = Padding(rows, cols, round_up(n, PITCH) if with_addend and n % EIGHTH else n)
     return None if wanted == (rows, cols, n) else wanted
 
 
@@ -105,8 +129,11 @@ def is_padded(layout: Layout, block: int, shape: tuple[int, int], n: int) -> boo
     tokens = layout is Layout.TOKENS
     # and its transpose: whoever asks may mean the gradient too
     return any(
-        padding_of(Problem(rows, cols, block, 0, n, 1, tokens, turned=False, bf16=False, device=0)) is not None
-        for rows, cols in (shape, shape[::-1])
+        padding_of(problem, with_addend=False) is not None or problem.widens_out
+        for problem in (
+            Problem(rows, cols, block, 0, n, 1, tokens, turned=False, bf16=False, device=0)
+            for rows, cols in (shape, shape[::-1])
+        )
     )
 
 

@@ -15,8 +15,9 @@ from firstlight.kernels.sm90.arguments import SampleFields, sample_bytes
 from firstlight.kernels.sm90.boxes import WIDE
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.driver import Kernel, Launch, encode_map, load
-from firstlight.kernels.sm90.lists import HEIGHT, Steps
+from firstlight.kernels.sm90.lists import HEIGHT
 from firstlight.kernels.sm90.problem import EIGHTH, TURNED_PITCH, multiprocessors, round_up
+from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.sm90.turning import turn_launches
 from firstlight.kernels.sm90.variants import NARROWEST_BY_TOKEN, SAMPLED, THREADS, TURN, sample_variant
 

@@ -1,11 +1,15 @@
-"""Turning a dense operand over: [n, cols] to [cols, pitch], for blocks whose rows are too short to be read by token."""
+"""Dense operands made such that TMA reads them well: turned over, or with longer rows.
+
+Turned: [n, cols] to [cols, pitch], for blocks whose rows are too short to be read by token. Longer rows: [cols, n] to
+[cols, pitch], where n is no multiple of 8 or 16, and a result the other way.
+"""
 
 from __future__ import annotations
 
-from firstlight.kernels.sm90.arguments import TurnFields, turn_bytes
+from firstlight.kernels.sm90.arguments import PitchFields, TurnFields, pitch_bytes, turn_bytes
 from firstlight.kernels.sm90.driver import Kernel, Launch
-from firstlight.kernels.sm90.problem import TURNED_PITCH, round_up
-from firstlight.kernels.sm90.variants import TURN_SIDE, TURN_THREADS
+from firstlight.kernels.sm90.problem import TURNED_PITCH, Problem, round_up
+from firstlight.kernels.sm90.variants import PITCH_THREADS, TURN_SIDE, TURN_THREADS
 
 MOST_TILES = 65535  # of a grid's second dimension
 
@@ -22,3 +26,20 @@ def turn_launches(kernel: Kernel, source: int, to: int, *, n: int, cols: int) ->
         )
         for first in range(0, n, most)
     )
+
+
+def widening_launches(kernel: Kernel, source: int, to: int, problem: Problem) -> tuple[Launch, ...]:
+    """X [batch, cols, n] to rows of problem.pitch; what is past n becomes zero."""
+    n, pitch = problem.n, problem.pitch
+    fields = PitchFields(source, to, n, pitch, n, pitch)
+    return _rows_launched(kernel, fields, problem.cols * problem.batch)
+
+
+def cutting_launches(kernel: Kernel, source: int, to: int, problem: Problem) -> tuple[Launch, ...]:
+    """A result with rows of problem.out_pitch to [batch, rows, n]."""
+    fields = PitchFields(source, to, problem.out_pitch, problem.n, problem.n, problem.n)
+    return _rows_launched(kernel, fields, problem.rows * problem.batch)
+
+
+def _rows_launched(kernel: Kernel, fields: PitchFields, rows: int) -> tuple[Launch, ...]:
+    return (Launch(kernel, pitch_bytes(fields), grid=(rows, 1, 1), threads=PITCH_THREADS),)

@@ -1,4 +1,4 @@
-"""Which kernels there are: every build of multiply.cu, sample.cu and turn.cu that a product can ask for."""
+"""Which kernels there are: every build of multiply, sample, turn, pitch and lists (.cu) that a product can ask for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from firstlight.kernels.sm90.compile import Variant
 THREADS = 384  # roles.cuh
 TURN_THREADS = 128  # turn.cu
 TURN_SIDE = 64
+PITCH_THREADS = 256  # pitch.cu
 HEIGHT = 128  # rows of W in an item
 A_BYTES = HEIGHT * 64 * 2  # roles.cuh: one stage's share of the stored blocks
 CHUNK_BYTES = 64 * 64 * 2
@@ -40,6 +41,8 @@ PAIR = Tile(tokens=256, stages=4, store_chunks=2, cluster=2)  # for blocks of 64
 SAMPLED = Tile(tokens=256, stages=4, store_chunks=0)
 TILES = (WIDE, PAIR, NARROW)
 TURN = Variant("turn")
+LISTS = Variant("lists")
+PITCH = Variant("pitch")
 
 
 class Build(NamedTuple):
@@ -83,7 +86,7 @@ def sample_variant(block: int, *, bf16: int, by_token: int) -> Variant:
 
 
 def all_variants() -> tuple[Variant, ...]:
-    """Every variant with the number of wgmma instructions its machine code must have; 101 of them."""
+    """Every variant with the number of wgmma instructions its machine code must have; 103 of them."""
     either = (0, 1)
     short = [
         multiply_variant(Build(SHORT_ROWS, bool(bf16), tokens=True, turned=bool(turned), short_rows=True), tile)
@@ -98,4 +101,4 @@ def all_variants() -> tuple[Variant, ...]:
         sample_variant(block, bf16=bf16, by_token=by_token)
         for block in BLOCKS for bf16 in either for by_token in either if not by_token or block >= NARROWEST_BY_TOKEN
     ]  # fmt: skip
-    return (*multiplying, *short, *sampling, TURN)
+    return (*multiplying, *short, *sampling, TURN, PITCH, LISTS)

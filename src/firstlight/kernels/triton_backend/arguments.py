@@ -139,6 +139,7 @@ class How(NamedTuple):
     split: bool = False
     wide: bool = False  # offsets inside a tile need 64 bits
     has_addend: bool = False
+    multiplied: bool = False  # by the addend
     has_bias: bool = False
     activation: str = "none"
     dense_by_token: bool = False  # groups: the gathered operand is [n, cols]

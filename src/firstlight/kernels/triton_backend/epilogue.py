@@ -25,11 +25,15 @@ def activated(x, how: tl.constexpr):
 
 @triton.jit
 def finished(acc, where, data, sizes, how: tl.constexpr):
-    """activation(alpha * acc + beta * addend + bias) for a tile whose places are `where`."""
+    """activation(alpha * acc + beta * addend + bias), or times addend, for a tile whose places are `where`."""
     acc = acc * sizes.alpha
     if how.has_addend:
         addend = tl.load(data.addend + where.base + where.offset, mask=where.inside, other=0.0)
-        acc += sizes.beta * addend.to(tl.float32)
+        if not how.multiplied:
+            acc += sizes.beta * addend.to(tl.float32)
     if how.has_bias:
         acc += tl.load(data.bias + where.row, mask=where.row < sizes.rows, other=0.0).to(tl.float32)
-    return activated(acc, how)
+    acc = activated(acc, how)
+    if how.multiplied:
+        acc *= addend.to(tl.float32)
+    return acc

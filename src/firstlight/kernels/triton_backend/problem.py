@@ -9,7 +9,8 @@ from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.index import Index
-from firstlight.kernels.product import Epilogue, Layout
+from firstlight.kernels.product import Epilogue, Layout, Second
+from firstlight.kernels.tf32 import tf32_allowed
 from firstlight.kernels.triton_backend.arguments import INDEX_POINTER, POINTER
 from firstlight.kernels.triton_backend.launch import Launching, launching
 from firstlight.kernels.triton_backend.tiles import Family, family_of
@@ -36,6 +37,7 @@ class Problem(NamedTuple):
     index_dtype: torch.dtype
     tf32: bool
     device: torch.device
+    multiplied: bool = False  # by the addend
 
     @property
     def block_rows(self) -> int:
@@ -67,15 +69,8 @@ def problem_of(index: Index, dense: Tensor, layout: Layout, epilogue: Epilogue) 
         index.columns.dtype,
         dense.dtype is torch.float32 and tf32_allowed(),
         dense.device,
+        epilogue.second is Second.MULTIPLIED,
     )
-
-
-def tf32_allowed() -> bool:
-    """Whether torch's settings let float32 products round their operands to tf32."""
-    try:
-        return bool(torch.backends.cuda.matmul.allow_tf32)
-    except RuntimeError:  # torch 2.9 and later refuse to read the old setting once the new one was written
-        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def require_one_dtype(values: torch.dtype, dense: torch.dtype, out: torch.dtype) -> None:

@@ -16,9 +16,9 @@ from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.product import Epilogue
 from firstlight.kernels.schedule import schedule_of
+from firstlight.kernels.tf32 import tf32_allowed
 from firstlight.kernels.torch_private import is_capturing, raw_stream
 from firstlight.kernels.triton_backend.launch import DirectRunner
-from firstlight.kernels.triton_backend.problem import tf32_allowed
 from firstlight.kernels.triton_backend.rows_plan import Operands, RowsPlan
 
 MOST_KEPT = 512  # sets of addresses for one product, about 2 kB each

@@ -175,6 +175,7 @@ def rows_how(problem: Problem, tile: Tile, *, has_boxes: bool) -> How:
         has_blocks=problem.has_blocks,
         wide=pitch * max(tile.bn, tile.bk, tile.height) >= INT32_END,
         has_addend=problem.has_addend,
+        multiplied=problem.multiplied,
         has_bias=problem.has_bias,
         activation=problem.activation,
     )

@@ -10,6 +10,7 @@ from torch import Tensor
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import pattern_behind, rows_of_entries
 from firstlight.kernels.product import Layout
+from firstlight.kernels.tf32 import tf32_allowed
 from firstlight.kernels.triton_backend.arguments import (
     INDEX_POINTER,
     POINTER,
@@ -21,7 +22,7 @@ from firstlight.kernels.triton_backend.arguments import (
 )
 from firstlight.kernels.triton_backend.boxes import Boxes, fits_boxes
 from firstlight.kernels.triton_backend.launch import Constant, Runner, Spec, runner_for
-from firstlight.kernels.triton_backend.problem import Gpu, gpu_of, require_runnable, tf32_allowed
+from firstlight.kernels.triton_backend.problem import Gpu, gpu_of, require_runnable
 from firstlight.kernels.triton_backend.sampled import sampled_blocks
 from firstlight.kernels.triton_backend.tiles import SampledTile, choose_sampled_tile
 

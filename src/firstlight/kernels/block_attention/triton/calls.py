@@ -16,8 +16,9 @@ from firstlight.kernels.block_attention.triton.arguments import POINTER, ListPoi
 from firstlight.kernels.block_attention.triton.launch import runner_for
 from firstlight.kernels.block_attention.triton.plan import Problem, spec_of, tile_for
 from firstlight.kernels.block_attention.triton.tiles import Pass, Tile
+from firstlight.kernels.tf32 import tf32_allowed
 from firstlight.kernels.triton_backend.launch import Launching, Runner, launching
-from firstlight.kernels.triton_backend.problem import gpu_of, tf32_allowed
+from firstlight.kernels.triton_backend.problem import gpu_of
 
 INT32_END = 1 << 31
 MOST_ENTRIES = 1 << 28  # of the lists: kernels count their steps, up to 8 of them a block, in int32

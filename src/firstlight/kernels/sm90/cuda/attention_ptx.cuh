@@ -30,21 +30,11 @@ __device__ __forceinline__ void store_half(const TensorMap* map, u32 from, int r
 __device__ __forceinline__ void take_turn(int number) { asm volatile("bar.sync %0, 256;" ::"r"(number) : "memory"); }
 __device__ __forceinline__ void pass_turn(int number) { asm volatile("bar.arrive %0, 256;" ::"r"(number) : "memory"); }
 
-// ---- special functions, to about 22 bits
+// ---- one more special function, to about 22 bits
 
-__device__ __forceinline__ float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ float log_of_two(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

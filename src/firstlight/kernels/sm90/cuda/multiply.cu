@@ -1,4 +1,5 @@
-// out = activation(alpha * (W @ X) + beta * addend + bias), W block-sparse, on sm_90a.
+// out = activation(alpha * (W @ X) + beta * addend + bias), W block-sparse, on sm_90a; or, where `gated`,
+// activation(alpha * (W @ X) + bias), rounded, times addend.
 //
 // One item of work is 128 rows of W times TOKENS columns of X; with blocks below 128 these are block rows from anywhere.
 // Its list names, step by step, the block columns that any of these rows stores (the union) and which stored block each row
@@ -61,31 +62,17 @@ struct alignas(64) MultiplyArgs {
   int portions_count, tiles, batches, super_tile;
   int two_windows;          // 1: two windows of token tiles take turns
   int rows, cols, n, pitch; // pitch: elements between rows of X when it lies by column
+  int out_pitch;            // and of the result
   int boxes;                // copies per tile of X when it lies by column: 1, or one per 64 tokens
   int activation;           // 0 none, 1 relu, 2 gelu, 3 gelu by tanh, 4 silu
   int plain;                // 1: alpha 1, no addend, no bias, no activation
+  int gated;                // 1: the result is multiplied by addend instead; by token alone
   u32 never;                // 0, which the compiler does not know
   float alpha, beta;
 };
 
-__device__ __forceinline__ float activated(float v, int kind) {
-  if (kind == 2) return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
-  if (kind == 3) return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));
-  if (kind == 4) return v / (1.0f + __expf(-v));
-  return v;
-}
-
-struct Eight {
-  float v[8];
-};
-
-// One copy for all calls: written out at each of 16 places these functions take most of the compile time.
-__device__ __noinline__ Eight activated_eight(Eight f, int kind) {
-#pragma unroll
-  for (int i = 0; i < 8; i++) f.v[i] = activated(f.v[i], kind);
-  return f;
-}
-
+#define IS_GATED (OUT_BY_TOKEN && args.gated)  // by column nobody asks for it, and there are no registers for it
+#include "multiply_activation.cuh"
 #include "multiply_loads.cuh"
 #include "multiply_products.cuh"
 #include "multiply_results.cuh"

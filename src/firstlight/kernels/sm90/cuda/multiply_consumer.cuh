@@ -43,15 +43,16 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
   late.clear();
   Item item = next_item(shared, known.place());
   while (item.group >= 0) {
-    walk(item, at, d, args.never, [&]() { late.store_next(args, at); });
-    late.store_all(args, at);  // an item of few stages
+    walk(item, at, d, args.never, [&]() { late.store_next(args, at, known); });
+    late.store_all(args, at, known);  // an item of few stages
     int row = leave_item(item, at, known);
 #if LATE_STORES
-    if (args.plain && item.slot < 0) {
-      late.keep(item, row - at.warp % STORING * 16);
+    if ((!args.addend || IS_GATED) && item.slot < 0) {
+      late.keep(args, at, item, row - at.warp % STORING * 16);
+      RowBias bias = bias_of(args, at, row);
       item = next_item(shared, known.place());  // while the last products run
       at.let_go();
-      late.take(d);
+      late.take(args, d, bias);
       continue;
     }
 #endif
@@ -60,6 +61,6 @@ __device__ __forceinline__ void run_consumer(const MultiplyArgs& args, Shared* s
     late.clear();
     item = next_item(shared, known.place());
   }
-  late.store_all(args, at);
+  late.store_all(args, at, known);
   if (is_storing(at)) stores_done();
 }

@@ -91,10 +91,10 @@ __device__ __forceinline__ void walk(
 #pragma unroll 1
   while (find_stage(at, left)) {
     multiply_stage<1>(at, d);
-    meanwhile();
     wgmma_wait<1>();
     at.release(at.held);
     at.hold(left);
+    meanwhile();  // after the release: a stage that is held is not being loaded
   }
 }
 #else
@@ -224,11 +224,12 @@ __device__ __forceinline__ void strictly(const MultiplyArgs& args, const Item& i
 #if OUT_BY_TOKEN
     long long to = (long long)token * args.rows + line;
 #else
-    long long to = ((long long)item.batch * args.rows + line) * args.n + token;
+    long long to = ((long long)item.batch * args.rows + line) * args.out_pitch + token;
 #endif
-    sum = args.alpha * sum + (args.addend ? args.beta * number(args.addend[to]) : 0.0f) + bias;
-    if (args.activation == 1) sum = sum > 0.0f || sum != sum ? sum : 0.0f;
-    args.out[to] = narrow(activated(sum, args.activation));
+    float other = args.addend ? number(args.addend[to]) : 0.0f;
+    float four[4] = {args.alpha * sum + (IS_GATED ? 0.0f : args.beta * other) + bias, 0.0f, 0.0f, 0.0f};
+    activate(four, args.activation, args.never);
+    args.out[to] = narrow(IS_GATED ? number(narrow(four[0])) * other : four[0]);
   }
 }
 #endif

@@ -202,6 +202,43 @@ __device__ __forceinline__ float number(u16 bits) {
 }
 __device__ __forceinline__ u16 narrow(float wide) { return (u16)packed(wide, 0.0f); }
 
+// two products of two numbers, each rounded
+__device__ __forceinline__ u32 multiplied_pair(u32 a, u32 b) {
+  u32 both;
+#if BF16
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+#else
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+#endif
+  return both;
+}
+
+// the larger one; NaN stays NaN
+__device__ __forceinline__ float larger(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+// A number that is used no earlier than another one is there: it would be the other one, were `never` not 0. Where much can
+// be done at once, ptxas begins more than it has registers for.
+__device__ __forceinline__ void not_before(u32 never, float& used, float there) {
+  asm("{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n@p mov.b32 %0, %2;\n}" : "+f"(used) : "r"(never), "f"(there));
+}
+
+// ---- special functions, to about 22 bits
+
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // ---- registers of a warpgroup, and memory that other multiprocessors write
 
 template <int count> __device__ __forceinline__ void give_registers() {

@@ -20,11 +20,7 @@ static inline void store_half(const TensorMap* map, u32 from, int row, int half,
 static inline void take_turn(int number, CALLED_FROM) { emulator_meet(number, 256, 0, HERE); }
 static inline void pass_turn(int number, CALLED_FROM) { emulator_arrive(number, 256, HERE); }
 
-// As the approximate instructions: subnormal numbers count as zero.
-static inline float emulator_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-static inline float power_of_two(float x) { return emulator_flushed(exp2f(emulator_flushed(x))); }
 static inline float log_of_two(float x) { return log2f(emulator_flushed(x)); }
-static inline float reciprocal(float x) { return emulator_flushed(1.0f / emulator_flushed(x)); }
 
 static inline float larger_bits(float x, float y, float z) {
   return __int_as_float(max(max(__float_as_int(x), __float_as_int(y)), __float_as_int(z)));

@@ -136,6 +136,18 @@ static inline float number(u16 bits) {
 #endif
 }
 static inline u16 narrow(float wide) { return (u16)packed(wide, 0.0f); }
+static inline u32 multiplied_pair(u32 a, u32 b) {
+  return packed(number((u16)a) * number((u16)b), number((u16)(a >> 16)) * number((u16)(b >> 16)));
+}
+static inline void not_before(u32, float&, float) {}
+static inline float larger(float a, float b) { return a != a || a > b ? a : b; }
+
+// ---- special functions
+
+// As the approximate instructions: subnormal numbers count as zero.
+static inline float emulator_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+static inline float power_of_two(float x) { return emulator_flushed(exp2f(emulator_flushed(x))); }
+static inline float reciprocal(float x) { return emulator_flushed(1.0f / emulator_flushed(x)); }
 
 // ---- registers of a warpgroup, and memory that other multiprocessors write
 
