@@ -19,6 +19,7 @@ from firstlight.kernels.sm90.lists import WHOLE, Work, portion_limit, step_width
 from tests.kernels.sm90.cases import HERE, ROOT, needs_nvcc
 
 FOLDER = ROOT / "benchmarks" / "bsr_bench"
+SOURCES = ROOT / "src" / "firstlight" / "kernels" / "sm90" / "bsr_bench"
 ONE_KERNEL = "BUILDS=128-0-256-0"  # all 32 take two minutes of a processor
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -60,7 +61,7 @@ def test_without_a_gpu_it_says_so_and_ends_with_4(program: Path) -> None:
 def test_help_needs_no_gpu_and_names_every_option(program: Path) -> None:
     done = run(program, "--help")
     assert done.returncode == 0
-    taken = set(re.findall(r'name == "(--[a-z]+)"', (FOLDER / "options.h").read_text()))
+    taken = set(re.findall(r'name == "(--[a-z]+)"', (SOURCES / "options.h").read_text()))
     assert {"--block", "--density", "--m", "--n", "--k", "--dtype", "--json", "--help"} <= taken
     assert all(re.search(rf"^  .*{option}\b", done.stdout, re.MULTILINE) for option in taken)
     assert "Example: " in done.stdout
@@ -127,7 +128,7 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("lists") / "print_lists"
     source = HERE / "print_lists.cpp"
     subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{FOLDER}", "-o", made, source], check=True, timeout=120
+        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{SOURCES}", "-o", made, source], check=True, timeout=120
     )
     return made
 

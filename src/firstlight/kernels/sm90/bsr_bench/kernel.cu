@@ -43,7 +43,7 @@ cudaError_t start(const Call& call) {
   args.portions_count = call.portions_count, args.tiles = call.tiles, args.batches = 1;
   args.super_tile = call.super_tile, args.two_windows = call.two_windows;
   args.rows = call.rows, args.cols = call.cols, args.n = call.n;
-  args.pitch = call.pitch, args.boxes = call.boxes, args.plain = 1, args.alpha = 1.0f;
+  args.pitch = call.pitch, args.out_pitch = call.n, args.boxes = call.boxes, args.plain = 1, args.alpha = 1.0f;
   multiply<<<call.grid, THREADS, SHARED_BYTES>>>(args);
   return cudaGetLastError();
 }

@@ -29,7 +29,7 @@ static const Build* find_build(const Options& options) {
       return build;
   refuse("this program was built without the kernel for --block " + std::to_string(options.block) + " --dtype " +
          options.dtype() + " --call " + options.call() + " and " + std::to_string(options.n) +
-         " tokens. Build it with make bsr-bench, which takes all of them.");
+         " tokens. Build it without BUILDS=, which takes all of them.");
 }
 
 static int attribute(cudaDeviceAttr which) {
