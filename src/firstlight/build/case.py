@@ -1,0 +1,115 @@
+"""One build to be judged: the request, the tree as read, the machine as seen."""
+
+from __future__ import annotations
+
+import os
+
+from firstlight.build.archs import Arch, archs_here
+from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, judge_flag
+from firstlight.build.libraries_needed import NeededLibrary, feature_called, flag_of, is_on, needed_libraries
+from firstlight.build.needs import Cuda, Needs, needs_of
+from firstlight.build.project import Backend, Project
+from firstlight.build.request import BuildRequest
+from firstlight.build.source_reads import SourceReads
+from firstlight.build.tools import BuildTools
+from firstlight.diagnosis.toolkit_in_use import toolkit_in_use
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.toolkits import Toolkit
+from firstlight.frozen import dataclass
+from firstlight.tables import Tables
+
+_CUDA_SWITCHES = ("USE_CUDA", "FORCE_CUDA", "WITH_CUDA")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCase:
+    """Everything that a build is judged by."""
+
+    request: BuildRequest
+    project: Project
+    source: SourceReads
+    facts: Facts
+    tools: BuildTools
+    tables: Tables
+    judged: tuple[JudgedFlag, ...]
+    archs: Fact[tuple[Arch, ...]]
+    toolkit: Toolkit | None
+    cuda: Cuda
+    libraries: tuple[NeededLibrary, ...]
+    turned_off: tuple[NeededLibrary, ...]  # on by default, without a library here, and not asked for
+    needs: Needs
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return tuple(each.flag for each in self.judged)
+
+    @property
+    def unread(self) -> tuple[JudgedFlag, ...]:
+        return tuple(each for each in self.judged if each.verdict is FlagVerdict.UNREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlace:
+    """The machine that the build is for."""
+
+    facts: Facts
+    tools: BuildTools
+    tables: Tables
+
+
+def case_of(request: BuildRequest, project: Project, source: SourceReads, machine: BuildPlace) -> BuildCase:
+    """The request resolved against the tree and the machine; nothing is decided that was given."""
+    flags = (
+        *request.flags,
+        *(flag_of(feature_called(name, "--with"), source, "1", "--with") for name in request.features_on),
+        *(flag_of(feature_called(name, "--without"), source, "0", "--without") for name in request.features_off),
+    )
+    archs: Fact[tuple[Arch, ...]] = (
+        Known(request.archs, seen_in="--archs") if request.archs else archs_here(machine.facts)
+    )
+    compiled = compiles_cuda(project, source, flags)
+    cuda = Cuda(compiled, len(archs.value) if isinstance(archs, Known) else 1)
+    needs = needs_of(project, machine.facts, machine.tables, asked=request.jobs, cuda=cuda)
+    libraries = needed_libraries(source, flags, machine.facts) if compiled else ()
+    given = {flag.name for flag in flags}
+    off = tuple(
+        each
+        for each in libraries
+        if isinstance(each.found, Unknown) and not each.required and each.flag not in given
+        and not _is_bundled(source.root, each.feature.library)
+    )  # fmt: skip
+    judged = tuple(judge_flag(flag, source) for flag in (*flags, *(Flag(each.flag, "0") for each in off)))
+    return BuildCase(
+        request=request, project=project, source=source, facts=machine.facts, tools=machine.tools,
+        tables=machine.tables, judged=judged,
+        archs=archs if compiled else Unknown("nothing here is compiled for a GPU"),
+        toolkit=_toolkit(request, machine.facts), cuda=cuda,
+        libraries=tuple(each for each in libraries if each not in off), turned_off=off, needs=needs,
+    )  # fmt: skip
+
+
+def _is_bundled(root: str, library: str) -> bool:
+    """Whether the tree carries the library's own source, as PyTorch does NCCL's."""
+    folder = os.path.join(root, "third_party", library)
+    return os.path.isdir(folder) and bool(os.listdir(folder))
+
+
+def compiles_cuda(project: Project, source: SourceReads, flags: tuple[Flag, ...]) -> bool:
+    """Whether CUDA units are compiled: by the switch that the tree has, else because there are any."""
+    given = {flag.name: flag.value for flag in flags}
+    for name in _CUDA_SWITCHES:
+        if name in given:
+            return is_on(name, source, given)
+    if source.of("USE_CUDA") and project.backend is not Backend.TORCH_EXTENSION:
+        return is_on("USE_CUDA", source, given)
+    if given.get("FORCE_ONLY_CPU", "0") not in ("0", ""):
+        return False
+    return project.units.cuda + project.units.heavy > 0
+
+
+def _toolkit(request: BuildRequest, facts: Facts) -> Toolkit | None:
+    if request.toolkit:
+        wanted = request.toolkit.rstrip("/")
+        return next((each for each in facts.toolkits.toolkits if each.path == wanted or wanted in each.found_by), None)
+    return toolkit_in_use(facts) or next(iter(facts.toolkits.toolkits), None)

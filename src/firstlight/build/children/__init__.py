@@ -1,0 +1,1 @@
+"""Scripts that the interpreter of the built environment runs."""

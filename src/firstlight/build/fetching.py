@@ -1,0 +1,298 @@
+"""The stages fetch, submodules and patch: a tree in the build's own folder, whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+
+from firstlight.build.running import say
+from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
+from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
+from firstlight.ways.building import normal
+
+_DEFAULT = "https://pypi.org/simple"
+_LINK = re.compile(r"<a\s[^>]*?href=[\"']([^\"']+)", re.I)
+_ENDINGS = (".tar.gz", ".zip", ".tar.bz2", ".tar.xz")
+_MOST = 200 << 20
+_PATIENCE_S = 60
+
+
+def fetch(spec: SourceSpec) -> None:
+    """Bring the tree into its place; a folder of the user stays where it is."""
+    source = spec.source
+    if source.folder:
+        _record(spec, Stage.FETCH, {"from": "a folder that is here"})
+        return
+    if source.url:
+        _clone(spec)
+        return
+    archive = source.archive or _download(spec)
+    half = f"{spec.tree}.half"
+    shutil.rmtree(half, ignore_errors=True)
+    unpack(archive, half)
+    shutil.rmtree(spec.tree, ignore_errors=True)
+    os.rename(only_folder_in(half), spec.tree)
+    shutil.rmtree(half, ignore_errors=True)
+    _record(spec, Stage.FETCH, {"from": os.path.basename(archive), "sha256": _digest(archive)})
+
+
+def source_holds(spec: SourceSpec, stage: Stage) -> bool:
+    """Whether a stage of the source is done."""
+    if stage is Stage.SUBMODULES:
+        return not missing_submodules(spec.tree)
+    record = read_document(f"{spec.folder}/done/{stage.value}.json")
+    same = isinstance(record, dict) and record.get("key") == source_key(spec.source, stage)
+    return same and os.path.isdir(spec.tree)
+
+
+def source_key(source: Source, stage: Stage) -> str:
+    parts = [source.target, source.archive and _stamp(source.archive)]
+    if stage is Stage.PATCH:
+        parts += [f"{os.path.basename(each)}:{_digest(each)}" for each in source.patches]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _stamp(path: str) -> str:
+    found = os.stat(path)
+    return f"{found.st_size}:{found.st_mtime_ns}"
+
+
+def _record(spec: SourceSpec, stage: Stage, about: dict[str, object]) -> None:
+    os.makedirs(f"{spec.folder}/done", exist_ok=True)
+    write_document(f"{spec.folder}/done", f"{stage.value}.json", {"key": source_key(spec.source, stage), **about})
+
+
+def unpack(archive: str, folder: str) -> None:
+    """Unpack an sdist; a member that leads out of the folder is refused before anything is written."""
+    os.makedirs(folder)
+    try:
+        if archive.endswith(".zip"):
+            with zipfile.ZipFile(archive) as file:
+                for name in file.namelist():
+                    _require_inside(name, archive)
+                file.extractall(folder)  # noqa: S202 every name was looked at
+            return
+        with tarfile.open(archive) as tar:
+            members = tar.getmembers()
+            for member in members:
+                _require_member(member, archive)
+            for member in members:
+                member.uid = member.gid = os.geteuid()
+                member.mode = (member.mode | 0o600) & 0o755
+            tar.extractall(folder, members=members)  # noqa: S202 every member was looked at
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise BadInput(f"{archive}: no archive that can be read ({error}). Fetch it again.") from error
+
+
+def _require_member(member: tarfile.TarInfo, archive: str) -> None:
+    _require_inside(member.name, archive)
+    if member.islnk() or member.issym():
+        base = "" if member.islnk() else os.path.dirname(member.name)
+        _require_inside(os.path.normpath(os.path.join(base, member.linkname)), archive)
+    elif not (member.isfile() or member.isdir()):
+        raise BadInput(
+            f"{archive}: its member {member.name!a} is neither a file nor a folder. Do not use this archive."
+        )
+
+
+def _require_inside(name: str, archive: str) -> None:
+    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
+        raise BadInput(
+            f"{archive}: its member {name!a} leads out of the folder it is unpacked in. Do not use this archive."
+        )
+
+
+def only_folder_in(folder: str) -> str:
+    """The one folder that an sdist has at its top."""
+    names = os.listdir(folder)
+    if len(names) == 1 and os.path.isdir(os.path.join(folder, names[0])):
+        return os.path.join(folder, names[0])
+    return folder
+
+
+def _download(spec: SourceSpec) -> str:
+    """The sdist of a release from the index that pip would ask; nothing of it is run, as `pip download` would."""
+    name, _, version = spec.source.release.partition("==")
+    base = os.environ.get("PIP_INDEX_URL", _DEFAULT).rstrip("/")
+    page = f"{base}/{normal(name)}/"
+    url, digest = _sdist_on(page, normal(name), version)
+    path = f"{spec.folder}/{os.path.basename(urllib.parse.urlsplit(url).path)}"
+    if not os.path.isfile(path) or (digest and _digest(path) != digest):
+        say(f"fetching {os.path.basename(path)}")
+        data = _get(url)
+        if digest and hashlib.sha256(data).hexdigest() != digest:
+            raise CouldNotLook(f"{os.path.basename(path)}: its bytes are not those that the index names. Try again.")
+        with open(f"{path}.new", "wb") as file:
+            file.write(data)
+        os.replace(f"{path}.new", path)
+    return path
+
+
+def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
+    text = _get(page).decode("utf-8", "replace")
+    for link in _LINK.findall(text):
+        address, _, fragment = urllib.parse.urljoin(page, link.replace("&amp;", "&")).partition("#")
+        file = urllib.parse.unquote(os.path.basename(urllib.parse.urlsplit(address).path))
+        ending = next((each for each in _ENDINGS if file.endswith(each)), "")
+        stem, _, found = file.removesuffix(ending).rpartition("-") if ending else ("", "", "")
+        if ending and normal(stem) == name and found == version:
+            return address, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
+    raise BadInput(
+        f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF"
+        + (", e.g. git+https://github.com/pytorch/pytorch@v2.9.1." if name == "torch" else ".")
+    )
+
+
+def _get(url: str) -> bytes:
+    if not url.startswith(("https://", "http://")):
+        raise BadInput(f"{url!a} is no address of an index; accepted is http or https. Look at PIP_INDEX_URL.")
+    try:
+        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:  # noqa: S310 seen above
+            data: bytes = answer.read(_MOST)
+    except OSError as error:
+        raise CouldNotLook(
+            f"no network, or no index there: {error}. Give --source a tree or an sdist that is here."
+        ) from error
+    return data
+
+
+def _clone(spec: SourceSpec) -> None:
+    """A checkout at its commit; a tag that moved since is refused."""
+    source = spec.source
+    if not os.path.isdir(f"{spec.tree}/.git"):
+        shutil.rmtree(spec.tree, ignore_errors=True)
+        half = f"{spec.tree}.half"
+        shutil.rmtree(half, ignore_errors=True)
+        _git(None, "clone", "--no-checkout", source.url, half)
+        os.rename(half, spec.tree)
+    before = read_document(f"{spec.folder}/commit.json")
+    _git(spec.tree, "fetch", "--tags", "origin")
+    commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
+    if isinstance(before, dict) and before.get("commit", commit) != commit:
+        raise CouldNotAct(
+            f"{source.ref or 'HEAD'} is {commit} now and was {before['commit']} when this build began. Name the commit "
+            "you mean behind @, or clean this build first."
+        )
+    write_document(spec.folder, "commit.json", {"commit": commit})
+    _git(spec.tree, "checkout", "--force", commit)
+    _record(spec, Stage.FETCH, {"commit": commit})
+
+
+def _named(tree: str, ref: str) -> str:
+    """A ref as the remote has it: a branch of origin before a local name."""
+    for name in (
+        (f"refs/tags/{ref}^{{commit}}", f"refs/remotes/origin/{ref}", f"{ref}^{{commit}}") if ref else ("origin/HEAD",)
+    ):
+        asked = subprocess.run(
+            ["git", "-C", tree, "rev-parse", "--verify", "--quiet", name], capture_output=True, check=False
+        )
+        if asked.returncode == 0:
+            return name
+    raise BadInput(f"{ref!a}: this repository has no such tag, branch or commit.")
+
+
+def _git(tree: str | None, *words: str) -> str:
+    argv = ["git", *(("-C", tree) if tree else ()), *words]
+    say("$ " + " ".join(argv))
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    for line in done.stderr.splitlines():
+        say(line)
+    if done.returncode != 0:
+        said = next(
+            (line for line in done.stderr.splitlines() if line.startswith(("fatal", "error"))), "no reason given"
+        )
+        raise CouldNotAct(f"git {words[0]} ended with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def commit_of(tree: str) -> str:
+    """The commit of a checkout; "" for a tree that is none."""
+    if not os.path.exists(f"{tree}/.git"):
+        return ""
+    asked = subprocess.run(["git", "-C", tree, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+def missing_submodules(tree: str) -> tuple[str, ...]:
+    """Submodules that are not there or at another commit than the tree names."""
+    if not os.path.exists(f"{tree}/.git") or not os.path.isfile(f"{tree}/.gitmodules"):
+        return ()
+    asked = subprocess.run(
+        ["git", "-C", tree, "submodule", "status", "--recursive"], capture_output=True, text=True, check=False
+    )
+    return tuple(
+        line[1:].split()[1] for line in asked.stdout.splitlines() if line[:1] in "-+U" and len(line.split()) > 1
+    )
+
+
+def submodules(spec: SourceSpec) -> None:
+    """Every submodule at the commit that the tree names."""
+    if missing_submodules(spec.tree):
+        _git(spec.tree, "submodule", "sync", "--recursive")
+        _git(spec.tree, "submodule", "update", "--init", "--recursive", "--force")
+    if left := missing_submodules(spec.tree):
+        raise CouldNotAct(f"submodules are not at their commits: {', '.join(left[:5])}.")
+
+
+def patch(spec: SourceSpec) -> None:
+    """Apply each patch that is not in the tree yet."""
+    for path in spec.source.patches:
+        state, hunk = patch_state(spec.tree, path)
+        say(f"{os.path.basename(path)}: {state}")
+        if state == "applies":
+            _patched(spec.tree, path, "--forward")
+        elif state == "conflicts":
+            raise CouldNotAct(f"{path} does not apply to this tree: {hunk}")
+    _record(spec, Stage.PATCH, {"patches": [os.path.basename(each) for each in spec.source.patches]})
+
+
+def patch_state(tree: str, path: str) -> tuple[str, str]:
+    """('applies' | 'is in the tree already' | 'conflicts', the hunk that does not fit)."""
+    if _patched(tree, path, "--reverse", "--dry-run", "--force").returncode == 0:
+        return "is in the tree already", ""
+    tried = _patched(tree, path, "--forward", "--dry-run")
+    if tried.returncode == 0:
+        return "applies", ""
+    said = [
+        line for line in tried.stdout.splitlines() if "FAILED" in line or "can't find" in line or "malformed" in line
+    ]
+    return "conflicts", said[0] if said else (tried.stdout + tried.stderr).strip()[:200]
+
+
+def _patched(tree: str, path: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = ["patch", "-p1", "--batch", "--silent", *words, "-d", tree, "-i", os.path.abspath(path)]
+    if shutil.which("patch") is None:
+        raise CouldNotAct("patch is not installed: install the package patch.")
+    argv.remove("--silent") if "--dry-run" in words else None
+    return subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def listed(tree: str) -> Iterator[str]:
+    """Every file of a tree with its size, in order: what tells one tree from another without reading it."""
+    for folder, folders, files in os.walk(tree):
+        folders[:] = sorted(
+            each
+            for each in folders
+            if each not in (".git", "build", "dist", "__pycache__") and not each.endswith(".egg-info")
+        )
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not name.endswith((".so", ".pyc")):
+                yield f"{os.path.relpath(path, tree)} {os.path.getsize(path)} {int(os.path.getmtime(path))}"
+
+
+def tree_digest(tree: str) -> str:
+    return hashlib.sha256("\n".join(listed(tree)).encode()).hexdigest()[:32]

@@ -1,0 +1,193 @@
+"""From a judged build to the spec that its stages go by, and to the steps of the journal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+
+from firstlight.build.case import BuildCase
+from firstlight.build.flags import FlagVerdict, Through
+from firstlight.build.preflight_machine import TAKEN_OUT
+from firstlight.build.project import Backend
+from firstlight.build.request import Target
+from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, SourceSpec, Stage, digest_of
+from firstlight.build.wheel_finish import with_local
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.secrets import masked
+from firstlight.ways.back import shown
+from firstlight.ways.building import holds, normal
+from firstlight.ways.step import CheckKind, Condition, Step, StepKind
+
+WHY = "build"
+_TITLES = {
+    Stage.FETCH: "fetch the source",
+    Stage.SUBMODULES: "bring the submodules to their commits",
+    Stage.PATCH: "apply the patches",
+    Stage.CONFIGURE: "configure",
+    Stage.COMPILE: "compile",
+    Stage.WHEEL: "make the wheel",
+    Stage.INSTALL: "install the wheel",
+    Stage.PROVE: "prove it",
+}
+_NOT_MEASURED: Fact[float] = Unknown("not measured on this machine")
+_NOTHING: Fact[int] = Known(0, "nothing is fetched")
+_NETWORK: Fact[int] = Unknown("as large as the source is")
+
+
+def source_of(target: Target, source: str, patches: tuple[str, ...]) -> Source:
+    """Where the tree comes from; --source takes the place of what would be fetched."""
+    given = masked(target.given)
+    paths = tuple(os.path.abspath(each) for each in patches)
+    if source:
+        return Source(given, folder=os.path.abspath(source), patches=paths)
+    release = f"{target.name}=={target.version}" if target.name else ""
+    return Source(given, target.folder, target.archive, release, target.url, target.ref, paths)
+
+
+def id_of(target: Target, source: Source, python: str) -> str:
+    """A name for the build's folder that stays while target and environment do, e.g. lightgbm-4.7.0-3f2a9c1e."""
+    base = os.path.basename(source.folder or source.archive or source.url.rstrip("/").removesuffix(".git")) or "tree"
+    for ending in (".tar.gz", ".tar.xz", ".tar.bz2", ".zip"):
+        base = base.removesuffix(ending)
+    words = f"{target.name}-{target.version}" if target.name else f"{base}-{source.ref}" if source.ref else base
+    plain = "".join(each if each.isalnum() or each in "._-" else "-" for each in words)[:60]
+    told = "\n".join((source.target, source.folder, source.archive, source.url, source.ref, python))
+    return f"{plain}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+
+
+def source_spec(build_id: str, folder: str, source: Source) -> SourceSpec:
+    return SourceSpec(SCHEMA, build_id, folder, source.folder or f"{folder}/tree", source)
+
+
+def spec_of(case: BuildCase, source: SourceSpec, *, commit: str, tree_digest: str) -> BuildSpec:
+    """The build as it will be carried out."""
+    archs = case.archs.value if isinstance(case.archs, Known) else ()
+    toolkit = case.toolkit if case.cuda.compiled else None
+    version = toolkit.nvcc_version if toolkit else Unknown("no toolkit")
+    compiler = case.facts.compilers.find("g++")
+    known = compiler.value.version if isinstance(compiler, Known) else compiler
+    tag = f"cu{version.value.major}{version.value.minor}" if isinstance(version, Known) else "cpu"
+    return BuildSpec(
+        schema=SCHEMA, id=source.id, folder=source.folder, tree=source.tree, source=source.source, commit=commit,
+        tree_digest=tree_digest, name=case.project.name, version=case.project.version, backend=case.project.backend,
+        python=case.tools.python.value if isinstance(case.tools.python, Known) else "",
+        settings=_settings(case, source.folder), defines=_defines(case, source.folder),
+        removed=tuple(name for name in TAKEN_OUT),
+        archs=tuple(map(str, archs)), sms=tuple(each.sm for each in archs), toolkit=toolkit.path if toolkit else "",
+        toolkit_version=str(version.value) if isinstance(version, Known) else "",
+        compiler=f"g++ {known.value}" if isinstance(known, Known) else "",
+        kinds=tuple(KindJobs(each.kind, each.jobs) for each in case.needs.by_kind), jobs=case.needs.jobs,
+        targets=case.project.targets, only=case.request.only, links=_links(case),
+        prefix=case.request.prefix, wheel_only=case.request.wheel_only, max_minutes=case.request.max_minutes,
+        local=".".join(("fl", tag, *(each.sm.replace("_", "") for each in archs))),
+    )  # fmt: skip
+
+
+def _links(case: BuildCase) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(os.path.basename(each.found.value).partition(".so")[0] + ".so", each.found.value)
+        for each in case.libraries
+        if isinstance(each.found, Known) and isinstance(each.link, Unknown)
+    )
+
+
+def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
+    """Variables of the environment: flags that are read there, the toolkit, the architectures, one thread a unit."""
+    found = {each.flag.name: each.flag.value for each in case.judged if each.through is Through.ENVIRONMENT
+             and each.verdict is FlagVerdict.READ}  # fmt: skip
+    if case.cuda.compiled and case.toolkit is not None:
+        found.setdefault("CUDA_HOME", case.toolkit.path)
+        found.setdefault("CUDACXX", f"{case.toolkit.path}/bin/nvcc")
+    if isinstance(case.archs, Known):
+        archs = ";".join(map(str, case.archs.value))
+        if case.project.backend in (Backend.TORCH_EXTENSION, Backend.PYTORCH) or case.source.of("TORCH_CUDA_ARCH_LIST"):
+            found.setdefault("TORCH_CUDA_ARCH_LIST", archs)
+        if case.source.of("FLASH_ATTN_CUDA_ARCHS"):
+            found.setdefault(
+                "FLASH_ATTN_CUDA_ARCHS", ";".join(each.sm.removeprefix("sm_") for each in case.archs.value)
+            )
+    if case.source.of("NVCC_THREADS"):
+        found.setdefault("NVCC_THREADS", "1")
+    for each in case.libraries:
+        if isinstance(each.link, Unknown) and isinstance(each.found, Known):
+            found.setdefault(f"{each.feature.library.upper()}_ROOT", f"{folder}/links")
+            found["CPATH"], found["LIBRARY_PATH"] = f"{folder}/links/include", f"{folder}/links/lib"
+    return tuple(Setting(*each) for each in sorted(found.items()))
+
+
+def _defines(case: BuildCase, folder: str) -> tuple[Setting, ...]:
+    """What CMake is told by -D."""
+    if case.project.backend is not Backend.SKBUILD:
+        return ()
+    found = {each.flag.name: each.flag.value for each in case.judged if each.through is Through.DEFINE
+             and each.verdict is FlagVerdict.READ}  # fmt: skip
+    if isinstance(case.archs, Known):
+        found.setdefault("CMAKE_CUDA_ARCHITECTURES", ";".join(each.cmake for each in case.archs.value))
+    if isinstance(case.tools.cache, Known):
+        for language in ("C", "CXX", *(("CUDA",) if case.cuda.compiled else ())):
+            found.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", case.tools.cache.value)
+    return tuple(Setting(*each) for each in sorted(found.items()))
+
+
+def source_steps(spec: SourceSpec, runner: str) -> tuple[Step, ...]:
+    """Fetch, submodules and, where there are any, patches."""
+    stages = [Stage.FETCH, Stage.SUBMODULES, *([Stage.PATCH] if spec.source.patches else [])]
+    return tuple(_step(each, spec.folder, digest_of(spec), runner) for each in stages)
+
+
+def build_steps(spec: BuildSpec, runner: str) -> tuple[Step, ...]:
+    """Configure, compile, wheel, install and prove; with --target the first two alone."""
+    digest = digest_of(spec)
+    stages = [Stage.CONFIGURE, Stage.COMPILE]
+    if spec.only:
+        return tuple(_step(each, spec.folder, digest, runner) for each in stages)
+    steps = [_step(each, spec.folder, digest, runner) for each in (*stages, Stage.WHEEL)]
+    if not spec.wheel_only:
+        steps.append(install_step(spec, runner))
+    return (*steps, _step(Stage.PROVE, spec.folder, digest, runner))
+
+
+def install_step(spec: BuildSpec, runner: str) -> Step:
+    """pip installs the wheel; what was there before comes back with `undo`."""
+    where = ("--prefix", spec.prefix) if spec.prefix else ()
+    version = installed_version(spec)
+    wanted = normal(spec.name) + (f"=={version}" if "*" not in version else "")
+    argv = (
+        spec.python, "-m", "pip", "install", "--no-deps", "--force-reinstall", "--no-index", "--find-links",
+        spec.wheels, *where, wanted,
+    )  # fmt: skip
+    base = _step(Stage.INSTALL, spec.folder, digest_of(spec), runner)
+    there = () if spec.prefix else (holds(spec.python, (f"{normal(spec.name)}=={version}",)),)
+    return replace(
+        base,
+        kind=StepKind.COMMAND if spec.prefix else StepKind.PIP,
+        commands=(argv,),
+        done_when=(*there, *base.done_when),
+        back=() if spec.prefix else shown((spec.python, "-m", "pip", "uninstall", "--yes", spec.name)),
+        note=f"The wheel lies in {spec.wheels}: if this fails, nothing is compiled again.",
+    )
+
+
+def installed_version(spec: BuildSpec) -> str:
+    """The version of the wheel: 4.7.0+fl.cu130.sm90; * for the part that is made while it is built."""
+    return with_local(spec.version or "*", spec.local)
+
+
+def _step(stage: Stage, folder: str, digest: str, runner: str) -> Step:
+    done = Condition(
+        CheckKind.COMMAND, runner, argv=(runner, "-m", "firstlight.build.done", folder, stage.value, digest)
+    )
+    return Step(
+        id=stage.value,
+        kind=StepKind.COMMAND,
+        title=_TITLES[stage],
+        because=WHY,
+        commands=((runner, "-m", "firstlight.build.stage", folder, stage.value, digest),),
+        files=(),
+        needs_root=False,
+        done_when=(done,),
+        back=(),
+        seconds=_NOT_MEASURED,
+        bytes=_NETWORK if stage in (Stage.FETCH, Stage.SUBMODULES) else _NOTHING,
+    )

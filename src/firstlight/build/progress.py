@@ -1,0 +1,165 @@
+"""Where a build stands, in a file that any shell can read: units, rate, time left with its basis, memory, the log."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from firstlight.apply.commands import process_start
+from firstlight.build.memory_watch import MemoryWatch
+from firstlight.build.ninja_output import kind_of_unit, read_ninja_log
+from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
+from firstlight.errors import BadInput
+from firstlight.facts.codec import from_json, to_json
+from firstlight.frozen import dataclass
+from firstlight.tables.build_rows import UnitKind
+
+NAME = "status.json"
+UNITS = "units.json"
+STILL_S = 15 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStatus:
+    """One look at a build: compile, 120 of 265 units, 31 a minute, 280 s left."""
+
+    id: str
+    stage: Stage
+    process: int
+    process_start: str
+    begun_at: float
+    changed_at: float  # when a unit last ended
+    written_at: float
+    done: int
+    total: int
+    jobs: int
+    seconds_left: int  # -1 = not known yet
+    basis: str
+    memory_bytes: int  # of all compilers now together
+    worst_bytes: int
+    worst_unit: str
+    running: tuple[str, ...]
+    log: str
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.process_start) and process_start(self.process) == self.process_start
+
+    @property
+    def still_for_s(self) -> float:
+        return max(0.0, time.time() - self.changed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPeak:
+    """The most memory that a unit took, as seen."""
+
+    unit: str
+    bytes: int
+
+
+class Progress:
+    """Keeps the status file of a stage up to date while it runs."""
+
+    def __init__(self, spec: BuildSpec, stage: Stage) -> None:
+        self._spec, self._stage = spec, stage
+        self.watch = MemoryWatch()
+        self.done = self.total = 0
+        self.jobs = spec.jobs
+        self._begun = self._changed = time.time()
+        self._log = _log_of_this()
+        self._before = {each.unit: each.bytes for each in read_peaks(spec.folder)}
+
+    def heard(self, done: int, total: int) -> None:
+        if (done, total) != (self.done, self.total):
+            self._changed = time.time()
+        self.done, self.total = done, total
+
+    def still_for_s(self, now: float) -> float:
+        """Seconds since a unit last ended."""
+        return now - self._changed
+
+    def write(self) -> None:
+        left, basis = time_left(self._spec.build_dir, self.done, self.total, self.jobs)
+        peaks = self.watch.peaks
+        worst = max(peaks, key=lambda unit: peaks[unit], default="")
+        status = BuildStatus(
+            id=self._spec.id, stage=self._stage, process=os.getpid(), process_start=process_start(os.getpid()),
+            begun_at=self._begun, changed_at=self._changed, written_at=time.time(), done=self.done, total=self.total,
+            jobs=self.jobs, seconds_left=left, basis=basis, memory_bytes=self.watch.now,
+            worst_bytes=peaks.get(worst, 0), worst_unit=worst, running=self.watch.running, log=self._log,
+        )  # fmt: skip
+        write_document(self._spec.folder, NAME, to_json(status))
+
+    def keep_peaks(self) -> None:
+        """Write down what each unit took; the next build of this tree plans with it."""
+        for unit, held in self.watch.peaks.items():
+            self._before[unit] = max(held, self._before.get(unit, 0))
+        write_document(self._spec.folder, UNITS, [to_json(UnitPeak(*each)) for each in sorted(self._before.items())])
+
+
+def read_status(folder: str) -> BuildStatus | None:
+    """The newest status of a build; None where none was ever written."""
+    document = read_document(os.path.join(folder, NAME))
+    try:
+        return from_json(BuildStatus, document, "status") if document else None
+    except BadInput:
+        return None
+
+
+def read_peaks(folder: str) -> tuple[UnitPeak, ...]:
+    document = read_document(os.path.join(folder, UNITS))
+    return tuple(from_json(UnitPeak, each, "unit") for each in document) if isinstance(document, list) else ()
+
+
+def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
+    """Seconds that are left, and what that rests on: the mean of each kind of unit so far, over the jobs."""
+    built = read_ninja_log(folder)
+    if not built or not total or done < min(4, total):
+        return -1, "too few units are built to tell"
+    means: dict[UnitKind | None, float] = {}
+    for kind in {kind_of_unit(each.output) for each in built}:
+        of_kind = [each.seconds for each in built if kind_of_unit(each.output) is kind]
+        means[kind] = sum(of_kind) / len(of_kind)
+    left = _left_by_kind(folder, {each.output for each in built})
+    if not left or abs(sum(left.values()) - (total - done)) > max(3, (total - done) // 4):
+        mean = sum(each.seconds for each in built) / len(built)
+        return int((total - done) * mean / max(1, jobs)), f"{len(built)} units took {mean:.1f} s each on average"
+    overall = max(means.values())
+    seconds = sum(number * means.get(kind, overall) for kind, number in left.items()) / max(1, jobs)
+    told = ", ".join(f"{kind.value if kind else 'other'} {means[kind]:.1f} s" for kind in means)
+    unseen = [kind.value for kind in left if kind and kind not in means]
+    more = f"; no {', '.join(unseen)} unit was built yet, the slowest mean stands for it" if unseen else ""
+    return int(seconds), f"mean of each kind so far ({told}) over {jobs} jobs{more}"
+
+
+def _left_by_kind(folder: str, built: set[str]) -> dict[UnitKind | None, int]:
+    """Units of build.ninja that are not in the log; {} where that file cannot be read."""
+    found: dict[UnitKind | None, int] = {}
+    for output in units_of_ninja_file(folder):
+        if output not in built:
+            kind = kind_of_unit(output)
+            found[kind] = found.get(kind, 0) + 1
+    return found
+
+
+def units_of_ninja_file(folder: str) -> tuple[str, ...]:
+    """The object files that a build.ninja makes, by its `build` lines."""
+    try:
+        with open(os.path.join(folder, "build.ninja"), encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()
+    except OSError:
+        return ()
+    found: list[str] = []
+    for line in lines:
+        if line.startswith("build ") and ".o:" in line:
+            outputs = line[6:].partition(":")[0].split()
+            found.extend(each.replace("$", "") for each in outputs if each.endswith(".o"))
+    return tuple(found)
+
+
+def _log_of_this() -> str:
+    try:
+        return os.readlink("/proc/self/fd/1")
+    except OSError:
+        return ""

@@ -1,0 +1,107 @@
+"""The stage prove: machine code for every architecture, an import, a call with a known result."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+
+from firstlight.build.keys import finished_wheel, mark_done, site_folders
+from firstlight.build.running import say
+from firstlight.build.spec import BuildSpec, Stage
+from firstlight.elf.fatbin import CodeKind, read_fatbins
+from firstlight.errors import CouldNotAct
+from firstlight.frozen import dataclass
+from firstlight.machine.live import LiveMachine
+from firstlight.ways.building import normal
+
+_LIMIT_S = 600
+_CHILD = os.path.join(os.path.dirname(__file__), "children", "prove.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One thing that was shown, or not."""
+
+    what: str
+    holds: bool
+    saw: str
+
+
+def prove(spec: BuildSpec) -> None:
+    """Show that the installed wheel is what was asked for; CouldNotAct names what is not."""
+    wheel = finished_wheel(spec)
+    if not wheel:
+        raise CouldNotAct("the wheel that was built is not there any more. Run the same command again.")
+    proofs = (*_code(spec, wheel), *(() if spec.wheel_only else _child(spec, wheel)))
+    for each in proofs:
+        say(f"{'ok  ' if each.holds else 'FAIL'} {each.what}: {each.saw}")
+    if failed := [each for each in proofs if not each.holds]:
+        raise CouldNotAct(
+            f"built and installed, and not proved: {'; '.join(f'{each.what}: {each.saw}' for each in failed)}"
+        )
+    mark_done(spec, Stage.PROVE, {"proofs": [f"{each.what}: {each.saw}" for each in proofs]})
+
+
+def _code(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
+    """What GPU code the libraries of the wheel hold, held against the architectures asked for."""
+    if not spec.sms:
+        return ()
+    machine = LiveMachine()
+    found: set[str] = set()
+    for path in _unpacked(spec, wheel):
+        codes = read_fatbins(machine, path).codes
+        found |= {f"{each.capability.sm}{each.suffix}" for each in codes if each.kind == CodeKind.MACHINE_CODE.value}
+    missing = [each for each in spec.sms if each not in found]
+    saw = f"machine code for {', '.join(sorted(found)) or 'no GPU'}" + (
+        f"; missing: {', '.join(missing)}" if missing else ""
+    )
+    return (Proof("architectures", not missing, saw),)
+
+
+def _unpacked(spec: BuildSpec, wheel: str) -> list[str]:
+    """The shared libraries of a wheel, in a folder of the build."""
+    folder = f"{spec.folder}/proof"
+    found = []
+    with zipfile.ZipFile(wheel) as file:
+        for name in file.namelist():
+            if name.endswith(".so") or ".so." in os.path.basename(name):
+                found.append(file.extract(name, folder))
+    return found
+
+
+def _child(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
+    """What the environment itself says, in a process of its own and outside of the tree."""
+    info = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
+    modules = _modules(wheel)
+    question = {"project": normal(spec.name), "modules": modules, "info": os.path.basename(os.path.dirname(info))}
+    env = {name: value for name, value in os.environ.items() if name not in spec.removed}
+    if spec.prefix:
+        env["PYTHONPATH"] = ":".join(site_folders(spec))
+    try:
+        asked = subprocess.run(
+            [spec.python, "-I" if not spec.prefix else "-B", _CHILD, json.dumps(question)], cwd="/", env=env,
+            capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return (Proof("import", holds=False, saw=str(error)),)
+    try:
+        answers = json.loads(asked.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        last = (asked.stderr.strip().splitlines() or ["nothing was printed"])[-1]
+        return (Proof("import", holds=False, saw=f"status {asked.returncode}: {last}"),)
+    return tuple(Proof(each["what"], bool(each["holds"]), each["saw"]) for each in answers)
+
+
+def _modules(wheel: str) -> list[str]:
+    """What a wheel lets one import: its packages and single modules."""
+    found: dict[str, None] = {}
+    with zipfile.ZipFile(wheel) as file:
+        for name in file.namelist():
+            top, _, rest = name.partition("/")
+            if rest == "__init__.py":
+                found[top] = None
+            elif not rest and top.endswith((".py", ".so")):
+                found[top.split(".")[0]] = None
+    return list(found)

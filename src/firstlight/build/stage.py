@@ -1,0 +1,55 @@
+"""One stage of a build, as a process of its own: python -m firstlight.build.stage FOLDER STAGE DIGEST.
+
+`apply` runs it like every other command: written down before it starts, its output in a log, waited for if its parent
+was killed. Exit code 0: done; 1: failed, the last line says why; 130: interrupted, everything kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from firstlight.build.compiling import compile_all, configure
+from firstlight.build.fetching import fetch, patch, submodules
+from firstlight.build.proving import prove
+from firstlight.build.running import say
+from firstlight.build.spec import Stage, digest_of, read_source_spec, require_same
+from firstlight.build.wheel_finish import make_wheel
+from firstlight.errors import CouldNotAct, FirstlightError
+
+OF_THE_SOURCE = {Stage.FETCH: fetch, Stage.SUBMODULES: submodules, Stage.PATCH: patch}
+OF_THE_BUILD = {
+    Stage.CONFIGURE: configure, Stage.COMPILE: compile_all, Stage.WHEEL: make_wheel, Stage.PROVE: prove,
+}  # fmt: skip
+
+
+def run_stage(folder: str, stage: Stage, digest: str) -> None:
+    """Carry one stage out; CouldNotAct where the folder holds another build than the one agreed to."""
+    if stage in OF_THE_SOURCE:
+        source = read_source_spec(folder)
+        if source is None or digest_of(source) != digest:
+            raise CouldNotAct(
+                f"{folder}: its source.json is not the one that was agreed to. Run `firstlight build` again."
+            )
+        OF_THE_SOURCE[stage](source)
+        return
+    OF_THE_BUILD[stage](require_same(folder, digest))
+
+
+def main(words: list[str]) -> int:
+    folder, name, digest = words
+    try:
+        run_stage(folder, Stage(name), digest)
+    except FirstlightError as error:
+        say(f"firstlight: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        say(f"firstlight: {name}: {error.strerror}: {error.filename or os.path.basename(folder)}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""`firstlight build TARGET`: from source, checked before it starts, kept when it is stopped, proved at its end."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+from firstlight.build.archs import AUTO, parse_archs
+from firstlight.build.flags import parse_flag
+from firstlight.build.libraries_needed import feature_called
+from firstlight.build.request import BuildRequest, check_jobs, parse_target
+from firstlight.cli.looking import look_options
+from firstlight.cli.planning import price
+from firstlight.cli.printing import tell
+from firstlight.errors import BadInput
+from firstlight.facts.look import Look
+from firstlight.frozen import dataclass
+
+
+class Form(enum.Enum):
+    """How the result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class HowToBuild:
+    """How a build is carried out, as the command line says."""
+
+    look: Look
+    yes: bool
+    dry_run: bool
+    form: Form
+
+
+@click.command(
+    short_help="from source: checked before it starts, survives being stopped, explains its failure, proves its result",
+    epilog="Example: firstlight build flash-attn==2.8.3 --archs 9.0 --dry-run",
+)
+@click.argument("target", default="")
+@click.option("--archs", default=AUTO, show_default=True, metavar="LIST",
+              help="GPUs to compile for, e.g. 9.0a,12.0+PTX; auto: those here.")  # fmt: skip
+@click.option("--with", "features_on", default="", metavar="LIST", help="Features to have, e.g. cudnn,nccl.")
+@click.option("--without", "features_off", default="", metavar="LIST", help="Features to leave out.")
+@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE",
+              help="A flag of the source's build; refused where nothing in it reads that. Repeatable.")  # fmt: skip
+@click.option(
+    "--jobs", type=int, default=None, metavar="N", help="Units at a time; left out: by memory and processors."
+)
+@click.option(
+    "--patch", "patches", multiple=True, metavar="FILE", help="A unified diff to apply first. May be repeated."
+)
+@click.option("--build-dir", default="", metavar="DIR", help="Where the tree, the objects and the wheel go.")
+@click.option("--prefix", default="", metavar="DIR", help="Install below this folder instead of into the environment.")
+@click.option("--wheel-only", is_flag=True, help="Make the wheel and install nothing.")
+@click.option("--target", "only", default="", metavar="NAME", help="Compile this target of the build alone.")
+@click.option("--toolkit", default="", metavar="PATH", help="The CUDA toolkit to use.")
+@click.option("--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after so long.")
+@click.option("--source", default="", metavar="DIR", help="A tree that is here; nothing is fetched.")
+@click.option("--status", "status", is_flag=True, help="Where the build stands; of all builds without TARGET's id.")
+@click.option("--follow", is_flag=True, help="With --status: go on telling until it ends.")
+@click.option("--list", "listing", is_flag=True, help="Every build that is kept, with its size.")
+@click.option("--clean", default="", metavar="ID", help="Remove the folder of a build, after asking.")
+@click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
+@click.option("--dry-run", is_flag=True, help="Look, check and show the plan; nothing is compiled.")
+@click.option(
+    "--rate", type=float, default=None, metavar="MONEY", help="What an hour of this machine costs, e.g. 2.69."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.build/1).")
+@look_options
+@click.pass_context
+def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> None:
+    """Build TARGET from source and install the wheel: torch==2.9.1, a folder, an sdist, or git+URL@REF.
+
+    Everything that would stop the build later is looked at first, and every fault is told at once. Stopped anywhere,
+    the same command goes on. Exit code 0: built, installed and proved; 1: a stage failed, or a fault stops it; 4:
+    another build is at work; 130: interrupted, everything kept.
+    """
+    form = Form.JSON if given["as_json"] else Form.TEXT
+    if given["listing"] or given["clean"] or given["status"]:
+        from firstlight.cli import build_kept
+
+        build_kept.answer(ctx, target, given, form.value)
+        return
+    if not target:
+        raise BadInput(
+            "no TARGET: accepted is NAME==VERSION, a folder, an sdist or git+URL@REF. See `firstlight build --help`."
+        )
+    request = request_of(target, given)
+    how = HowToBuild(look, given["yes"], given["dry_run"], form)
+    if look.facts_file and not how.dry_run:
+        raise BadInput("--facts is another machine: it can be planned for, not built on. Add --dry-run.")
+    price(given["rate"])
+    _build(ctx, request, how)
+
+
+def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
+    """What was asked for, refused before anything is looked at where it cannot be meant."""
+    on, off = (tuple(filter(None, given[key].replace(" ", ",").split(","))) for key in ("features_on", "features_off"))
+    for name in on:
+        feature_called(name, "--with")
+    for name in off:
+        feature_called(name, "--without")
+    if both := set(on) & set(off):
+        raise BadInput(f"--with and --without both name {', '.join(sorted(both))}. Leave one out.")
+    for path in given["patches"]:
+        if not os.path.isfile(path):
+            raise BadInput(f"--patch {path!a}: no such file. Name a unified diff.")
+    return BuildRequest(
+        target=parse_target(target), source=given["source"], archs=parse_archs(given["archs"]), features_on=on,
+        features_off=off, flags=tuple(parse_flag(each) for each in given["flags"]), jobs=check_jobs(given["jobs"]),
+        patches=tuple(given["patches"]), build_dir=given["build_dir"], prefix=given["prefix"], only=given["only"],
+        toolkit=given["toolkit"], max_minutes=given["max_minutes"], wheel_only=given["wheel_only"],
+    )  # fmt: skip
+
+
+def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
+    from firstlight.build.fault import Weight
+    from firstlight.build.preflight import preflight
+    from firstlight.cli.build_acting import Prepared, carry_out_build, prepared
+    from firstlight.report.build_json import build_document
+    from firstlight.report.build_text import plan_text
+
+    ready: Prepared = prepared(request, how)
+    faults = (*preflight(ready.case), *ready.faults)
+    stopped = any(each.weight is Weight.STOPS for each in faults)
+    if how.form is Form.JSON and (how.dry_run or stopped):
+        click.echo(
+            json.dumps(build_document(ready.case, ready.spec, faults, "refused" if stopped else "planned"), indent=1)
+        )
+    else:
+        shown = plan_text(ready.case, ready.spec, faults, ready.costs)
+        tell((shown,), sys.stderr if how.form is Form.JSON else None)
+    if stopped:
+        ctx.exit(1)
+    if how.dry_run:
+        ctx.exit(0)
+    ending, code = carry_out_build(ready, how)
+    if how.form is Form.JSON:
+        click.echo(json.dumps(build_document(ready.case, ready.spec, faults, ending), indent=1))
+    ctx.exit(code)

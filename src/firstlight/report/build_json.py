@@ -1,0 +1,47 @@
+"""A build as a document: schema firstlight.build/1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firstlight.build.case import BuildCase
+from firstlight.build.fault import Fault
+from firstlight.build.keys import engines_shown
+from firstlight.build.progress import BuildStatus
+from firstlight.build.spec import SCHEMA, BuildSpec
+from firstlight.facts.codec import to_json
+
+
+def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], ending: str) -> dict[str, Any]:
+    """The plan, its faults and how it ended: planned, refused, done, failed or interrupted."""
+    return {
+        "schema": SCHEMA,
+        "ending": ending,
+        "id": spec.id,
+        "folder": spec.folder,
+        "project": {"name": case.project.name, "version": case.project.version, "backend": case.project.backend.value},
+        "commit": spec.commit,
+        "archs": list(spec.archs),
+        "toolkit": spec.toolkit_version,
+        "compiler": spec.compiler,
+        "flags": [
+            {
+                "name": each.flag.name,
+                "value": each.flag.value,
+                "verdict": each.verdict.value,
+                "through": each.through.value,
+                "read_at": [read.where for read in each.reads],
+                "nearest": list(each.near),
+            }
+            for each in case.judged
+        ],
+        "needs": to_json(case.needs),
+        "environment": {each.name: each.value for each in spec.settings},
+        "commands": [list(argv) for argv in engines_shown(spec)],
+        "faults": [to_json(each) for each in faults],
+        "local_version": spec.local,
+    }
+
+
+def status_document(status: BuildStatus | None) -> dict[str, Any]:
+    return {"schema": SCHEMA, "status": None if status is None else {**to_json(status), "alive": status.alive}}

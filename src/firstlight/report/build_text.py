@@ -1,0 +1,117 @@
+"""What `firstlight build` says: the plan with its faults, where a build stands, which builds there are."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from firstlight.build.archs import what_ptx_buys
+from firstlight.build.case import BuildCase
+from firstlight.build.fault import Fault, Weight
+from firstlight.build.flags import what_reads
+from firstlight.build.keys import engines_shown
+from firstlight.build.needs import GIB
+from firstlight.build.places import KeptBuild, size_of
+from firstlight.build.progress import STILL_S, BuildStatus
+from firstlight.build.spec import BuildSpec
+from firstlight.facts.known import Known
+from firstlight.report.layout import labelled
+
+_LABEL = 13
+_MINUTE, _HOUR = 60, 3600
+
+
+def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs: tuple[str, ...]) -> str:
+    """The whole plan: what, for which GPUs, with which flags, how many jobs and why, the commands, the faults."""
+    project, needs = case.project, case.needs
+    what = f"{project.name} {project.version or '(its version is made while it is built)'}, {project.backend.value}"
+    out = _line("BUILD", what) + _line("source", f"{spec.tree}{f' at {spec.commit[:12]}' if spec.commit else ''}")
+    out += _line("folder", f"{spec.folder} (kept until `firstlight build --clean {spec.id}`)")
+    if isinstance(case.archs, Known):
+        archs = ", ".join(map(str, case.archs.value))
+        out += _line("archs", f"{archs} ({case.archs.seen_in}). {what_ptx_buys(case.archs.value)}")
+        if case.toolkit is not None:
+            out += _line(
+                "toolkit",
+                f"CUDA {spec.toolkit_version or 'of unknown release'} at {case.toolkit.path}; {spec.compiler}",
+            )
+    else:
+        out += _line("archs", case.archs.reason)
+    for each in case.judged:
+        out += _line(f"flag {each.flag}", what_reads(each))
+    for need in needs.by_kind:
+        about = f"{need.jobs} jobs at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
+        out += _line(f"{need.kind.value}", f"{need.units} source files, {about}")
+    out += _line("memory", needs.bound_by) + _line("disk", f"{needs.disk_bytes / GIB:.1f} GiB: {needs.disk_basis}")
+    for each_cost in costs:
+        out += _line("costs", each_cost)
+    out += commands_text(spec)
+    return out + faults_text(faults)
+
+
+def commands_text(spec: BuildSpec) -> str:
+    """The variables and commands, to be read; the stages run exactly these."""
+    lines = [f"    export {each.name}={shlex.quote(each.value)}" for each in spec.settings]
+    lines += [f"    {shlex.join(argv)}" for argv in engines_shown(spec)]
+    return "commands\n" + "".join(f"{line}\n" for line in lines)
+
+
+def faults_text(faults: tuple[Fault, ...]) -> str:
+    """Every fault and note, each with what to do; commands alone on their line."""
+    out = ""
+    stopping = [each for each in faults if each.weight is Weight.STOPS]
+    if stopping:
+        out += (
+            f"\n{len(stopping)} {'fault stops' if len(stopping) == 1 else 'faults stop'} this build before it begins:\n"
+        )
+    for each in faults:
+        out += _line("FAULT" if each.weight is Weight.STOPS else "note", f"{each.code}: {each.saw}. {each.do}".rstrip())
+        if each.command:
+            out += f"    {each.command}\n"
+    return out
+
+
+def status_text(status: BuildStatus) -> str:
+    """Where a build stands, in a few lines."""
+    state = "running" if status.alive else "not running: the same command goes on where it stopped"
+    out = _line("BUILD", f"{status.id}, {status.stage.value}, {state}")
+    if status.total:
+        passed = max(1.0, status.written_at - status.begun_at)
+        rate = f"{status.done / passed * _MINUTE:.1f} a minute in this run"
+        out += _line("units", f"{status.done} of {status.total}, {rate}, {status.jobs} jobs")
+        left = "not known yet" if status.seconds_left < 0 else duration(status.seconds_left)
+        out += _line("time left", f"{left} ({status.basis})")
+    now = f"{status.memory_bytes / GIB:.1f} GiB in compilers now"
+    worst = f"; worst unit {status.worst_bytes / GIB:.2f} GiB ({status.worst_unit})" if status.worst_unit else ""
+    out += _line("memory", now + worst)
+    if status.alive and status.still_for_s > STILL_S:
+        running = ", ".join(status.running) or "no unit that can be named"
+        out += _line("no progress", f"for {duration(int(status.still_for_s))}; running: {running}")
+    return out + _line("log", status.log)
+
+
+def list_text(builds: tuple[KeptBuild, ...], statuses: dict[str, BuildStatus | None]) -> str:
+    """One line for each build that is kept."""
+    if not builds:
+        return "no builds are kept here\n"
+    out = ""
+    for each in builds:
+        status = statuses.get(each.source.id)
+        at = "fetched" if status is None else f"{status.stage.value} {'(running)' if status.alive else ''}".strip()
+        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(status.written_at)) if status else ""
+        out += f"{each.source.id}  {each.source.source.target}  {at}  {size_of(each.folder) / GIB:.2f} GiB  {when}\n"
+        out += f"    {each.folder}\n"
+    return out
+
+
+def duration(seconds: int) -> str:
+    """1 h 12 min, 4 min, 30 s."""
+    if seconds >= _HOUR:
+        return f"{seconds // _HOUR} h {seconds % _HOUR // _MINUTE} min"
+    return f"{seconds // _MINUTE} min" if seconds >= 2 * _MINUTE else f"{seconds} s"
+
+
+def _line(label: str, text: str) -> str:
+    if len(label) >= _LABEL:
+        return f"{label}\n" + labelled("", (text,), label_width=_LABEL)
+    return labelled(label, (text,), label_width=_LABEL)

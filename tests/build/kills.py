@@ -1,0 +1,150 @@
+"""Kills builds for real and counts what that cost: python -m tests.build.kills FOLDER RESULT [SEED] [KILLS].
+
+A stand-in of 250 C++ and 15 CUDA units is built once without a stop, then once with kill -9 of everything at random
+points of compiling, at once after each stage, and a last time with one kill half-way for the time it costs. Each
+compiler that starts and each that ends well is counted by a launcher. Needs root (a lock folder of its own), nvcc.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from firstlight.build.memory_watch import processes, under
+from tests.build.standin import make_environment, make_standin
+
+UNITS, KERNELS = 250, 15
+STAGES = ("configure", "compile", "wheel", "install")
+COUNTER = '#!/bin/sh\necho start >> %(log)s\n"$@"; rc=$?\n[ $rc -eq 0 ] && echo done >> %(log)s\nexit $rc\n'
+
+
+class Builds:
+    """One stand-in with its environment and state folder, built again and again."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.log = base / "compilers.log"
+        self.counter = base / "count.sh"
+        self.counter.write_text(COUNTER % {"log": self.log})
+        self.counter.chmod(0o755)
+        self.tree = make_standin(base / "tree", units=UNITS, kernels=KERNELS, header="cstddef")
+        self.python = make_environment(base / "env")
+
+    def anew(self) -> None:
+        """Forget every build; the tree stays."""
+        shutil.rmtree(self.base / "state", ignore_errors=True)
+        self.log.unlink(missing_ok=True)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        launchers = [f"--flag=CMAKE_{each}_COMPILER_LAUNCHER={self.counter}" for each in ("CXX", "CUDA")]
+        argv = [
+            sys.executable, "-m", "firstlight", "build", str(self.tree), "--python", str(self.python), "--yes",
+            "--archs", "9.0", "--flag", "USE_CUDA=ON", *launchers,
+        ]  # fmt: skip
+        env = {**os.environ, "FIRSTLIGHT_STATE_DIR": str(self.base / "state")}
+        return subprocess.Popen(argv, env=env, stdout=(self.base / "out").open("ab"), stderr=subprocess.STDOUT)
+
+    def counted(self) -> tuple[int, int]:
+        """(compilers started, compilers that ended well) so far."""
+        words = self.log.read_text().split() if self.log.exists() else []
+        return words.count("start"), words.count("done")
+
+    def ended(self, stage: str) -> bool:
+        text = "".join(each.read_text() for each in (self.base / "state").glob("machines/*/journal.jsonl"))
+        return any(f'"{stage}"' in line and '"step-done"' in line for line in text.splitlines())
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of the command and of everything below it, as the kernel or a lost node does."""
+    for each in (*under(process.pid, processes()), None):
+        try:
+            os.kill(each.number if each else process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+def until(builds: Builds, process: subprocess.Popen[bytes], holds: Callable[[], bool]) -> bool:
+    """Whether something came to hold while the build ran."""
+    while process.poll() is None:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def whole(builds: Builds) -> float:
+    begun = time.monotonic()
+    status = builds.start().wait()
+    assert status == 0, (builds.base / "out").read_text()[-2000:]
+    return time.monotonic() - begun
+
+
+def with_kills(builds: Builds, points: list[int]) -> list[str]:
+    """Build to the end with kills when so many units are compiled, and after each stage; what was killed when."""
+    said = []
+    for point in sorted(points):
+        process = builds.start()
+        if until(builds, process, lambda point=point: builds.counted()[1] >= point):  # type: ignore[misc]
+            kill_all(process)
+            said.append(f"after {builds.counted()[1]} units")
+    for stage in STAGES:
+        process = builds.start()
+        if until(builds, process, lambda stage=stage: builds.ended(stage)):  # type: ignore[misc]
+            kill_all(process)
+            said.append(f"after the stage {stage}")
+    whole(builds)
+    return said
+
+
+def main() -> None:
+    base, result = Path(sys.argv[1]), Path(sys.argv[2])
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 30)
+    kills = int(sys.argv[4]) if len(sys.argv) > 4 else 20
+    print(f"seed {seed}")
+    if "LOCKED_APART" not in os.environ:
+        argv = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run/lock; exec "$@"', "sh", sys.executable, "-m",
+                "tests.build.kills", *sys.argv[1:3], str(seed), str(kills)]  # fmt: skip
+        sys.exit(subprocess.call(argv, env={**os.environ, "LOCKED_APART": "1"}))
+    base.mkdir(parents=True)
+    builds = Builds(base)
+    unbroken_s = whole(builds)
+    unbroken = builds.counted()
+    builds.anew()
+    chosen = random.Random(seed)
+    half = UNITS // 2 + chosen.randrange(10)
+    begun = time.monotonic()
+    process = builds.start()
+    assert until(builds, process, lambda: builds.counted()[1] >= half)
+    kill_all(process)
+    whole(builds)
+    once_s, once = time.monotonic() - begun, builds.counted()
+    builds.anew()
+    said = with_kills(builds, [chosen.randrange(1, UNITS) for _ in range(kills)])
+    many = builds.counted()
+    document = {
+        "what": "a stand-in of 250 C++ and 15 CUDA units killed with SIGKILL and gone on with",
+        "how": f"python -m tests.build.kills DIR RESULT {seed} {kills}",
+        "machine": "2 processors shared with other work, nvcc 13.0, g++ 12.2",
+        "seed": seed,
+        "units": UNITS + 1 + KERNELS,
+        "unbroken": {"seconds": round(unbroken_s, 1), "started": unbroken[0], "compiled": unbroken[1]},
+        "one_kill_half_way": {"seconds": round(once_s, 1), "started": once[0], "compiled": once[1]},
+        "many_kills": {"kills": said, "started": many[0], "compiled": many[1]},
+        "compiled_ratio": round(many[1] / unbroken[1], 4),
+        "time_ratio_of_one_kill": round(once_s / unbroken_s, 3),
+    }
+    result.write_text(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
