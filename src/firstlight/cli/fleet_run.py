@@ -1,0 +1,264 @@
+"""`firstlight fleet apply`, `status` and `undo`: the same work on many hosts, kept as a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from firstlight.cli.fleet_hosts import host_options, inventory_for, named_from, targets_of
+from firstlight.cli.printing import tell
+from firstlight.errors import BadInput
+from firstlight.fleet.run import Engine, FleetRun, HostEnd, HostRun, Verb, again, batches, run_document
+from firstlight.fleet.run_folder import MADE_BY, Shelf, new_id, now, operator
+
+if TYPE_CHECKING:
+    from firstlight.fleet.outcomes import Outcome
+
+_BAD = (HostEnd.FAILED, HostEnd.UNREACHABLE, HostEnd.BUSY)
+
+
+def _work_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the run (schema firstlight.fleet-run/1)."),
+        click.option("--yes", is_flag=True, help="Do it without asking, for automation."),
+        click.option("--max-fail", type=click.IntRange(0, 1000), default=0, show_default=True, metavar="N",
+                     help="With --serial: begin no further batch when more hosts than this failed."),
+        click.option("--serial", metavar="N,P%,...", default="", help="Hosts in batches, e.g. 1,10%,100%."),
+        click.option("--forks", type=click.IntRange(1, 128), default=16, show_default=True, help="Hosts at a time."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(
+    "apply",
+    short_help="do on every host what `firstlight apply` does; kept as a run",
+    epilog="Example: firstlight fleet apply -i inventory.yml --serial 1,10%,100% -- --want torch==2.9.0+cu130",
+)
+@host_options
+@click.option("--limit", metavar="PATTERN", default="", help="Of the inventory these hosts alone (Ansible's patterns).")
+@click.option("--become", is_flag=True, help="Work as root there, by sudo or what the inventory says.")
+@click.option("--become-password-file", metavar="FILE", default="", help="The password for --become, in a file.")
+@click.option(
+    "--vault-password-file", metavar="FILE", default="", help="The password of the inventory's vault, in a file."
+)
+@click.option("--retry", is_flag=True, help="Go on with the newest run: the hosts that are not done, and no other.")
+@_work_options
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF APPLY]")
+@click.pass_context
+def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
+    """Run `firstlight apply --yes` on every host, by Ansible over ssh, and keep what became of each as a run.
+
+    firstlight is brought along and has an environment of its own there. The work outlives the connection: the same
+    command, or --retry, picks it up. `firstlight fleet plan` shows what would be done. Exit code 0: done on every host;
+    1: a host failed; 4: a host could not be reached, or another operator is at work; 2: the call cannot be used; 130:
+    interrupted, and what has begun on a host goes on there.
+    """
+    _refuse_read_only(ctx, "apply")
+    shelf = _shelf()
+    run = _run_to_retry(shelf, words, given) if given["retry"] else _run_to_do(shelf, words, given)
+    _work(ctx, shelf, run, given)
+
+
+@click.command(
+    "undo",
+    short_help="take back on every host what the newest `fleet apply` did",
+    epilog="Example: firstlight fleet undo --yes",
+)
+@click.option("--run", "run_id", metavar="ID", default="", help="This run of `fleet apply`, not the newest.")
+@_work_options
+@click.pass_context
+def undo_command(ctx: click.Context, /, **given: Any) -> None:
+    """Run `firstlight undo --yes` on every host on which a run of `fleet apply` changed something.
+
+    A host on which something was applied since is left as it is, and said. Called again it goes on with the hosts that
+    are not done. Exit codes as for `fleet apply`; 0 also where there is nothing to take back.
+    """
+    _refuse_read_only(ctx, "undo")
+    shelf = _shelf()
+    applied = shelf.read(given["run_id"]) if given["run_id"] else next(iter(_to_take_back(shelf)), None)
+    if applied is not None and applied.verb is not Verb.APPLY:
+        raise BadInput(f"--run {applied.id}: that is a run of undo; accepted is one of `fleet apply`")
+    if applied is not None:
+        _work(ctx, shelf, _undo_of(shelf, applied), given)
+    elif (undone := next(shelf.runs(Verb.UNDO), None)) is not None:  # all is taken back: what did it is shown again
+        _end(ctx, shelf, undone, given)
+    else:
+        raise BadInput("no run of `fleet apply` changed a host; there is nothing to take back")
+
+
+@click.command(
+    "status",
+    short_help="what became of every host of a run",
+    epilog="Example: firstlight fleet status --json",
+)
+@click.argument("run_id", metavar="[RUN]", default="", required=False)
+@click.option("--list", "lists", is_flag=True, help="Print every run in one line, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run (schema firstlight.fleet-run/1).")
+@click.pass_context
+def status_command(ctx: click.Context, /, run_id: str, **given: Any) -> None:
+    """Print the newest run, or the one that is named, as its folder has it; no host is asked.
+
+    Exit code 0: done on every host; 1: a host failed; 4: one was not reached or is not done; 2: there is no such run.
+    """
+    shelf = _shelf()
+    if given["lists"]:
+        from firstlight.report.fleet_run_text import run_line
+
+        click.echo("".join(f"{run_line(shelf.read(each))}\n" for each in shelf.ids()), nl=False)
+        return
+    if not run_id and not shelf.ids():
+        raise BadInput("there is no run yet; `firstlight fleet apply --hosts node01,node02` makes one")
+    _end(ctx, shelf, shelf.read(run_id or shelf.ids()[0]), given)
+
+
+def _refuse_read_only(ctx: click.Context, verb: str) -> None:
+    if ctx.parent is not None and ctx.parent.params.get("read_only"):
+        raise BadInput(f"`fleet {verb}` changes hosts, and --read-only was given; leave one out. Nothing was changed.")
+
+
+def _shelf() -> Shelf:
+    from firstlight.apply.place import state_folder
+    from firstlight.machine.live import LiveMachine
+
+    return Shelf(f"{state_folder(LiveMachine())}/fleet")
+
+
+def _run_to_do(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
+    """A new run; or the newest, where it is the same and was interrupted, so that no work is started twice."""
+    from firstlight.cli.fleet_words import parse_words
+    from firstlight.fleet.inventory import selected
+
+    parse_words(words)
+    targets = targets_of(given)
+    run_id = new_id()
+    inventory = inventory_for(given, targets, shelf.folder(run_id))
+    config = os.path.abspath(given["ssh_config"]) if given["ssh_config"] else ""
+    engine = Engine(inventory, config, _passed_on(given))
+    names = tuple(target.name for target in selected(inventory, limit=given["limit"], vault=engine.vault))
+    batches(names, given["serial"])  # refused before the first host
+    run = FleetRun(run_id, Verb.APPLY, now(), operator(), words, tuple(map(HostRun, names)), engine)
+    before = next(shelf.runs(Verb.APPLY), None)
+    if before is None or not _is_the_same(before, run) or not _is_unfinished(before):
+        return run
+    shutil.rmtree(shelf.folder(run_id), ignore_errors=True)  # the inventory of the run that is not begun
+    click.echo(f"run {before.id} is not finished; it is gone on with", err=True)
+    return before
+
+
+def _is_the_same(before: FleetRun, run: FleetRun) -> bool:
+    hosts = {host.name for host in before.hosts} == {host.name for host in run.hosts}
+    return hosts and before.words == run.words and before.engine.passed_on == run.engine.passed_on
+
+
+def _is_unfinished(run: FleetRun) -> bool:
+    return any(host.end in (HostEnd.AT_WORK, HostEnd.NOT_ASKED) for host in run.hosts)
+
+
+def _passed_on(given: dict[str, Any]) -> tuple[str, ...]:
+    files = ((f"--{name.replace('_', '-')}", given[name]) for name in ("become_password_file", "vault_password_file"))
+    words = [word for option, path in files if path for word in (option, _readable(option, path))]
+    return (*(("--become",) if given["become"] else ()), *words)
+
+
+def _readable(option: str, path: str) -> str:
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"{option} {path!a} cannot be read; accepted is a file that holds the password")
+    return os.path.abspath(path)
+
+
+def _run_to_retry(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
+    if words or named_from(given) or given["limit"]:
+        raise BadInput("--retry goes on with the newest run as it is; leave hosts, --limit and options of apply out")
+    run = next(shelf.runs(Verb.APPLY), None)
+    if run is None:
+        raise BadInput("there is no run to go on with; `firstlight fleet apply --hosts node01,node02` makes one")
+    return run
+
+
+def _to_take_back(shelf: Shelf) -> list[FleetRun]:
+    """Runs of apply that changed a host, newest first, without those that were taken back on all of them."""
+    undone = {run.of for run in shelf.runs(Verb.UNDO) if not run.left}
+    return [run for run in shelf.runs(Verb.APPLY) if run.id not in undone and any(host.made for host in run.hosts)]
+
+
+def _undo_of(shelf: Shelf, applied: FleetRun) -> FleetRun:
+    """The undo of a run that was begun before, or a new one."""
+    before = next((run for run in shelf.runs(Verb.UNDO) if run.of == applied.id), None)
+    if before is not None:
+        return before
+    hosts = tuple(HostRun(host.name, made=host.made) for host in applied.hosts if host.made)
+    return FleetRun(new_id(), Verb.UNDO, now(), operator(), (), hosts, applied.engine, of=applied.id)
+
+
+def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
+    """Ask once, then do the hosts that are left, in batches; an interrupt leaves what has begun to go on."""
+    from firstlight.cli.acting import agreed, in_order
+    from firstlight.report.fleet_run_text import asked_text
+
+    if not run.left:
+        _end(ctx, shelf, run, given)
+    click.echo(asked_text(run), nl=False, err=True)
+    if not agreed(f"{run.verb.value} on these hosts", yes=given["yes"]):
+        ctx.exit(1)
+    with in_order(), shelf.held(run):
+        kept = [run]
+        if run.id in shelf.ids():
+            kept = [shelf.read(run.id)]  # as whoever held it before left it
+        kept[0] = replace(kept[0], hosts=tuple(again(host) if host in kept[0].left else host for host in kept[0].hosts))
+        shelf.write(kept[0])
+        try:
+            _batches(shelf, kept, given)
+        except KeyboardInterrupt:
+            click.echo("firstlight: interrupted; no further host is asked, and what has begun goes on there", err=True)
+            _print(shelf, kept[0], given)
+            ctx.exit(130)
+    _end(ctx, shelf, kept[0], given)
+
+
+def _batches(shelf: Shelf, kept: list[FleetRun], given: dict[str, Any]) -> None:
+    from firstlight.fleet.inventory import selected
+    from firstlight.fleet.playing import Play, play
+    from firstlight.fleet.tool import tool
+
+    names = tuple(host.name for host in kept[0].left)
+    targets = {target.name: target for target in selected(kept[0].engine.inventory, vault=kept[0].engine.vault)}
+    if gone := [name for name in names if name not in targets]:
+        raise BadInput(f"{gone[0]!a} is no longer in {kept[0].engine.inventory}; put it back, or begin another run")
+
+    def told(outcome: Outcome) -> None:
+        kept[0] = kept[0].with_host(outcome.host)
+        shelf.keep(kept[0], outcome)
+        shelf.write(kept[0])
+        reason = f": {outcome.host.reason}" if outcome.host.reason else ""
+        click.echo(f"{outcome.host.name}: {outcome.host.end.value}{reason}", err=True)
+
+    for batch in batches(names, given["serial"]):
+        failed = sum(host.end in _BAD for host in kept[0].hosts if host.name in names)
+        if failed > given["max_fail"]:
+            click.echo(
+                f"firstlight: more than {given['max_fail']} failed (--max-fail); no further host is asked", err=True
+            )
+            return
+        folder = shelf.folder(kept[0].id)
+        play(Play(kept[0], tuple(targets[name] for name in batch), folder, tool(), given["forks"]), told)
+
+
+def _end(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
+    _print(shelf, run, given)
+    ctx.exit(run.exit_code)
+
+
+def _print(shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
+    if given["as_json"]:
+        click.echo(json.dumps(run_document(run, made_by=MADE_BY, folder=shelf.folder(run.id)), indent=1))
+        return
+    from firstlight.report.fleet_run_text import run_text
+
+    tell(run_text(run, shelf.folder(run.id)))

@@ -1,0 +1,1 @@
+"""Programs of their own: they run on a host, in front of ssh, and inside ansible-playbook."""

@@ -1,0 +1,126 @@
+"""What is said of a fleet: every host judged as doctor judges one, in rows. `comparing.py` makes the rows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from firstlight.diagnosis.finding import Diagnosis, Finding, Goal, Question, Rule
+from firstlight.diagnosis.judge import judge
+from firstlight.facts.collect import Facts
+from firstlight.facts.document import pseudonyms_of
+from firstlight.fleet.look import AskedBy, HostLook, Looked, NotLooked
+from firstlight.fleet.sh_probe import rules_for_sh
+from firstlight.frozen import dataclass
+from firstlight.lock.drift import Drift
+from firstlight.lock.looking import Looked as LockLook
+from firstlight.lock.looking import stack_of
+from firstlight.lock.places import Places, places_of
+from firstlight.lock.settings import variables_of
+from firstlight.lock.stack import Part, Stack
+from firstlight.tables import Tables
+
+
+class Verdict(enum.Enum):
+    """What is said of a host; its order is that of the table."""
+
+    BLOCKED = "blocked"
+    NOT_LOOKED = "not looked at"
+    DIFFERS = "differs"
+    DEGRADES = "degrades"
+    PARTLY = "partly judged"  # nothing was found by what its sh could be asked
+    HEALTHY = "healthy"
+    NO_GPU = "no GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """A host that answered: what it is, what is wrong with it, and its stack as a lock tells it."""
+
+    name: str
+    facts: Facts
+    diagnosis: Diagnosis
+    stack: Stack
+    places: Places
+    asked_by: AskedBy
+
+    @property
+    def primary(self) -> Finding | None:
+        return self.diagnosis.of(self.diagnosis.primary) if self.diagnosis.primary else None
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What makes hosts comparable: capability, processor and the names of the GPUs; not how many there are."""
+        names = self.stack.at(Part.GPU, "name")
+        return (self.stack.kind.capability, self.stack.kind.processor, names.value if names else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a row was compared with: the usual hosts of its kind, or a class of the lock; all empty for the usual ones.
+
+    `unlike` are the hosts of a kind of which no two are equal, so that none of them is the usual one.
+    """
+
+    hosts: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+    lock: str = ""  # the file
+    class_name: str = ""  # "": no class of it fits
+
+    @property
+    def none_fits(self) -> bool:
+        return bool(self.lock) and not self.class_name
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Hosts of which the same is to be said: one odd one, or all that are equal."""
+
+    verdict: Verdict
+    hosts: tuple[str, ...]
+    state: HostState | None = None  # of the first of them; None where they were not looked at
+    reason: str = ""  # why they were not
+    do: str = ""  # the one command that helps then; "" where none does
+    against: Against = Against()
+    differs: tuple[Drift, ...] = ()
+    harmless: tuple[Drift, ...] = ()  # of a lock: drifts that no rule says anything about
+
+    @property
+    def is_odd(self) -> bool:
+        return bool(self.differs) or self.against.none_fits or bool(self.against.unlike)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All hosts in rows, the odd ones first."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1: something blocks somewhere; 4: a host could not be looked at; 3: one differs; 0: all good."""
+        said = {row.verdict for row in self.rows} | {Verdict.DIFFERS for row in self.rows if row.is_odd}
+        order = ((Verdict.BLOCKED, 1), (Verdict.NOT_LOOKED, 4), (Verdict.DIFFERS, 3))
+        return next((code for verdict, code in order if verdict in said), 0)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(len(row.hosts) for row in self.rows if row.verdict is verdict)
+
+
+def state_of(looked: Looked, tables: Tables, rules: tuple[Rule, ...], *, goal: Goal) -> HostState:
+    """One host, judged."""
+    facts, host = looked.facts(), looked.evidence.host
+    places = places_of(facts, home=host.home, names=pseudonyms_of(facts, host))
+    stack = stack_of(LockLook(facts, looked.machine(), places, variables_of(looked.evidence.env)))
+    if looked.asked_by is AskedBy.SH:
+        rules = rules_for_sh(rules)
+    return HostState(looked.name, facts, judge(Question(facts, tables, goal), rules), stack, places, looked.asked_by)
+
+
+def sorted_out(looks: Iterable[HostLook]) -> tuple[tuple[Looked, ...], tuple[NotLooked, ...]]:
+    """Those that answered, and those that did not."""
+    every = tuple(looks)
+    return (
+        tuple(each for each in every if isinstance(each, Looked)),
+        tuple(each for each in every if isinstance(each, NotLooked)),
+    )

@@ -1,0 +1,178 @@
+"""One conversation with one host through the system's ssh: bounded in time and size, nobody is asked anything."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import IO
+
+from firstlight.errors import CouldNotLook
+from firstlight.fleet.reply import LOOK_S, REPLY_LIMIT
+from firstlight.fleet.target import Target
+from firstlight.frozen import dataclass
+
+CONNECT_S = 10
+_COMPLAINT_LIMIT = 64 << 10
+# Keys of hosts are strict whatever a config says; nothing is forwarded, no master is left behind.
+_OPTIONS = (
+    "BatchMode=yes",
+    f"ConnectTimeout={CONNECT_S}",
+    "ConnectionAttempts=1",
+    "StrictHostKeyChecking=yes",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ControlMaster=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RequestTTY=no",
+    "RemoteCommand=none",
+    "LogLevel=INFO",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came back of a host: what it printed, what ssh and the host complained of, the exit code of ssh."""
+
+    printed: bytes
+    complaint: str
+    status: int
+
+
+def ssh_argv(target: Target, *, config: str = "") -> tuple[str, ...]:
+    """ssh with our options for one host; the command to run there comes behind it."""
+    options = (word for option in _OPTIONS for word in ("-o", option))
+    return ("ssh", "-T", *(("-F", config) if config else ()), *options, *target.words)
+
+
+def strict_words(*, config: str = "") -> tuple[str, ...]:
+    """The same options without a host, for a program that calls ssh itself."""
+    options = (word for option in (*_OPTIONS, "ControlPath=none") for word in ("-o", option))
+    return (*(("-F", config) if config else ()), *options)
+
+
+def where_ssh_goes(target: Target, *, config: str = "") -> str:
+    """host:port as ssh_config has it, e.g. "10.0.0.7:2222"; the name itself where ssh does not say."""
+    argv = ("ssh", *(("-F", config) if config else ()), "-G", *target.words)
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=CONNECT_S)
+    except FileNotFoundError:
+        raise CouldNotLook("there is no ssh here; install the client: openssh-client or openssh-clients") from None
+    except subprocess.TimeoutExpired:
+        return target.name
+    said = dict(line.split(" ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines() if " " in line)
+    if done.returncode or "hostname" not in said:
+        return target.name
+    through = said.get("proxyjump", "") or said.get("proxycommand", "")
+    return f"{said['hostname']}:{said.get('port', '22')}" + (
+        f" through {through}" if through not in ("", "none") else ""
+    )
+
+
+def converse(argv: tuple[str, ...], given: bytes, *, ends_with: bytes, limit_s: float = LOOK_S) -> Said:
+    """Send `given`, keep the connection until `ends_with` was printed, then end it; CouldNotLook at a limit."""
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except FileNotFoundError:
+        raise CouldNotLook("there is no ssh here; install the client: openssh-client or openssh-clients") from None
+    except OSError as error:
+        raise CouldNotLook(f"ssh could not be started: {error.strerror}") from None
+    talk = _Talk(process, given, ends_with)
+    try:
+        talk.until(time.monotonic() + limit_s)
+        status = _ended(process)
+    finally:
+        _end(process)
+    if talk.too_much:
+        raise CouldNotLook(f"it printed more than {REPLY_LIMIT >> 20} MB; nothing of that was read")
+    if talk.too_late:
+        raise CouldNotLook(f"it gave no answer within {limit_s:g} s")
+    return Said(bytes(talk.printed), bytes(talk.complaint).decode("utf-8", "replace"), status)
+
+
+class _Talk:
+    """The three pipes of one ssh, served side by side until the answer is whole."""
+
+    def __init__(self, process: subprocess.Popen[bytes], given: bytes, ends_with: bytes) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        self._left, self._ends_with = memoryview(given), ends_with
+        self.printed, self.complaint = bytearray(), bytearray()
+        self.too_much = self.too_late = False
+
+    def until(self, deadline: float) -> None:
+        os.set_blocking(self._stdin.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdin, selectors.EVENT_WRITE)
+            selector.register(self._stdout, selectors.EVENT_READ)
+            selector.register(self._stderr, selectors.EVENT_READ)
+            while self._stdout in {key.fileobj for key in selector.get_map().values()}:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    self.too_late = True
+                    return
+                for key, _ in selector.select(left):
+                    self._serve(selector, key.fileobj)
+                if self.too_much or self._ends_with in self.printed[-4096:]:
+                    break
+        for stream in (self._stdin, self._stdout):
+            _closed(stream)
+
+    def _serve(self, selector: selectors.BaseSelector, stream: object) -> None:
+        if stream is self._stdin:
+            if not self._sent():
+                selector.unregister(self._stdin)  # kept open: its end would mean that nobody waits
+            return
+        source = self._stdout if stream is self._stdout else self._stderr
+        data = os.read(source.fileno(), 1 << 16)
+        if not data:
+            selector.unregister(source)
+        elif source is self._stderr:
+            self.complaint += data[: max(0, _COMPLAINT_LIMIT - len(self.complaint))]
+        else:
+            self.printed += data
+            self.too_much = len(self.printed) > REPLY_LIMIT
+
+    def _sent(self) -> bool:
+        """Send a part; False when there is nothing left to send, or nobody to send it to."""
+        try:
+            self._left = self._left[os.write(self._stdin.fileno(), self._left[: 1 << 16]) :]
+        except BlockingIOError:
+            return True
+        except OSError:  # the host hung up: what it said is read
+            return False
+        return bool(self._left)
+
+
+def _closed(stream: IO[bytes]) -> None:
+    try:
+        stream.close()
+    except OSError:
+        pass
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        return 0
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            _closed(stream)
+    process.wait()

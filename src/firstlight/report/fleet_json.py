@@ -1,0 +1,138 @@
+"""A fleet as a document (schema firstlight.fleet/1), and as JUnit XML with one test case a host."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from typing import Any
+
+from firstlight import __version__
+from firstlight.facts.pseudonyms import Pseudonyms
+from firstlight.fleet.folding import folded
+from firstlight.fleet.judged import Fleet, Row, Verdict
+from firstlight.lock.drift import Change, Drift
+from firstlight.report.fleet_rows import against_words, cells_of, difference_words
+from firstlight.secrets import masked
+
+SCHEMA = "firstlight.fleet/1"
+_NO_NAMES = Pseudonyms((), ())  # addresses, logins and the like, whoever's they are
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def pseudonyms_for(fleet: Fleet) -> dict[str, str]:
+    """host-a, host-b, ... in the order of the names: one name a host, the same in all files of a run."""
+    names = sorted(name for row in fleet.rows for name in row.hosts)
+    return {name: f"host-{_letters(number)}" for number, name in enumerate(names)}
+
+
+def fleet_document(fleet: Fleet, names: Mapping[str, str]) -> dict[str, Any]:
+    """All rows; `names` says what each host is called in it."""
+    return {
+        "schema": SCHEMA,
+        "made_by": f"firstlight {__version__}",
+        "exit_code": fleet.exit_code,
+        "counts": {verdict.value: fleet.count(verdict) for verdict in Verdict},
+        "rows": [_row(row, names) for row in fleet.rows],
+    }
+
+
+def fleet_junit(fleet: Fleet, names: Mapping[str, str]) -> str:
+    """A host that is blocked or differs is a failure, one that could not be looked at an error, never a pass."""
+    root = ET.Element("testsuites", name="firstlight fleet doctor")
+    suite = ET.SubElement(root, "testsuite", name="firstlight.fleet")
+    for row in fleet.rows:
+        for host in row.hosts:
+            case = ET.SubElement(suite, "testcase", classname="firstlight.fleet", name=_clean(names[host]), time="0")
+            _said(case, row, names)
+    cases = list(suite)
+    failures = sum(case.find("failure") is not None for case in cases)
+    errors = sum(case.find("error") is not None for case in cases)
+    for element in (root, suite):
+        element.set("tests", str(len(cases)))
+        element.set("failures", str(failures))
+        element.set("errors", str(errors))
+        element.set("time", "0")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _row(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
+    cells = cells_of(row)
+    state = row.state
+    findings = () if state is None else state.diagnosis.findings
+    return {
+        "hosts": [names[host] for host in row.hosts],
+        "verdict": row.verdict.value,
+        "primary": "" if state is None else state.diagnosis.primary,
+        "reason": without_names(row.reason, names),
+        "do": without_names(row.do, names),
+        "asked_by": "" if state is None else state.asked_by.value,
+        "gpus": cells.gpus,
+        "driver": cells.driver,
+        "cuda": cells.cuda,
+        "torch": cells.torch,
+        "findings": [
+            {"code": each.code, "severity": each.severity.value, "caused_by": each.caused_by} for each in findings
+        ],
+        "against": {
+            "hosts": [names[host] for host in row.against.hosts],
+            "unlike": [names[host] for host in row.against.unlike],
+            "lock": row.against.lock,
+            "class": row.against.class_name,
+        },
+        "differs": [_drift(each) for each in row.differs],
+        "harmless": [_drift(each) for each in row.harmless],
+    }
+
+
+def _drift(drift: Drift) -> dict[str, str]:
+    return {
+        "part": drift.part.value,
+        "name": drift.name,
+        "change": drift.change.value,
+        "here": "" if drift.change is Change.GONE else drift.here,
+        "there": "" if drift.change is Change.ADDED else drift.locked,
+    }
+
+
+def _said(case: ET.Element, row: Row, names: Mapping[str, str]) -> None:
+    if row.state is None:
+        ET.SubElement(case, "error", message=_clean(without_names(row.reason, names)), type="not-looked-at")
+        return
+    primary = row.state.primary
+    if row.verdict is Verdict.BLOCKED and primary is not None:
+        ET.SubElement(case, "failure", message=_clean(f"{primary.title} [{primary.code}]"), type=primary.code)
+    elif row.is_odd:
+        said = against_words(row, lambda hosts: folded(names[host] for host in hosts))
+        told = " ".join((said, "; ".join(difference_words(each) for each in row.differs))).strip()
+        ET.SubElement(case, "failure", message=_clean(told), type="differs")
+    cells = cells_of(row)
+    said = f"{cells.gpus}, driver {cells.driver}, CUDA {cells.cuda}, torch {cells.torch}: {cells.verdict}"
+    ET.SubElement(case, "system-out").text = _clean(said)
+
+
+def without_names(text: str, names: Mapping[str, str]) -> str:
+    """What ssh wrote of a host, with its name and address, under the name that it has here."""
+    if all(real == name for real, name in names.items()):
+        return text
+    for real, name in sorted(names.items(), key=lambda pair: -len(pair[0])):
+        host = real.rpartition("@")[2]
+        for part in (real, host, host.rpartition(":")[0]):
+            if len(part) > 2:
+                text = re.sub(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", name, text)
+    return _NO_NAMES.apply(text)
+
+
+def _letters(number: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    text = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        text = chr(ord("a") + rest) + text
+    return text
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("?", masked(text))

@@ -1,0 +1,96 @@
+"""What a fleet's row says of its hosts in a few words: the cells of the table, the same in text, pages and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known
+from firstlight.fleet.judged import HostState, Row, Verdict
+from firstlight.fleet.look import AskedBy
+from firstlight.frozen import dataclass
+from firstlight.lock.classes import kind_words
+from firstlight.lock.drift import Change, Drift
+from firstlight.report.facts_lines import text
+from firstlight.report.summary import gpu_words
+
+HEADINGS = ("host", "GPUs", "driver", "CUDA", "torch", "verdict")
+MOST_DIFFERENCES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One row of the table behind its hosts."""
+
+    gpus: str
+    driver: str
+    cuda: str
+    torch: str
+    verdict: str
+
+
+def cells_of(row: Row) -> Cells:
+    """The cells of a row that was looked at; of the others the verdict alone."""
+    if row.state is None:
+        return Cells("", "", "", "", row.verdict.value)
+    facts = row.state.facts
+    return Cells(
+        _gpus(facts),
+        text(facts.driver.kernel_version),
+        text(facts.libcuda.driver_cuda),
+        _torch(row.state),
+        _verdict(row),
+    )
+
+
+def difference_words(drift: Drift) -> str:
+    """'driver: 570.133.20 (there 580.95.05)', 'packages triton: 3.4.0 (not there)'."""
+    what = f"{drift.part.value} {drift.name}" if drift.name != "version" else drift.part.value
+    match drift.change:
+        case Change.ADDED:
+            return f"{what}: {drift.here} (not there)"
+        case Change.GONE:
+            return f"{what}: not here (there {drift.locked})"
+        case Change.CONTENT:
+            return f"{what}: the same version, other files"
+        case Change.CHANGED:
+            return f"{what}: {drift.here} (there {drift.locked})"
+
+
+def against_words(row: Row, folded_hosts: Callable[[tuple[str, ...]], str]) -> str:
+    """What a row was compared with: 'differs from node[01-14]:'; "" where there is nothing to say."""
+    against = row.against
+    if against.unlike:
+        count = len(against.unlike)
+        return f"no two of the {count} hosts of its kind are equal, so that none is the usual one to compare with"
+    if against.none_fits:
+        kind = "" if row.state is None else kind_words(row.state.stack.kind)
+        return f"no class of {against.lock} is for this kind of machine ({kind})"
+    if not row.differs:
+        return ""
+    if against.lock:
+        return f"differs from {against.lock} (class {against.class_name}):"
+    return f"differs from {folded_hosts(against.hosts)}:"
+
+
+def _gpus(facts: Facts) -> str:
+    """8x NVIDIA H200, without capability and memory: the table is narrow."""
+    return gpu_words(facts).partition(" (")[0]
+
+
+def _torch(state: HostState) -> str:
+    if state.asked_by is AskedBy.SH:
+        return "not asked"
+    torch = state.facts.torch
+    return text(torch.value.version) if isinstance(torch, Known) else "none"
+
+
+def _verdict(row: Row) -> str:
+    primary = None if row.state is None else row.state.primary
+    code = (
+        ""
+        if primary is None or row.verdict in (Verdict.PARTLY, Verdict.HEALTHY, Verdict.NO_GPU)
+        else f" {primary.code}"
+    )
+    word: str = row.verdict.value
+    return (word.upper() if row.verdict is Verdict.BLOCKED else word) + code

@@ -1,0 +1,107 @@
+"""Recorded machines as hosts: rows, the odd one, the lock in the place of the usual hosts, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from firstlight.cli.main import run
+
+MACHINES = Path(__file__).parents[1] / "machines"
+SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/fleet-1.json").read_text())
+
+
+def _fleet(folder: Path, **machines: str) -> Path:
+    for name, machine in machines.items():
+        shutil.copytree(MACHINES / machine, folder / name)
+    return folder
+
+
+def _driver(folder: Path, name: str, driver: str) -> None:
+    """The machine with another driver, told by the same places."""
+    file = folder / name / "machine.json"
+    file.write_text(file.read_text().replace("580.159.04", driver))
+
+
+def _document(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = run(["fleet", "doctor", "--json", "--identify", *argv])
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["exit_code"] == code
+    return code, {host: row for row in document["rows"] for host in row["hosts"]}
+
+
+def test_equal_machines_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _fleet(tmp_path, a="h200", b="h200", c="h200")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert code == 0
+    assert rows["a"]["hosts"] == ["a", "b", "c"]
+
+
+def test_the_odd_driver_is_named_with_what_the_others_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _fleet(tmp_path, a="h200", b="h200", c="h200")
+    _driver(folder, "b", "580.126.09")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert code == 3
+    assert rows["b"]["against"]["hosts"] == ["a", "c"]
+    assert {
+        "part": "driver",
+        "name": "version",
+        "change": "changed",
+        "here": "580.126.09",
+        "there": "580.159.04",
+    } in rows["b"]["differs"]
+
+
+def test_where_no_two_are_equal_none_is_the_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _fleet(tmp_path, a="h200", b="h200", c="h200")
+    _driver(folder, "b", "580.126.09")
+    _driver(folder, "c", "580.105.08")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert code == 3
+    assert [row["against"]["unlike"] for row in rows.values()] == [["a", "b", "c"]] * 3
+    assert not any(row["differs"] for row in rows.values())
+
+
+def test_a_class_of_a_lock_takes_the_place_of_the_usual_hosts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _fleet(tmp_path / "fleet", a="h200", b="h200", other="gpu-fell-off")
+    lock = tmp_path / "firstlight.lock"
+    assert run(["lock", "--facts", str(folder / "a"), "--out", str(lock)]) == 0
+    capsys.readouterr()
+    code, rows = _document("--facts", str(folder), "--lock", str(lock), capsys=capsys)
+    assert code == 1  # of the machine that lost a GPU
+    assert (rows["a"]["verdict"], rows["a"]["against"]["class"]) == ("healthy", "sm90-x86_64-r580")
+    assert rows["a"]["differs"] == []
+    assert rows["other"]["against"] == {"hosts": [], "unlike": [], "lock": str(lock), "class": ""}
+
+
+def test_worst_first_of_1_4_and_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _fleet(tmp_path, a="h200", b="h200", c="h200")
+    _driver(folder, "b", "580.126.09")
+    (folder / "broken.json").write_text("{")
+    (folder / "link.json").symlink_to(folder / "a/machine.json")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert code == 4
+    assert rows["broken"]["reason"] == "its answer is not JSON"
+    assert rows["link"]["reason"] == "its recording is a link; links are not followed"
+    shutil.copytree(MACHINES / "cudnn-mix", folder / "blocked")
+    assert _document("--facts", str(folder), capsys=capsys)[0] == 1
+
+
+def test_text_page_and_junit_of_every_recorded_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, junit = tmp_path / "fleet.html", tmp_path / "fleet.xml"
+    assert run(["fleet", "doctor", "--facts", str(MACHINES), "--html", str(page), "--junit", str(junit)]) == 1
+    said = capsys.readouterr().out
+    count = len(list(MACHINES.glob("*/machine.json")))
+    assert said.startswith(f"{count} hosts: ")
+    assert junit.read_text().count("<testcase ") == count
+    assert "cudnn-mix" not in page.read_text().replace("[cudnn-mix]", "").replace('"cudnn-mix"', "").replace(
+        "BLOCKED cudnn-mix", ""
+    )  # the code of a rule; the host of that name has a pseudonym

@@ -1,0 +1,190 @@
+"""Runs over a fleet: batches, ends and exit codes, what is kept, and who holds a run; no host is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from firstlight.cli.fleet_words import parse_words
+from firstlight.cli.main import run
+from firstlight.errors import AnotherIsActing, BadInput
+from firstlight.fleet.inventory import ansible_program, selected
+from firstlight.fleet.run import Engine, FleetRun, HostEnd, HostRun, Made, Verb, again, batches, run_document, run_of
+from firstlight.fleet.run_folder import Shelf, file_name
+from firstlight.report.fleet_run_text import run_text
+from firstlight.report.layout import plain
+
+SCHEMAS = Path(__file__).parents[2] / "src/firstlight/schemas"
+RUN = FleetRun(
+    "20261118T060000Z-3f2a9c", Verb.APPLY, "2026-11-18T06:00:00Z", "ann@desk", ("--no-verify",),
+    (
+        HostRun("node01", end=HostEnd.DONE, digest="a" * 64, made=(Made(1, "a" * 64),), steps=("write a file",)),
+        HostRun("node02", end=HostEnd.DONE, digest="a" * 64, made=(Made(1, "a" * 64),), steps=("write a file",)),
+        HostRun("node03", end=HostEnd.UNREACHABLE, reason="ssh: Connection refused"),
+    ),
+    Engine("/etc/hosts.yml"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    monkeypatch.setenv("FIRSTLIGHT_STATE_DIR", str(tmp_path))
+    return Shelf(str(tmp_path / "fleet"))
+
+
+def test_batches_grow_and_the_last_size_is_repeated() -> None:
+    names = tuple(f"n{number:02d}" for number in range(30))
+    assert [len(batch) for batch in batches(names, "1,10%,100%")] == [1, 3, 26]
+    assert [len(batch) for batch in batches(names, "10")] == [10, 10, 10]
+    assert batches(names, "") == (names,)
+    assert [name for batch in batches(names, "7") for name in batch] == list(names)
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "1,,2", "200%", "%", "1.5", "9999999"])
+def test_a_size_that_is_none_is_refused(given: str) -> None:
+    with pytest.raises(BadInput, match="--serial"):
+        batches(("a", "b"), given)
+
+
+def test_the_exit_code_is_the_worst_of_the_hosts() -> None:
+    assert RUN.exit_code == 4
+    assert replace(RUN, hosts=RUN.hosts[:2]).exit_code == 0
+    assert RUN.with_host(HostRun("node01", end=HostEnd.FAILED)).exit_code == 1
+    assert RUN.with_host(HostRun("node03", end=HostEnd.AT_WORK)).exit_code == 4
+    assert RUN.with_host(HostRun("node03", end=HostEnd.NOTHING)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "attempt"),
+    [(HostEnd.FAILED, 2), (HostEnd.AT_WORK, 1), (HostEnd.UNREACHABLE, 1), (HostEnd.NOT_ASKED, 1)],
+)
+def test_work_that_failed_begins_anew_and_work_that_may_go_on_is_picked_up(end: HostEnd, attempt: int) -> None:
+    asked = again(HostRun("a", end=end, reason="x", made=(Made(1),)))
+    assert asked == HostRun("a", attempt, made=(Made(1),))
+
+
+def test_a_run_is_kept_read_back_and_fits_its_schema(shelf: Shelf) -> None:
+    shelf.write(RUN)
+    assert shelf.read(RUN.id) == RUN
+    assert shelf.ids() == (RUN.id,)
+    document = json.loads(Path(shelf.folder(RUN.id), "run.json").read_text())
+    jsonschema.validate(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
+    assert run_of(document, "x") == RUN
+
+
+@pytest.mark.parametrize("broken", ["[]", "{}", "{", '{"schema": "firstlight.fleet-run/2"}'])
+def test_a_folder_that_holds_no_run_is_refused(shelf: Shelf, broken: str) -> None:
+    shelf.write(RUN)
+    Path(shelf.folder(RUN.id), "run.json").write_text(broken)
+    with pytest.raises(BadInput):
+        shelf.read(RUN.id)
+
+
+def test_a_run_that_another_user_could_have_written_is_not_carried_out(shelf: Shelf) -> None:
+    shelf.write(RUN)
+    os.chmod(Path(shelf.folder(RUN.id), "run.json"), 0o666)
+    with pytest.raises(BadInput, match="others may write"):
+        shelf.read(RUN.id)
+
+
+def test_whoever_comes_second_is_told_who_has_the_run_and_since_when(shelf: Shelf) -> None:
+    shelf.write(RUN)
+    with (
+        shelf.held(RUN),
+        pytest.raises(AnotherIsActing, match=r"@\S+ since 20\S+Z, process \d+") as told,
+        shelf.held(RUN),
+    ):
+        pass
+    assert told.value.exit_code == 4
+    with shelf.held(RUN):
+        pass
+
+
+def test_a_name_of_a_host_is_no_path() -> None:
+    assert file_name("root@pod:22") == "root@pod:22"
+    assert file_name("../../etc") == "_._.._etc"
+
+
+def test_equal_hosts_are_one_row_and_those_that_are_not_done_come_first() -> None:
+    assert plain(run_text(RUN, "/s")).splitlines()[3:] == [
+        "node03       not reached over ssh",
+        "    ssh: Connection refused",
+        "node[01-02]  done",
+        f"    plan {'a' * 16}",
+        "    did: write a file",
+        "",
+        "next",
+        "  firstlight fleet apply --retry",
+    ]
+
+
+def test_status_prints_the_newest_run_with_its_exit_code(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    shelf.write(RUN)
+    assert run(["fleet", "status", "--json"]) == 4
+    assert run_of(json.loads(capsys.readouterr().out), "x") == RUN
+    assert run(["fleet", "status", "--list"]) == 0
+    assert capsys.readouterr().out == f"{RUN.id}  apply  3 hosts: 1 not reached over ssh, 2 done\n"
+    assert run(["fleet", "status", "../x"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--read-only", "apply", "--yes", "--hosts", "a"], "--read-only was given"),
+        (["--read-only", "undo", "--yes"], "--read-only was given"),
+        (["status"], "there is no run yet"),
+        (["undo", "--yes"], "nothing to take back"),
+        (["apply", "--retry", "--yes"], "there is no run to go on with"),
+        (["apply", "--retry", "--hosts", "a"], "leave hosts"),
+        (["apply", "--yes"], "no hosts were named"),
+        (["apply", "--yes", "--hosts", "root@a:22"], "firstlight fleet add NAME root@a:22"),
+        (["apply", "--hosts", "a", "--become-password-file", "/no/such"], "cannot be read"),
+        (["apply", "--hosts", "a", "--", "--dry-run"], "No such option"),
+        (["plan", "--hosts", "a", "--", "--want", "==="], "==="),
+    ],
+)
+def test_a_call_that_cannot_be_used_is_refused_before_a_host_is_asked(
+    shelf: Shelf, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert run(["fleet", *words]) == 2
+    said = capsys.readouterr()
+    assert (told in said.err, said.out) == (True, ""), said.err
+    assert shelf.ids() == ()
+
+
+def test_a_secret_in_the_words_is_refused_and_not_repeated() -> None:
+    with pytest.raises(BadInput) as told:
+        parse_words(("--want", "torch @ https://ann:hunter2hunter2@pypi.example/simple"))
+    assert "hunter2" not in str(told.value)
+
+
+def test_the_document_names_every_end() -> None:
+    schema = json.loads((SCHEMAS / "fleet-run-1.json").read_text())
+    ends = schema["properties"]["hosts"]["items"]["properties"]["end"]["enum"]
+    assert ends == [end.value for end in HostEnd]
+    jsonschema.validate(run_document(RUN, made_by="x", folder="/x"), schema)
+
+
+def test_an_inventory_with_a_vault_is_read_with_the_file_of_its_password(tmp_path: Path) -> None:
+    program = ansible_program("ansible-vault")
+    if not program:
+        pytest.skip("needs ansible-core")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "hosts.ini").write_text("node01\nnode02\n[gpu]\nnode02\n")
+    (tmp_path / "group_vars/gpu.yml").write_text("ansible_host: 10.0.0.7\n")
+    (tmp_path / "password").write_text("correct horse\n")
+    words = ["encrypt", "--vault-password-file", str(tmp_path / "password"), str(tmp_path / "group_vars/gpu.yml")]
+    subprocess.run([program, *words], check=True, capture_output=True)
+    with pytest.raises(BadInput, match="ansible-inventory"):
+        selected(str(tmp_path / "hosts.ini"))
+    engine = Engine(str(tmp_path / "hosts.ini"), "", ("--become", "--vault-password-file", str(tmp_path / "password")))
+    [target] = selected(engine.inventory, limit="gpu", vault=engine.vault)
+    assert (target.name, target.host) == ("node02", "10.0.0.7")
+    with pytest.raises(BadInput, match="--limit 'nobody'"):
+        selected(engine.inventory, limit="nobody", vault=engine.vault)

@@ -1,0 +1,123 @@
+"""Inventories as teams have them, read by the real ansible-inventory; what cannot be used is refused before any ssh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from firstlight.cli.main import run
+from firstlight.errors import BadInput
+from firstlight.fleet.inventory import from_file
+from firstlight.fleet.target import Target
+
+needs_ansible = pytest.mark.skipif(
+    shutil.which("ansible-inventory", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None,
+    reason="needs ansible-core",
+)
+INI = "[gpu]\nnode[01:03] ansible_user=root\n[gpu:vars]\nansible_port=2222\n[login]\nhead ansible_host=fe80::1\n"
+YAML = """\
+gpu:
+  hosts:
+    node01: {ansible_host: 10.0.0.7, ansible_port: 22022}
+    node02:
+"""
+
+
+def test_one_host_a_line_needs_no_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    file = tmp_path / "hosts"
+    file.write_text("# the cluster\nnode01\nroot@pod:2222  # rented\n\nroot@[fe80::1]:22\n")
+    assert from_file(str(file)) == (
+        Target("node01", "node01"),
+        Target("root@pod:2222", "pod", "root", 2222),
+        Target("root@[fe80::1]:22", "fe80::1", "root", 22),
+    )
+
+
+@needs_ansible
+def test_ini_with_ranges_groups_and_variables(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.ini"
+    file.write_text(INI)
+    found = {each.name: each for each in from_file(str(file))}
+    assert found["node02"] == Target("node02", "node02", "root", 2222)
+    assert found["head"] == Target("head", "fe80::1")
+    assert len(found) == 4
+
+
+@needs_ansible
+def test_a_folder_with_yaml_and_variables_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(YAML)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/gpu.yml").write_text("ansible_user: ubuntu\n")
+    found = from_file(str(tmp_path))
+    assert found == (Target("node01", "10.0.0.7", "ubuntu", 22022), Target("node02", "node02", "ubuntu"))
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("empty.ini", "", "names no host"),
+        (
+            "cyclic.yml",
+            "a:\n  children:\n    b:\n      children:\n        a:\n",
+            "names no host|ansible-inventory|loop",
+        ),
+        ("spaces.yml", 'all:\n  hosts:\n    "node 01":\n', "is no host"),
+        ("proxy.yml", 'all:\n  hosts:\n    "-oProxyCommand=touch x":\n', "is no host"),
+        ("proxy_of.yml", 'all:\n  hosts:\n    a: {ansible_host: "-oProxyCommand=touch x"}\n', "is no host"),
+        ("port.yml", "all:\n  hosts:\n    a: {ansible_port: 70000}\n", "is no port"),
+        ("damaged.yml", "all: [\n", "ansible-inventory|names no host"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadInput, match=says):
+        from_file(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--hosts", ""), "--hosts is empty"),
+        (("--hosts", ","), "no host was given"),
+        (("--hosts", "a,a"), "was given twice"),
+        (("--hosts", "a,-oProxyCommand=touch x"), "is no host"),
+        (("--hosts", "node 01"), "is no host"),
+        (("--hosts", "localhost:22,LOCALHOST"), "are the same host"),
+        (("--hosts", ",".join(f"n{number}" for number in range(10_000))), "10,000 hosts were given"),
+        (("--slurm", "--help"), "is the name of a partition"),
+        (("--facts", "/nowhere"), "no such file"),
+        (("-i", "/nowhere"), "no such file"),
+        ((), "no hosts were named"),
+        (("--hosts", "a", "--slurm", "gpu"), "--hosts and --slurm were given"),
+    ],
+    ids=range(12),
+)
+def test_a_bad_call_is_one_line_and_exit_2(
+    given: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = tmp_path / "ssh"
+    log.write_text('#!/bin/sh\ncase " $* " in *" -G "*) exec /usr/bin/ssh "$@";; esac\ntouch "$0.called"\n')
+    log.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert run(["fleet", "doctor", *given]) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "ssh.called").exists()  # nobody was connected to
+
+
+def test_ten_thousand_hosts_of_a_file_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("".join(f"n{number}\n" for number in range(10_000)))
+    with pytest.raises(BadInput, match="10,000 hosts were given; at most 1,000"):
+        from_file(str(file))
