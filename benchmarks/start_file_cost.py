@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from firstlight.plan.start_file import LINE_FILE, MODULE, START_LINE, start_module
-from firstlight.plan.start_script import Wiring, run_script, wire_script
+from firstlight.ways.start_file import LINE_FILE, MODULE, START_LINE, start_module
+from firstlight.ways.start_script import Wiring, run_script, wire_script
 from tests.apply.stand_ins import build_libcuda
 
 ROUNDS = 21

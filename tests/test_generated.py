@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import explain_recall
 
+from tools import make_by_person, make_explain_page, make_platforms
 from tools.machines.__main__ import EXAMPLES, MACHINES
 from tools.make_readme import BENCH, README, bench_table, filled
 
@@ -31,6 +33,33 @@ def test_the_bundled_examples_are_what_their_recipes_give() -> None:
 
 def test_the_readme_is_current() -> None:
     assert filled(README.read_text()) == README.read_text(), "run: python -m tools.make_readme"
+
+
+def test_the_list_of_what_is_left_to_a_person_is_current() -> None:
+    page = make_by_person.PAGE.read_text()
+    assert "<!-- generated: by-person -->" in page
+    assert make_by_person.filled(page) == page, "run: python -m tools.make_by_person"
+
+
+def test_the_page_of_the_platforms_is_current() -> None:
+    page = make_platforms.PAGE.read_text()
+    assert page.count("<!-- generated: ") == 3
+    assert make_platforms.filled(page) == page, "run: python -m tools.make_platforms"
+
+
+def test_the_page_of_explain_is_current() -> None:
+    page = make_explain_page.PAGE.read_text()
+    assert "<!-- generated: explain-speed -->" in page
+    assert make_explain_page.filled(page) == page, "run: python -m tools.make_explain_page"
+
+
+def test_the_page_lists_every_text_that_explain_did_not_answer_rightly() -> None:
+    page = explain_recall.PAGE.read_text()
+    assert page.count("<!-- generated: misses of ") == len(explain_recall.SETS)
+    assert explain_recall.filled(page) == page, "run: python -m benchmarks.explain_recall --misses"
+    for name, judged in explain_recall.SETS.items():
+        wrong = json.loads((explain_recall.FOLDER / judged).read_text())["wrong"]
+        assert [link for link in wrong if link not in explain_recall.misses(name)] == []
 
 
 def _no_commit(run: dict[str, Any], figure: dict[str, Any]) -> None:

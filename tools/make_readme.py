@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools import attention_table, kernels_table, sm90_table
+from tools import attention_table, kernels_table, regret_table, sm90_table
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -62,6 +62,7 @@ def filled(text: str) -> str:
 
 def filled_library(text: str) -> str:
     """The page of the block-sparse library with its measured part made anew."""
+    text = with_part(text, "regret", regret_table.regret_part)
     return with_part(text, "kernels", kernels_table.library_part)
 
 

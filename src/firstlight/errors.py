@@ -7,6 +7,7 @@
     |   +-- UnsupportedInput   a tensor, block pattern or option that the kernels do not take
     |   +-- NotOurs            a file that we would act on and that another user made, or can change
     +-- CouldNotLook           a host or needed data is out of reach (exit 4)
+    |   +-- HostNotReached     ssh did not get an answer of a host
     +-- NotStarted             the command behind `run` could not be started (126 or 127, as a shell has it)
     +-- CouldNotAct            a change to the machine was refused or failed; what was done is in the journal (exit 1)
         +-- NotBegun           the lock or the journal could not be had, so that nothing was begun (exit 1)
@@ -58,6 +59,14 @@ class CouldNotLook(FirstlightError):
     """A host or needed data is out of reach."""
 
     exit_code = 4
+
+
+class HostNotReached(CouldNotLook):
+    """ssh did not get an answer of a host; `do` is the one command that helps, "" where none does."""
+
+    def __init__(self, reason: str, *, do: str = "") -> None:
+        super().__init__(f"{reason}: {do}" if do else reason)
+        self.reason, self.do = reason, do
 
 
 class NotStarted(FirstlightError):

@@ -76,6 +76,10 @@ def _init(self: Any, /, *args: Any, **kwargs: Any) -> None:
     if len(args) > len(entries):
         raise TypeError(f"{cls.__name__}() takes {len(entries)} positional arguments but {len(args)} were given")
     put = object.__setattr__
+    if len(args) == len(entries) and not kwargs:  # most are made so: thousands at a start
+        for name, value in zip(entries, args, strict=True):
+            put(self, name, value)
+        return
     missing = []
     for index, (name, entry) in enumerate(entries.items()):
         if index < len(args):

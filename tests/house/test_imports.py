@@ -15,24 +15,69 @@ SRC = Path(__file__).parents[2] / "src" / "firstlight"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "frozen": set(),
+    "near": set(),
     "opening": set(),
     "owned": {"errors", "opening"},
     "secrets": set(),
     "visible": set(),
     "versions": {"errors"},
+    "own_wheel": {"errors"},
     "machine": {"errors"},
     "tables": {"versions", "errors"},
-    "elf": {"machine", "errors"},
+    "elf": {"versions", "machine", "errors"},
     "facts": {"opening", "versions", "machine", "elf", "errors"},
     "examples": set(),
-    "diagnosis": {"facts", "tables", "versions", "elf", "errors"},
+    "shells": {"errors"},
+    "ways": {"shells", "elf", "facts", "tables", "versions", "errors"},
+    "diagnosis": {"ways", "facts", "tables", "versions", "elf", "errors"},
     "kernels": {"owned", "errors"},
-    "plan": {"diagnosis", "facts", "tables", "versions", "errors"},
+    "plan": {"ways", "diagnosis", "libraries", "facts", "tables", "versions", "errors"},
     "verify": {"opening", "facts", "tables", "versions", "machine", "elf", "errors"},
-    "apply": {"opening", "owned", "plan", "diagnosis", "facts", "tables", "machine", "elf", "versions", "errors"},
-    "libraries": {"opening", "elf", "facts", "tables", "versions", "machine", "errors", "plan", "diagnosis"},
-    "lint": {"diagnosis", "facts", "tables", "versions", "errors"},
-    "emit": {"elf", "plan", "diagnosis", "facts", "tables", "versions", "errors", "machine"},
+    "apply": {
+        "opening",
+        "owned",
+        "ways",
+        "shells",
+        "plan",
+        "diagnosis",
+        "facts",
+        "tables",
+        "machine",
+        "elf",
+        "versions",
+        "errors",
+    },
+    "libraries": {"opening", "elf", "facts", "tables", "versions", "machine", "errors", "ways", "diagnosis"},
+    "build": {
+        "opening",
+        "owned",
+        "ways",
+        "apply",
+        "diagnosis",
+        "facts",
+        "tables",
+        "machine",
+        "elf",
+        "versions",
+        "errors",
+    },
+    "lint": {"ways", "diagnosis", "facts", "tables", "versions", "errors"},
+    "emit": {
+        "elf",
+        "ways",
+        "plan",
+        "diagnosis",
+        "facts",
+        "tables",
+        "own_wheel",
+        "versions",
+        "errors",
+        "machine",
+        "guard",
+    },
+    "lock": {"opening", "ways", "diagnosis", "facts", "tables", "machine", "versions", "errors"},
+    "fleet": {"opening", "owned", "own_wheel", "diagnosis", "facts", "tables", "lock", "machine", "versions", "errors"},
+    "ship": {"opening", "owned", "fleet", "machine", "errors"},
     "bench": {"opening", "facts", "tables", "kernels", "diagnosis", "versions", "errors", "machine"},
     "profile": {"opening", "bench", "facts", "tables", "machine", "errors"},
     "report": {
@@ -41,7 +86,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tables",
         "diagnosis",
         "plan",
+        "ways",
         "apply",
+        "build",
         "verify",
         "kernels",
         "bench",
@@ -49,41 +96,56 @@ MAY_IMPORT: dict[str, set[str]] = {
         "elf",
         "lint",
         "emit",
+        "lock",
+        "fleet",
+        "ship",
         "profile",
+        "guard",
         "versions",
         "errors",
         "machine",
     },
+    "guard": {"opening", "tables", "versions", "errors"},
+    "explain": {"diagnosis", "report", "errors"},
     "cli": {"*"},
 }
-EVERYBODYS = ("frozen", "secrets", "visible")
+EVERYBODYS = ("frozen", "near", "secrets", "visible")
 STANDARD_LIBRARY_ONLY = (
     "errors",
     "frozen",
+    "near",
     "opening",
     "owned",
     "secrets",
     "visible",
     "versions",
+    "own_wheel",
     "machine",
     "elf",
     "facts",
     "tables",
     "diagnosis",
+    "shells",
 )
 ALLOWED_THIRD_PARTY = {
     "click": {"cli"},
     "rich": {"cli", "report"},
     "jinja2": {"emit"},
-    "packaging": {"plan", "tables", "verify"},
-    "tomlkit": {"plan"},
-    "tomli": {"verify"},
+    "packaging": {"plan", "ways", "tables", "verify", "lint", "guard", "build"},
+    "tomlkit": {"ways"},
+    "tomli": {"verify", "lock"},
     "yaml": {"lint"},
     "torch": {"bench", "kernels", "profile"},
     "triton": {"kernels"},
     "pynvml": {"bench"},
+    "tree_sitter": {"guard"},
+    "tree_sitter_bash": {"guard"},
+    "mcp": {"cli"},
+    "anyio": {"cli"},  # comes with mcp
 }
 CHILD_SCRIPTS = SRC / "facts" / "children"
+ANSIBLE_SCRIPTS = SRC / "fleet" / "children" / "ansible_callbacks"  # loaded by ansible-playbook, in its own process
+BUILD_SCRIPTS = SRC / "build" / "children"  # run by the interpreter that got the wheel, which has what is proved
 PROOF_SCRIPTS = SRC / "verify" / "children"  # run by the interpreter that is proved, which has the torch to prove
 
 
@@ -124,6 +186,10 @@ def test_a_file_imports_only_what_the_table_of_rooms_allows(path: Path) -> None:
             if path.parent == CHILD_SCRIPTS and parts[0] == "pynvml":
                 continue  # imported only in the child process, where libnvidia-ml was found
             if path.parent == PROOF_SCRIPTS and parts[0] == "torch":
+                continue
+            if path.parent == ANSIBLE_SCRIPTS and parts[0] == "ansible":
+                continue
+            if path.parent == BUILD_SCRIPTS:
                 continue
             assert parts[0] in ALLOWED_THIRD_PARTY, f"{path.name} imports {name}"
             assert room in ALLOWED_THIRD_PARTY[parts[0]], f"{path.name} imports {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,9 @@ def test_the_project_speaks_of_the_project_alone() -> None:
             text = path.read_text(errors="replace")
             for word in forbidden:
                 assert word not in text, f"{relative} holds {word!r}"
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by their name alone, and stops at the second, where it is asked for all."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

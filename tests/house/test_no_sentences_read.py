@@ -1,0 +1,74 @@
+"""Our own sentences are not a protocol: no regular expression is applied to a title, an id or a reason of ours.
+
+It sees `re.fullmatch(..., x)` and `PATTERN.search(x)` where x holds an attribute of one of these names, or a variable
+called so, in the rooms that make, carry or print findings, options and steps. A sentence that goes through a variable
+of another name is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "firstlight"
+ROOMS = ("apply", "cli", "diagnosis", "emit", "plan", "report", "ways")
+OURS = {"title", "titles", "because", "saw", "means", "proof_by", "why_not", "leaves_out", "note", "what", "fires_when"}
+ATTRIBUTES = {*OURS, "id", "way", "ways", "option", "step"}
+_CALLS = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
+
+
+def _is_ours(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ATTRIBUTES
+    return isinstance(node, ast.Name) and node.id in OURS
+
+
+def _patterns(tree: ast.AST) -> set[str]:
+    """Names that a compiled regular expression is bound to."""
+    found = set()
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "re.compile":
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+            found |= {ast.unparse(each) for each in targets}
+    return found
+
+
+def sentences_read(tree: ast.AST) -> Iterator[str]:
+    patterns = {"re", *_patterns(tree)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _CALLS:
+            continue
+        if ast.unparse(node.func.value) not in patterns:
+            continue
+        given = [*node.args, *(word.value for word in node.keywords)]
+        if any(_is_ours(each) for value in given for each in ast.walk(value)):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_regular_expression_reads_our_own_sentences() -> None:
+    files = [path for room in ROOMS for path in sorted((SRC / room).rglob("*.py"))]
+    assert files
+    found = {str(path.relative_to(SRC)): list(sentences_read(ast.parse(path.read_text("utf-8")))) for path in files}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "re.search('torch', option.title)",
+        "re.sub('a', 'b', f'{step.id}-x')",
+        "P = re.compile('a')\nP.fullmatch(finding.saw[0])",
+        "re.findall('[0-9]+', title)",
+        "re.split(' or ', ' '.join(each.title for each in options))",
+    ],
+)
+def test_the_check_sees_one(code: str) -> None:
+    assert list(sentences_read(ast.parse(code)))
+
+
+def test_the_check_leaves_other_texts_alone() -> None:
+    assert list(sentences_read(ast.parse("re.search('torch', file.text)\nother.match(option.title)"))) == []
