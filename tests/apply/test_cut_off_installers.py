@@ -25,12 +25,17 @@ from tests.apply.wheels import make_wheel
 UV = Path(sys.executable).with_name("uv")
 pytestmark = pytest.mark.skipif(not UV.exists(), reason="needs uv beside the interpreter")
 
-# The real uv behind a script that, told so once, has unpacked the wheel and removed the other version, and dies there.
+# The real uv behind a script that, told so once, has unpacked the wheel and removed the other version, and dies there;
+# or has finished what it was asked for, and not what that needs.
 DYING = """\
 #!/bin/sh
 if [ -e "{mark}" ]; then case " $* " in *" sync "*|*" pip install "*)
     version=$(cat "{mark}"); rm "{mark}"; rm -rf "{site}"/demo "{site}"/demo-*.dist-info
     "{python}" -m zipfile -e "{wheels}/demo-$version-py3-none-any.whl" "{site}"; kill -9 $$;;
+esac; fi
+if [ -e "{late}" ]; then case " $* " in *" sync "*|*" pip install "*)
+    rm "{late}"; "{uv}" "$@"; rm -rf "{site}"/part*
+    "{python}" -m zipfile -e "{wheels}/part-1.0-py3-none-any.whl" "{site}"; kill -9 $$;;
 esac; fi
 exec "{uv}" "$@"
 """
@@ -72,6 +77,9 @@ class Place:
     def die_at(self, version: str) -> None:
         (self.folder / "die").write_text(version)
 
+    def die_late(self) -> None:
+        (self.folder / "die-late").touch()
+
     def files(self) -> dict[str, bytes]:
         """The app's files but the compiled ones, which hold the second in which their source was written."""
         found = (each for each in self.app.rglob("*") if each.is_file() and not each.is_symlink())
@@ -89,13 +97,14 @@ def _uv_environ(folder: Path) -> dict[str, str]:
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path, tmp_path / "app", tmp_path / "wheels")
     for version in ("1.0", "2.0"):
-        make_wheel(made.wheels, "demo", version, size=1000)
+        make_wheel(made.wheels, "demo", version, size=1000, requires=("part",) if version == "2.0" else ())
+    make_wheel(made.wheels, "part", "1.0")
     made.app.mkdir()
     (made.app / "pyproject.toml").write_text(MANIFEST.format(wheels=made.wheels))
     env = {**os.environ, **_uv_environ(tmp_path)}
     subprocess.run([str(UV), "sync", "--quiet", "--project", str(made.app)], check=True, env=env)
     program, words = tmp_path / "uv", {"mark": tmp_path / "die", "site": made.site, "wheels": made.wheels}
-    program.write_text(DYING.format(python=sys.executable, uv=UV, **words))
+    program.write_text(DYING.format(python=sys.executable, uv=UV, late=tmp_path / "die-late", **words))
     program.chmod(0o755)
     return made
 
@@ -148,6 +157,25 @@ def test_an_apply_that_was_cut_off_is_made_whole_and_taken_back(place: Place, ma
     for run in interrupted(doing):
         finish(doing, run)
     assert (place.site / "demo-2.0.dist-info/INSTALLER").read_text().strip() == "uv"
+    _undo(place.acting())
+    after = place.files()
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == set()
+
+
+@STEPS
+def test_what_is_needed_is_made_whole_though_all_that_was_asked_for_is(
+    place: Place, made: Callable[[Place], Step]
+) -> None:
+    before = place.files()
+    place.die_late()
+    with pytest.raises(StepFailed, match="status -9"):
+        act(place.acting(), Asked((made(place),), "d" * 16, "o", "t"))
+    assert (place.site / "demo-2.0.dist-info/INSTALLER").exists(), "what was asked for is whole"
+    assert not (place.site / "part-1.0.dist-info/INSTALLER").exists(), "what it needs is not"
+    doing = place.acting()
+    for run in interrupted(doing):
+        finish(doing, run)
+    assert (place.site / "part-1.0.dist-info/INSTALLER").read_text().strip() == "uv"
     _undo(place.acting())
     after = place.files()
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == set()

@@ -87,18 +87,27 @@ def take_up(place: Place) -> None:
         return
     _finish(place)
     now = place.look()
-    before, torn = set(place.saved.about["before"]), set(place.saved.about["torn"])
-    halves = tuple(
-        each.path
-        for each in now.distributions
-        if each.torn and not each.recorded and (each.pin not in before or each.name not in torn)
-    )
-    if halves:  # pip and uv would take it for installed, and cannot remove it
-        _take_away(place, halves, why="pip or uv was killed while it wrote this")
+    # pip and uv would take it for installed, and cannot remove it
+    _take_away(place, _halves(place, now), why="pip or uv was killed while it wrote this")
     _take_away(place, _of_whole(now), why="what pip was replacing; the package is whole")
     now = place.look()
     for each in _only_copies(place, now):
         _move_back(place, each)
+
+
+def has_halves(place: Place) -> bool:
+    """Whether a killed pip or uv left a package there that it never finished, wanted by name or only needed."""
+    return bool(_halves(place, place.look()))
+
+
+def _halves(place: Place, now: Environment) -> tuple[str, ...]:
+    """The metadata of packages that came with the step and whose installer never wrote a RECORD."""
+    before, torn = set(place.saved.about["before"]), set(place.saved.about["torn"])
+    return tuple(
+        each.path
+        for each in now.distributions
+        if each.torn and not each.recorded and (each.pin not in before or each.name not in torn)
+    )
 
 
 def _only_copies(place: Place, now: Environment) -> tuple[Debris, ...]:

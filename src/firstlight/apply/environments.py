@@ -22,7 +22,7 @@ class Installed:
     version: str  # "" where neither its metadata nor its folder's name tells
     path: str  # of its .dist-info or .egg-info
     torn: str
-    recorded: bool  # it has a RECORD, so that pip and uv can remove it
+    recorded: bool  # its installer wrote a RECORD: pip and uv came to their end
     direct: bool  # it came from a folder, a file or a repository, not from an index
     requested: bool  # somebody asked for it by name; without it, it came because another package needs it
 

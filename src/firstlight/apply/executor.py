@@ -12,7 +12,7 @@ from typing import Protocol
 from firstlight.apply.apt_recovery import Recovering, finish_interrupted, uses_dpkg
 from firstlight.apply.commands import Ended, process_start, run_logged, wait_for_orphan
 from firstlight.apply.conditions import all_met, proved
-from firstlight.apply.debris import clear, places_of, take_up
+from firstlight.apply.debris import clear, has_halves, places_of, take_up
 from firstlight.apply.disk import Disk
 from firstlight.apply.edit_proof import refuse_untried
 from firstlight.apply.footprints import (
@@ -127,7 +127,7 @@ def carry_out(acting: Acting, run: Run) -> None:
     for number, step in enumerate(run.steps, 1):
         acting.disk.passing(f"step {number}: look")
         met = (proved if step.id in run.finished else all_met)(step.done_when)
-        if met.holds and not _must_run_again(acting.journal, run.number, step):
+        if met.holds and not _must_run_again(acting, run, step):
             if step.id not in run.finished:
                 if step.id in run.begun:
                     _recover(acting, run.number, step)  # killed at its very end, apt would refuse what comes next
@@ -141,9 +141,15 @@ def carry_out(acting: Acting, run: Run) -> None:
     acting.journal.add(RUN_DONE, run=run.number)
 
 
-def _must_run_again(journal: Journal, run: int, step: Step) -> bool:
-    """Whether a condition that holds proves nothing: the attempt was cut off, and nobody made it whole since."""
-    return was_cut_off(journal, run, step) and not stands(journal, run, step)
+def _must_run_again(acting: Acting, run: Run, step: Step) -> bool:
+    """Whether a condition that holds proves nothing: the attempt was cut off, and nobody made it whole since.
+
+    uv writes packages side by side: what was asked for can be whole, and what that needs is not.
+    """
+    unfinished = step.id in run.begun - run.finished
+    if unfinished and any(has_halves(place) for place in places_of(acting, run.number, step)):
+        return True
+    return was_cut_off(acting.journal, run.number, step) and not stands(acting.journal, run.number, step)
 
 
 def _do(acting: Acting, run: int, step: Step) -> None:

@@ -148,5 +148,5 @@ def _anew(step: Step, torn: Installed, interpreter: str) -> tuple[tuple[str, ...
     commands = commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources_of(step, gap))
     if torn.recorded:
         return commands
-    # pip refuses to remove what has no RECORD; it can write over it.
+    # pip refuses to remove what has no RECORD, and the wheel's own knows no programs; it can write over both.
     return tuple(tuple(word.replace("--force-reinstall", "--ignore-installed") for word in argv) for argv in commands)

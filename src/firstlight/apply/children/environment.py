@@ -177,7 +177,7 @@ class Seen:
         if not entry.startswith("~") and name:
             self.distributions.append(
                 {"name": name, "version": version, "path": path, "torn": why_torn(path, files),
-                 "recorded": files is not None,
+                 "recorded": files is not None and is_finished(path, files),
                  "direct": os.path.exists(os.path.join(path, "direct_url.json")),
                  "requested": os.path.lexists(os.path.join(path, "REQUESTED"))}
             )  # fmt: skip
