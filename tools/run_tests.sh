@@ -7,9 +7,7 @@ set -u
 which="not system and not network"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-# a shell starts what runs beside it with Ctrl-C ignored, and everything below inherits that; tests send it
-restored='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])'
-"$BIN/python" -c "$restored" "$BIN/pytest" -m "$which" tests/apply tests/cli/test_libs_command.py \
+"$BIN/pytest" -m "$which" tests/apply tests/cli/test_libs_command.py \
     tests/cli/test_libs_for_real.py tests/lock tests/kernels >"$log" 2>&1 &
 acting=$!
 trap 'kill $acting 2>/dev/null; rm -f "$log"; exit 130' INT TERM
