@@ -16,8 +16,8 @@ from firstlight.errors import BadInput
 from firstlight.ways.start_script import wire_script
 from tests.emit.made_subjects import for_machine, for_words
 from tests.emit.subjects import write
+from tests.programs import SHELLCHECK
 
-SHELLCHECK = shutil.which("shellcheck")
 SHAPES = {
     "compat": ("H100, driver >= 550", ("torch==2.9.0+cu130",)),
     "plain": ("H100, driver >= 550", ()),
@@ -47,12 +47,11 @@ def test_shells_read_it(shape: str, volume: str, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason="needs shellcheck")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shellcheck_has_nothing_to_say(shape: str, tmp_path: Path) -> None:
     script = tmp_path / NAME
     script.write_text(_text(_subject(shape, "/my disk")))
-    done = subprocess.run([str(SHELLCHECK), "--shell=sh", str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run([SHELLCHECK, "--shell=sh", str(script)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from firstlight.emit.subject import Choices
 from firstlight.errors import BadInput
 from tests.apply.stand_ins import can_have_its_own_mounts, under_driver
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, subject, text_of, write
+from tests.programs import SHELLCHECK
 
 # What a container that is built from a Dockerfile may say, by https://containers.dev/implementors/json_reference/ and
 # https://github.com/devcontainers/spec/blob/main/schemas/devContainer.base.schema.json (read 2026-11-15): a subset in
@@ -147,8 +147,7 @@ def test_the_host_is_checked_before_the_container_is_made(tmp_path: Path, driver
     assert done.stdout == ""
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 def test_the_check_is_clean_for_shellcheck(tmp_path: Path) -> None:
     script = write(emit_devcontainer(subject()), tmp_path) / ".devcontainer/check_host.sh"
-    done = subprocess.run(["shellcheck", str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run([SHELLCHECK, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from firstlight.emit.dockerfile import emit_dockerfile
 from firstlight.emit.subject import Choices
 from firstlight.errors import BadInput
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, recorded, subject, text_of, with_package, write
+from tests.programs import SHELLCHECK
 
 INSTRUCTIONS = {"ARG", "FROM", "RUN", "COPY", "ENV", "LABEL", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
 
@@ -221,12 +221,11 @@ def test_a_recorded_machine_ships_what_it_has() -> None:
     assert "torch==" in text_of(emitted, "Dockerfile")
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 @pytest.mark.parametrize("machine", [OLD_H100, NEW_H100])
 def test_the_scripts_are_clean_for_shellcheck(machine: str, tmp_path: Path) -> None:
     folder = write(emit_dockerfile(subject(machine)), tmp_path)
     scripts = sorted(str(path) for path in folder.rglob("*.sh"))
     done = subprocess.run(
-        ["shellcheck", "-s", "sh", "-e", "SC1091,SC2194", *scripts], capture_output=True, text=True, check=False
+        [SHELLCHECK, "-s", "sh", "-e", "SC1091,SC2194", *scripts], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout

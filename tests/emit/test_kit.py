@@ -25,6 +25,7 @@ from firstlight.secrets import masked
 from firstlight.verify.require_file import Kind, read_require_file
 from tests.emit.subjects import NEW_H100, OLD_H100, TABLES, subject, text_of, with_own_wheel, write
 from tests.kernels.sm90.cases import needs_nvcc
+from tests.programs import SHELLCHECK
 
 PACKAGE = Path(firstlight.__file__).parent / "kernels/sm90"
 FOR = ("kit", "--for", NEW_H100, "--want", "torch==2.9.0+cu130")
@@ -140,9 +141,8 @@ def test_the_list_of_the_team_is_one_that_verify_reads(base: str, kinds: set[Kin
     assert needed[Kind.TOOLKIT, ""] == ">=13.0,<14"
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
-    argv = ["shellcheck", str(_kit(tmp_path) / "preflight.sh")]
+    argv = [SHELLCHECK, str(_kit(tmp_path) / "preflight.sh")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,6 +20,7 @@ from firstlight.emit.subject import Choices
 from firstlight.own_wheel import own_wheel
 from tests.emit.subjects import NEW_H100, subject, text_of, with_own_wheel, write
 from tests.emit.test_ansible import PROGRAM
+from tests.programs import SHELLCHECK
 
 WHEEL = own_wheel()
 # the file that installs firstlight, and the folder of the wheel
@@ -104,11 +104,10 @@ def test_the_shell_takes_the_wheel_it_was_written_with_and_refuses_a_changed_byt
     assert (missing.returncode, "bring the folder wheels along" in missing.stderr) == (1, True)
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 @pytest.mark.parametrize("kind", ["bash", "slurm"])
 def test_shellcheck_has_nothing_to_say(kind: str, tmp_path: Path) -> None:
     write(_emitted(kind), tmp_path)
-    argv = ["shellcheck", str(tmp_path / INSTALLS[kind][0])]
+    argv = [SHELLCHECK, str(tmp_path / INSTALLS[kind][0])]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

@@ -20,6 +20,7 @@ from firstlight.emit.subject import Choices
 from firstlight.errors import BadInput
 from tests.apply.stand_ins import build_libcuda, can_have_its_own_mounts, under_driver
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, recorded, subject, with_package
+from tests.programs import SHELLCHECK
 
 HEREDOC = re.compile(r"<< 'END-OF-FIRSTLIGHT-FILE'[^\n]*\n(.*?)END-OF-FIRSTLIGHT-FILE\n", re.DOTALL)
 
@@ -213,13 +214,12 @@ def test_recorded_machines_are_shipped_too() -> None:
     assert "torch==2.9.0" in _script(emit_slurm(recorded("h100-driver-570", "torch==2.9.0")))
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 @pytest.mark.parametrize("machine", [OLD_H100, NEW_H100])
 def test_it_is_clean_for_shellcheck(machine: str, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(_script(emit_slurm(subject(machine))))
     (tmp_path / "on_node.sh").write_text("#!/bin/sh\n" + _on_node(_script(emit_slurm(subject(machine)))))
     names = [str(tmp_path / name) for name in ("job.sh", "on_node.sh")]
-    done = subprocess.run(["shellcheck", *names], capture_output=True, text=True, check=False)
+    done = subprocess.run([SHELLCHECK, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +15,8 @@ from firstlight.fleet.look import AskedBy, Looked
 from firstlight.fleet.reply import between_marks
 from firstlight.fleet.sh_probe import is_sh_answer, read_sh_answer, sh_script
 from firstlight.machine.live import LiveMachine
+from tests.programs import SHELLCHECK
 
-TOOLS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 SHELLS = [shell for shell in ("sh", "dash", "bash", "ksh", "busybox") if shutil.which(shell)]
 
 
@@ -63,10 +61,8 @@ def test_a_line_that_was_not_asked_for_is_refused() -> None:
             read_sh_answer(f"firstlight-sh\n{line}\n".encode())
 
 
-@pytest.mark.skipif(shutil.which("shellcheck", path=TOOLS) is None, reason="needs shellcheck")
 def test_shellcheck_has_nothing_to_say_of_the_script(tmp_path: Path) -> None:
     file = tmp_path / "probe.sh"
     file.write_text("#!/bin/sh\n" + sh_script("ab"))
-    program = shutil.which("shellcheck", path=TOOLS)
-    done = subprocess.run([str(program), "--shell=sh", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run([SHELLCHECK, "--shell=sh", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
