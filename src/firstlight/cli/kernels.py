@@ -39,15 +39,18 @@ def command(ctx: click.Context, as_json: bool) -> None:  # noqa: FBT001 click's 
     epilog="Example: firstlight kernels autotune --budget 60 --dtype bfloat16",
     short_help="time every backend on this GPU, for auto to go by",
 )
-@click.option("--budget", default=110.0, show_default=True, metavar="SECONDS", help="Stop after about this long.")
+@click.option(
+    "--budget", default=110.0, show_default=True, metavar="SECONDS", help="Stop after about this long; 1 or more."
+)
 @click.option("--device", default=0, show_default=True, metavar="N", help="Number of the GPU.")
 @click.option("--dtype", type=click.Choice(["float16", "bfloat16", "float32"]), default="float16", show_default=True)
 @click.option("--out", default="", metavar="FILE", help="Write here instead of the cache folder that auto reads.")
 def autotune(budget: float, device: int, dtype: str, out: str) -> None:
     """Time every backend on this GPU for products and attention, over blocks, shapes, lengths and densities.
 
-    The result is a file in the cache folder; backend="auto" goes by it from the next call on. Exit code 4: no GPU that
-    a sparse kernel runs on.
+    The result is a file in the cache folder; backend="auto" goes by it from the next call on. Rows of earlier runs stay
+    in it: of other types, and of cases that this run did not reach. Exit code 2: a budget below 1 second, or a file
+    there that cannot be read back; 4: no GPU that a sparse kernel runs on.
     """
     _require_torch()
     from pathlib import Path

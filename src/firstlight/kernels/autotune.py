@@ -1,7 +1,8 @@
 """Measures on this GPU what each backend takes for products and attention, and writes the rows that `auto` goes by.
 
 Cases are drawn at random (choice/drawn.py), common ones alone, as every other one would have kernels of its own to
-compile. Measuring stops when the budget is spent, and what was measured until then is written.
+compile. Measuring stops when the budget is spent, and what was measured until then is written beside the rows of
+earlier runs: of other types, and of the cases that this run did not reach.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from pathlib import Path
 
 import torch
 
-from firstlight.errors import CouldNotLook
+from firstlight.errors import BadInput, CouldNotLook, UnsupportedInput
 from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.choose import forget_choices as forget_attention
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.cases import ProductCase
 from firstlight.kernels.choice.drawn import Masked, drawn_attention, drawn_products
 from firstlight.kernels.choice.measuring import Stopwatch, attention_times, product_times
-from firstlight.kernels.choice.rows import Machine, Row, cache_file, document
+from firstlight.kernels.choice.rows import Machine, Row, cache_file, document, in_cache, parsed, with_rows
 from firstlight.kernels.choose import forget_choices, why_not_sm90, why_not_triton
 
+LEAST_BUDGET_S = 1.0
 SEED = 7  # another draw than the rows that ship
 EACH = 160  # cases of products, and of attention
 ROUND = 16  # sizes that are no multiple of this have kernels of their own
@@ -39,6 +41,7 @@ class Tuned:
     path: str
     planned: int
     seconds: float
+    kept: int = 0  # rows of earlier runs that stay beside them
 
 
 def plan(dtype: str = "float16") -> tuple[Drawn, ...]:
@@ -64,8 +67,18 @@ def autotune(
     *, budget_s: float, dtype: str = "float16", device: int = 0, path: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Tuned:  # fmt: skip
-    """Measures until the budget is spent and writes the rows, whole or not at all; later calls use them at once."""
+    """Measures until the budget is spent and writes the rows, whole or not at all; later calls use them at once.
+
+    Rows of earlier runs stay; a case that is measured again has its new times.
+    """
+    if not budget_s >= LEAST_BUDGET_S:  # so that NaN is refused too
+        raise UnsupportedInput(
+            f"the budget is {budget_s:g} seconds; {LEAST_BUDGET_S:g} or more is accepted, e.g. 110, in which about a "
+            "hundred cases are measured."
+        )
     backends = (*_backends_here(device, getattr(torch, dtype)), "dense")
+    gpu = card_of(device).gpu
+    earlier(path, gpu)  # what cannot be read back is said before anything is measured
     began = time.monotonic()
     cases = plan(dtype)
     rows: list[Row] = []
@@ -74,17 +87,39 @@ def autotune(
         for number, case in enumerate(cases, 1):
             if time.monotonic() - began > budget_s:
                 break
-            rows.append(measured(case, watch, backends=backends, seed=number))
-            say(f"{number}/{len(cases)} {shown(rows[-1])}")
+            row = measured(case, watch, backends=backends, seed=number)
+            if row.us:  # nothing where no backend had the memory
+                rows.append(row)
+                say(f"{number}/{len(cases)} {shown(row)}")
+    if not rows:
+        raise CouldNotLook(
+            f"no case could be timed on {gpu}: its memory was too small or taken. Nothing was written; free memory and "
+            "run it again."
+        )
     machine = Machine(
         card_of(device), torch.__version__, _triton_version(), datetime.date.today().isoformat(),
         "firstlight kernels autotune", tuple(rows),
     )  # fmt: skip
-    target = path or cache_file(machine.card.gpu)
-    write_whole(target, document((machine,)))
+    target = path or cache_file(gpu)
+    merged = with_rows(earlier(path, gpu), machine)
+    write_whole(target, document(merged))
     forget_choices()
     forget_attention()
-    return Tuned(machine, str(target), len(cases), time.monotonic() - began)
+    kept = len(merged[-1].rows) - len({row.case for row in rows})
+    return Tuned(machine, str(target), len(cases), time.monotonic() - began, kept)
+
+
+def earlier(path: Path | None, gpu: str) -> tuple[Machine, ...]:
+    """The machines that lie where rows will be written; BadInput where a file there is none of ours."""
+    if path is None:
+        return in_cache(gpu)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: it cannot be read ({error}). Give another --out FILE.") from error
+    return parsed(text, str(path))
 
 
 def measured(case: Drawn, watch: Stopwatch, *, backends: tuple[str, ...], seed: int) -> Row:
@@ -122,7 +157,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def _backends_here(device: int, dtype: torch.dtype) -> tuple[str, ...]:
     """The sparse kernels that run there, e.g. ('triton', 'sm90'); CouldNotLook where none does."""
-    if not torch.cuda.is_available() or device >= torch.cuda.device_count():
+    if not torch.cuda.is_available() or not 0 <= device < torch.cuda.device_count():
         raise CouldNotLook(
             f"autotune measures on CUDA device {device}, and torch sees {torch.cuda.device_count()} devices. "
             f"`firstlight doctor` says why."

@@ -102,4 +102,6 @@ def tuned_text(tuned: Tuned) -> str:
     lines = [f"{counted(len(rows), 'case')} of {tuned.planned} in {tuned.seconds:.0f} s on {tuned.machine.card.gpu}"]
     if len(rows) < tuned.planned:
         lines.append("the budget ran out; a longer --budget measures the rest")
+    if tuned.kept:
+        lines.append(f"{counted(tuned.kept, 'row')} of earlier runs kept")
     return labelled("measured", lines, label_width=_LABEL) + labelled("written", [tuned.path], label_width=_LABEL)

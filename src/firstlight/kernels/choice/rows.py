@@ -10,10 +10,10 @@ it runs on into the user's cache folder.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from firstlight.owned import our_folder, read_ours
 
 SCHEMA = "firstlight.choice/1"
 SHIPPED = Path(__file__).parent.parent / "data" / "choice.json"
-_AGAIN = "Delete the file, or write it anew with `firstlight kernels autotune`."
+_AGAIN = "Move the file away; `firstlight kernels autotune` writes a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +78,39 @@ def shipped() -> tuple[Machine, ...]:
 
 
 def own(gpu: str) -> Machine | None:
-    """The rows that autotune wrote on this GPU model; None: there are none."""
-    path = cache_file(gpu)
+    """The rows that autotune wrote on this GPU model; None: there are none, or, with one warning, they are not ours."""
     try:
-        text = _our_text(path)
-    except OSError:
-        return None
-    return next((machine for machine in parsed(text, str(path)) if machine.card.gpu == gpu and machine.rows), None)
-
-
-def _our_text(path: Path) -> str:
-    """The text of the user's own rows; one warning, and OSError, where another user could have written them."""
-    try:
-        with our_folder(os.path.abspath(path.parent)) as folder:
-            return read_ours(folder, path.name).decode("utf-8", "replace")
+        machines = in_cache(gpu)
     except NotOurs as error:
         warnings.warn(
             f"{error}: its rows are not used. Set FIRSTLIGHT_CACHE_DIR to a folder of your own.", stacklevel=2
         )
-        raise PermissionError(errno.EPERM, str(error)) from error
+        return None
+    except OSError:
+        return None
+    return next((machine for machine in machines if machine.card.gpu == gpu and machine.rows), None)
+
+
+def in_cache(gpu: str) -> tuple[Machine, ...]:
+    """What lies where autotune keeps its rows; NotOurs where another user could have written them."""
+    path = cache_file(gpu)
+    try:
+        with our_folder(os.path.abspath(path.parent)) as folder:
+            text = read_ours(folder, path.name).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ()
+    return parsed(text, str(path))
+
+
+def with_rows(kept: tuple[Machine, ...], measured: Machine) -> tuple[Machine, ...]:
+    """What was measured before and what was measured now: a case's time by a backend is the newest, none is lost."""
+    others = tuple(machine for machine in kept if machine.card.gpu != measured.card.gpu)
+    times: dict[Case, dict[str, float]] = {}
+    before = [row for machine in kept if machine.card.gpu == measured.card.gpu for row in machine.rows]
+    for row in (*before, *measured.rows):
+        times.setdefault(row.case, {}).update(row.us)
+    rows = tuple(Row(case, tuple(us.items())) for case, us in times.items())
+    return (*others, replace(measured, rows=rows))
 
 
 def parsed(text: str, name: str) -> tuple[Machine, ...]:
