@@ -12,8 +12,13 @@ ROOT = Path(__file__).parents[2]
 FILE_LINES = 400
 FUNCTION_LINES = 50
 ARGUMENTS = 7
-# public signatures that mirror torch's own: matmul takes what torch.addmm does, and a bias, an activation and a backend
-MORE_ARGUMENTS_ALLOWED = {("functions.py", "matmul"): 9, ("functions.py", "attention"): 9}
+# public signatures that mirror torch's own: matmul takes what torch.addmm does, and a bias, an activation and a backend;
+# explain_choice takes what the calls take that it explains
+MORE_ARGUMENTS_ALLOWED = {
+    ("functions.py", "matmul"): 9,
+    ("functions.py", "attention"): 9,
+    ("explain.py", "explain_choice"): 10,
+}
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FOLDERS_WITH_LONGER_FILES_ALLOWED = ("tests",)
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import CopiedInput
-from firstlight.kernels.functions import explain_choice, linear, matmul, sampled_matmul
+from firstlight.kernels.explain import explain_choice
+from firstlight.kernels.functions import linear, matmul, sampled_matmul
 from firstlight.kernels.gated import gated_linear
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.pattern import Pattern

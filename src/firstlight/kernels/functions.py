@@ -1,4 +1,4 @@
-"""The products of a block-sparse matrix: matmul, linear, sampled_matmul, and why which backend was taken.
+"""The products of a block-sparse matrix: matmul, linear, sampled_matmul; explain.py says which backend they take.
 
 Three ways in, one result. In eager mode the backend is called directly (a few us of checks and choice); with
 gradients through an autograd function; under torch.compile, fake tensors or torch.func through the operators of ops.py.
@@ -16,8 +16,6 @@ from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import require_same_device, require_same_dtype, require_shape
-from firstlight.kernels.choice.answer import Choice
-from firstlight.kernels.choose import Question, explained
 from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
@@ -42,7 +40,7 @@ def linear(
     """
     if not is_dynamo_compiling():
         if not isinstance(w, BlockSparseMatrix):
-            _refuse_operand(w)
+            refuse_operand(w)
         done = again(w, x, bias, None, (activation, backend))
         if done is not None:
             return done
@@ -77,9 +75,9 @@ def _linear_request(asked: tuple[Any, ...], factor: Tensor | None, *, transposed
     activation, backend = asked[:2]
     training = training and torch.is_grad_enabled()
     if factor is None:
-        return Request(Layout.TOKENS, transposed, _activation(activation), backend, training=training)
+        return Request(Layout.TOKENS, transposed, activation_of(activation), backend, training=training)
     return Request(
-        Layout.TOKENS, transposed, _activation(activation), backend, 1.0, 1.0, training=training,
+        Layout.TOKENS, transposed, activation_of(activation), backend, 1.0, 1.0, training=training,
         second=Second.MULTIPLIED,
     )  # fmt: skip
 
@@ -96,7 +94,7 @@ def matmul(
     """
     asked = (activation, backend, alpha, beta)
     if not is_dynamo_compiling() and not isinstance(w, BlockSparseMatrix):
-        _refuse_operand(w)
+        refuse_operand(w)
     if out is None and not is_dynamo_compiling():
         done = again(w, x, bias, c, asked)
         if done is not None:
@@ -117,7 +115,7 @@ def matmul(
         _complain_about(c, "c", shape, x)
     training = values.requires_grad and torch.is_grad_enabled()
     request = Request(
-        Layout.COLUMNS, w.is_transposed, _activation(activation), backend, float(alpha), float(beta), training=training
+        Layout.COLUMNS, w.is_transposed, activation_of(activation), backend, float(alpha), float(beta), training
     )
     if unusual and _is_traced(x, values, bias, c):
         if out is not None:
@@ -161,55 +159,11 @@ def sampled_matmul(
     return w.with_values(EAGER.sample(w.pattern, left, right, request))
 
 
-def explain_choice(
-    w: BlockSparseMatrix, n: int | Tensor, *, layout: str | Layout = "tokens", training: bool = False,
-    activation: str | Activation | None = None, backend: str = "auto",
-) -> Choice:  # fmt: skip
-    """Which backend a product of w with n tokens (or columns) takes, and why: Choice('sm90', 'sm90 83 us, ...').
-
-    n is a number, or x itself. training: as if gradients of the values were recorded, so that no dense copy of them
-    could be kept (see BlockSparseMatrix.keep_dense). A pattern's first two calls may take what is cheaper to prepare.
-    """
-    chosen = _layout(layout)
-    question = Question(
-        operation="multiply", device=w.values.get_device(), dtype=w.dtype, shape=w.pattern.shape, block=w.block,
-        entries=w.nnz_blocks, n=_tokens(w, n, chosen), layout=chosen,
-        training=training or not w.pattern.keeps_copy(w.values), turned=w.is_transposed,
-        activation=_activation(activation),
-    )  # fmt: skip
-    return explained(backend, question)
-
-
-def _tokens(w: BlockSparseMatrix, n: object, layout: Layout) -> int:
-    """How many tokens or columns a product has, from their number or from x."""
-    if isinstance(n, Tensor):
-        tokens = layout is Layout.TOKENS
-        cols, least = w.shape[1], 1 if tokens else 2
-        if n.dim() < least or n.shape[-least] != cols:
-            accepted = f"[..., {cols}]" if tokens else f"[..., {cols}, n]"
-            raise UnsupportedInput(
-                f"n is a tensor of shape {list(n.shape)}; x of shape {accepted} is accepted for this matrix and "
-                f"layout, or the number of tokens, e.g. {max(1, n.shape[0] if n.dim() else 1)}."
-            )
-        return n.numel() // cols
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise UnsupportedInput(
-            f"n is {n!r}; a number of tokens (or columns) of 0 or more is accepted, e.g. 4096, or x itself."
-        )
-    return n
-
-
-def _refuse_operand(w: object) -> None:
+def refuse_operand(w: object) -> None:
+    """Raises for what stands in a matrix's place."""
     raise UnsupportedInput(
         f"w is a {type(w).__name__}; a BlockSparseMatrix is accepted. matmul takes (w, x) and linear takes (x, w)."
     )
-
-
-def _layout(given: str | Layout) -> Layout:
-    names = [layout.value for layout in Layout]
-    if not isinstance(given, Layout) and given not in names:
-        raise UnsupportedInput(f"layout is {given!r}; accepted: {' and '.join(names)}.")
-    return Layout(given)
 
 
 def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
@@ -284,6 +238,13 @@ def _autocast(x: Tensor) -> bool:
     return torch.is_autocast_enabled(x.device.type)
 
 
+def cast_dtype(tensor: Tensor) -> torch.dtype:
+    """The type in which a call computes: the autocast dtype where that is on; float64 is left alone, as torch does."""
+    if not _autocast(tensor) or tensor.dtype == torch.float64 or not tensor.is_floating_point():
+        return tensor.dtype
+    return torch.get_autocast_dtype(tensor.device.type)
+
+
 def _cast(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None) -> Any:
     """Every tensor in the autocast dtype; float64 is left alone, as torch does."""
     dtype = torch.get_autocast_dtype(x.device.type)
@@ -296,7 +257,8 @@ def _cast(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None) -> A
     return cast(x), cast(values), cast(bias), cast(c)
 
 
-def _activation(given: object) -> Activation:
+def activation_of(given: object) -> Activation:
+    """The activation that a caller named, e.g. Activation.SILU of 'silu'."""
     if isinstance(given, Activation):
         return given
     try:

@@ -90,18 +90,22 @@ def attention(
 
 
 def explain_attention(
-    q: Tensor, k: Tensor, mask: BlockMask | None = None, *, causal: bool | str = False, scale: float | None = None,
-    backend: str = "auto",
+    q: Tensor, k: Tensor, mask: BlockMask | None = None, *, v: Tensor | None = None, causal: bool | str = False,
+    scale: float | None = None, backend: str = "auto",
 ) -> Choice:  # fmt: skip
-    """Which backend attention takes for these tensors, and why: Choice('dense', 'torch knows causal attention ...')."""
+    """Which backend attention takes for these tensors, and why: Choice('dense', 'torch knows causal attention ...').
+
+    Where gradients will be recorded, of q, k or v, both passes count: give v where it alone requires one.
+    """
     alignment = alignment_of(causal)
-    require_inputs(q, k, k)
+    v = k if v is None else v
+    require_inputs(q, k, v)
     if mask is not None:
         require_mask(mask, q, k)
     factor = scale_for(scale, q)
     if _under_autocast(q):
         q, k = _cast(q), _cast(k)
-    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     seen = seen_by(q, k, mask, alignment)
     return explained(backend, question_of(q, seen, factor, kv_heads=k.shape[1], recorded=int(wanted)))
 
