@@ -5,7 +5,9 @@ A question is a dictionary of the files that --products and --attention name; th
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -36,8 +38,12 @@ def patterns_beside(path: Path) -> ModuleType:
 
 
 def made_once(question: Question, make: Callable[[Question], Any]) -> Tensor:
-    """Blocks by patterns.py; kept in a file, as some take seconds and two processes ask."""
-    path = Path(tempfile.gettempdir()) / f"regret-{question['id']}.pt"
+    """Blocks by patterns.py; kept in a file, as some take seconds and two processes ask.
+
+    The file is named by the whole question: ids repeat from one draw to the next.
+    """
+    asked = hashlib.sha256(json.dumps([make.__name__, question], sort_keys=True).encode()).hexdigest()
+    path = Path(tempfile.gettempdir()) / f"regret-{asked[:32]}.pt"
     if not path.exists():
         scratch = path.with_name(f"{path.name}.{os.getpid()}")
         torch.save(torch.from_numpy(make(question)), scratch)

@@ -59,6 +59,19 @@ def test_the_table_says_what_the_results_say() -> None:
     assert "closed half, first run" in text
 
 
+def test_questions_of_two_draws_with_one_id_have_patterns_of_their_own() -> None:
+    made: list[str] = []
+
+    def make(question: dict[str, Any]) -> Any:
+        made.append(question["name"])
+        return np.full((2, 2), question["name"] == "first")
+
+    first, second = ({"id": "p0", "name": name, "pattern": {"seed": 1}} for name in ("first", "second"))
+    for question, kept in ((first, True), (second, False), (first, True)):
+        assert bool(regret_cases.made_once(question, make).all()) is kept
+    assert made == ["first", "second"]
+
+
 @pytest.mark.parametrize("direction", ["forward", "dx", "dw", "training"])
 @pytest.mark.parametrize("layout", ["linear", "matmul"])
 def test_products_are_asked_in_every_direction(direction: str, layout: str) -> None:
