@@ -79,7 +79,7 @@ def test_the_computed_table_follows_from_the_rates() -> None:
 
 def test_the_links_inside_the_page_lead_somewhere() -> None:
     heads = {
-        re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^## (.*)$", PAGE, re.M)
+        re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^##+ (.*)$", PAGE, re.M)
     }
     wanted = set(re.findall(r"\]\(#([a-z0-9-]+)\)", PAGE))
     assert wanted <= heads, wanted - heads

@@ -14,6 +14,7 @@ from typing import Any
 
 from tools.attention_picture import picture
 from tools.kernels_table import backed
+from tools.regret_table import older_choice
 
 ROOT = Path(__file__).parents[1]
 ATTENTION = ROOT / "results" / "attention-h200.json"
@@ -73,6 +74,8 @@ def more_part(path: Path = ATTENTION, lists: Path = LISTS) -> str:
         ("held_out", _held_out), ("lists", _lists), ("auto", _auto), ("overheads", _overheads),
     )  # fmt: skip
     parts = [make(found["parts"][name]) for name, make in makers if found["parts"].get(name)]
+    if found["parts"].get("auto") and (said := older_choice(found["commit"])):
+        parts.append(said)
     return "\n\n".join([*parts, _foot(path)]) + "\n"
 
 

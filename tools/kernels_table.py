@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tools.regret_table import older_choice
+
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "results" / "kernels-matmul-h200.json"
 Row = dict[str, Any]
@@ -39,6 +41,7 @@ def library_part(path: Path = KERNELS) -> str:
     if "b" in found["parts"]:
         parts.append(_held_out(found["parts"]["b"]["rows"]))
         parts.append(_auto(found["parts"]["b"]["summary"], found["parts"]["b"]["rows"]))
+        parts += [said] if (said := older_choice(found["commit"])) else []
     if "d" in found["parts"]:
         parts.append(_overheads(found["parts"]["d"]))
     if "e" in found["parts"]:

@@ -14,6 +14,7 @@ SETS = (  # part of the results, how its questions' ids begin, words
     ("drawn", "2211 ", "drawn later, seed 2211, first run"),
     ("drawn", "2212 ", "drawn after those, seed 2212, first run"),
 )
+BEFORE_MODELS = ("4b92733", "c24c708", "f9ca377", "12982f2")  # of results whose auto went by the nearest rows
 GRADIENTS = ("backward", "dx", "dw", "training")
 Row = dict[str, Any]
 
@@ -41,6 +42,18 @@ def regret_part() -> str:
         + f"\n\nMeasured on {gpu}, torch {torch}: `benchmarks/regret.py`, times of every backend and of `auto` in "
         + "`results/kernels-regret-h200.json`. Calls whose best takes less than 50 us are not counted. A training step "
         + "of several backends has no time of one backend: its own counts in both.\n"
+    )
+
+
+def older_choice(*commits: str) -> str:
+    """What has to be said beside figures of `auto` that were measured before it went by models of time; else empty."""
+    old = [commit for commit in commits if commit in BEFORE_MODELS]
+    if not old:
+        return ""
+    named = f"commit {old[0]}" if len(old) == 1 else f"commits {', '.join(old)}"
+    return (
+        f"What `auto` took in these is by the rule of {named}, which looked up the nearest measured rows. It goes by "
+        "models of time since; what that costs is in [the table of regrets](library.md#backends-and-auto)."
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.sm90_work import BARS
 
 from tools.kernels_table import backed
+from tools.regret_table import older_choice
 
 ROOT = Path(__file__).parents[1]
 SM90 = ROOT / "results" / "kernels-sm90-h200.json"
@@ -52,7 +53,8 @@ def held_out_part(path: Path = SM90, choices: Path = CHOICES) -> str:
     """Shapes and patterns that nothing was tuned on, each with its limit; crossovers, and what `auto` made of them."""
     if not path.exists():
         return ""
-    found = _read(path)["parts"]
+    whole = _read(path)
+    found = whole["parts"]
     chosen = json.loads(choices.read_text()) if choices.exists() else None  # a run of its own, which is the later one
     makers: tuple[tuple[str, Callable[[Any], str]], ...] = (
         ("held_out", _held_out), ("patterns", _patterns), ("crossings", _crossovers), ("auto", _auto),
@@ -64,6 +66,8 @@ def held_out_part(path: Path = SM90, choices: Path = CHOICES) -> str:
     if chosen is not None:
         parts += [make(chosen["parts"][name]) for name, make in makers[2:]]
         parts.append(f"The last three are of commit {chosen['commit']}: every time in `results/{choices.name}`.")
+    if said := older_choice(whole["commit"], "" if chosen is None else chosen["commit"]):
+        parts.append(said)
     return "\n\n".join(parts) + "\n"
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 FILE_LINES = 400
 FUNCTION_LINES = 50
 ARGUMENTS = 7
-# public signatures that mirror torch's own: matmul takes what torch.addmm does, and a bias, an activation and a backend;
+# public signatures that mirror torch's own: matmul takes what torch.addmm does, and a bias, an activation and a backend
 # explain_choice takes what the calls take that it explains
 MORE_ARGUMENTS_ALLOWED = {
     ("functions.py", "matmul"): 9,
