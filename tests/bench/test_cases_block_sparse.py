@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from firstlight.bench.cases.block_sparse import (
     prepare_linear,
     stored_work,
 )
+from firstlight.bench.cases.needs import OLDEST_TORCH
 from firstlight.bench.cases.unavailable import Unavailable
 from firstlight.kernels import reference
 from tests.bench.small_cases import CPU
@@ -40,6 +43,21 @@ def test_the_quick_suite_has_none_because_its_kernels_are_compiled_first() -> No
 def test_without_triton_they_are_present_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     assert {case.needs for case in cases(H200)} == {"block-sparse kernels need triton, which is not installed"}
+
+
+@pytest.mark.parametrize("version", ["2.4.1+cu121", "2.7.1", "2.7.0a0+7c8ec84"])
+def test_a_torch_that_the_kernels_do_not_take_is_named(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    said = f"block-sparse kernels need torch 2.8 or newer; torch {version} is installed"
+    assert {case.needs for case in (*cases(H200), cpu_case())} == {said}
+    monkeypatch.setattr(metadata, "version", lambda name: "2.8.0a0+5228986c39")  # as NVIDIA's images have it
+    assert "need torch" not in cpu_case().needs
+
+
+def test_what_the_extras_bring_runs_every_case() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    for extra in ("bench", "kernels"):
+        assert f'\n{extra} = ["torch>={OLDEST_TORCH}"]\n' in text
 
 
 def test_an_old_gpu_says_what_they_need() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
-from firstlight.bench.cases.needs import capability_needs
+from firstlight.bench.cases.needs import capability_needs, torch_needs
 from firstlight.bench.cases.settings import settings_for, under
 from firstlight.bench.cases.unavailable import Unavailable
 from firstlight.bench.counts import Work
@@ -64,13 +64,16 @@ def cases(place: Place) -> tuple[Case, ...]:
 
 def cpu_case() -> Case:
     """A small one for a machine without a GPU."""
-    return linear_case(SparseLinear("fp32", 256, 512, 512, 64, 0.1, REFERENCE), effort=Effort.QUICK, devices="cpu")
+    small = SparseLinear("fp32", 256, 512, 512, 64, 0.1, REFERENCE)
+    return linear_case(small, effort=Effort.QUICK, needs=torch_needs("block-sparse kernels"), devices="cpu")
 
 
 def triton_needs(place: Place) -> str:
     """Why the portable kernel cannot run at a place, e.g. that triton is not installed."""
     from importlib.util import find_spec
 
+    if too_old := torch_needs("block-sparse kernels"):
+        return too_old
     if find_spec("triton") is None:
         return "block-sparse kernels need triton, which is not installed"
     return capability_needs("block-sparse kernels", place, least=(8, 0))

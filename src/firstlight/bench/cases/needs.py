@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from firstlight.bench.case import Place
+from firstlight.errors import BadVersion
+from firstlight.versions import TorchVersion
 
+OLDEST_TORCH = "2.8"  # that the block-sparse kernels run on: results/kernels-torch-releases.json
 FAST_FP64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}  # every other capability has fp64 for correctness alone
+
+
+def torch_needs(what: str) -> str:
+    """E.g. 'block-sparse kernels need torch 2.8 or newer; torch 2.4.1 is installed'; a preview of 2.8 counts as 2.8."""
+    from importlib import metadata  # cases are listed without importing torch
+
+    try:
+        installed = TorchVersion.parse(metadata.version("torch"))
+    except (metadata.PackageNotFoundError, BadVersion):  # said elsewhere; a build with a name of its own is tried
+        return ""
+    if installed.release >= TorchVersion.parse(OLDEST_TORCH).release:
+        return ""
+    return f"{what} need torch {OLDEST_TORCH} or newer; torch {installed.text} is installed"
 
 
 def capability_needs(what: str, place: Place, *, least: tuple[int, int]) -> str:
