@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from firstlight.kernels import BlockSparseMatrix, UnsupportedInput, explain_choice, linear, matmul, sampled_matmul
+from firstlight.kernels import (
+    BlockSparseMatrix,
+    UnsupportedInput,
+    explain_choice,
+    gated_linear,
+    linear,
+    matmul,
+    sampled_matmul,
+)
 from firstlight.kernels import functions as module
+from firstlight.kernels.nn import BlockSparseLinear
 from firstlight.kernels.ops import OPERATORS
 from tests.kernels.cases import scattered
 
@@ -170,7 +181,7 @@ def test_explain_choice_names_the_backend_and_the_reason() -> None:
 def test_an_operand_that_is_no_block_sparse_matrix_is_named() -> None:
     w = BlockSparseMatrix.random(64, 64, block=16, density=0.5)
     x = torch.randn(64, 64)
-    with pytest.raises(UnsupportedInput, match=r"w is a Tensor; .* matmul takes \(w, x\) and linear takes \(x, w\)"):
+    with pytest.raises(UnsupportedInput, match=r"w is a Tensor; .* matmul takes \(w, x\), linear \(x, w\)"):
         matmul(x, w)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedInput, match="w is a Tensor"):
         linear(w, x)  # type: ignore[arg-type]
@@ -182,3 +193,43 @@ def test_values_changed_through_data_while_training_are_seen_by_the_dense_backen
     linear(x, w, backend="dense")
     w.values.data.copy_(torch.randn_like(w.values))
     assert torch.allclose(linear(x, w, backend="dense"), linear(x, w, backend="reference"), atol=1e-4)
+
+
+NO_TENSORS: list[Any] = [np.zeros((4, 64), np.float32), [[0.0] * 64], None, 3, "x"]
+
+
+@pytest.mark.parametrize("given", NO_TENSORS, ids=lambda given: type(given).__name__)
+def test_what_is_no_tensor_is_named_with_what_is_accepted(given: Any) -> None:
+    w = BlockSparseMatrix.random(64, 64, block=16, density=0.5)
+    x = torch.randn(4, 64)
+    calls: dict[str, Callable[[], object]] = {
+        "x": lambda: linear(given, w),
+        "x of matmul": lambda: matmul(w, given),
+        "x of @": lambda: w @ given,
+        "x of gated_linear": lambda: gated_linear(given, w, w),
+        "x of a layer": lambda: BlockSparseLinear(w)(given),
+        "a": lambda: sampled_matmul(given, x, w),
+        "b": lambda: sampled_matmul(x.T, given, w),
+        "values": lambda: w.with_values(given),
+        "values of a matrix": lambda: BlockSparseMatrix(given, w.pattern),
+        "mask": lambda: BlockSparseMatrix.from_mask(given, block=16, values=torch.randn(64, 64)),
+    }
+    if given is not None:
+        calls |= {
+            "bias": lambda: linear(x, w, given),
+            "bias of matmul": lambda: matmul(w, x.T, bias=given),
+            "c": lambda: matmul(w, x.T, beta=1.0, c=given),
+            "out": lambda: matmul(w, x.T, out=given),
+        }
+    kind = "None" if given is None else f"a {type(given).__name__}"
+    for name, call in calls.items():
+        with pytest.raises(UnsupportedInput, match=f"^{name.split()[0]} is {kind}; a tensor is accepted"):
+            call()
+    for ask in (lambda: sampled_matmul(x.T, x, given), lambda: explain_choice(given, 32)):
+        with pytest.raises(UnsupportedInput, match=rf"^w is {kind}; a BlockSparseMatrix is accepted"):
+            ask()
+
+
+def test_a_choice_is_explained_of_a_matrix_and_not_of_a_tensor() -> None:
+    with pytest.raises(UnsupportedInput, match="w is a Tensor; a BlockSparseMatrix is accepted"):
+        explain_choice(torch.randn(64, 64), 32)  # type: ignore[arg-type]

@@ -120,8 +120,20 @@ def require_parts(values: Tensor, crow: Tensor, col: Tensor, shape: tuple[int, i
         )
 
 
+def called(value: object) -> str:
+    """What a value is, for a message, e.g. 'a list' or 'None'."""
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def require_tensor(value: object, name: str) -> None:
+    """Raises unless the value is a tensor."""
+    if not isinstance(value, Tensor):
+        raise UnsupportedInput(f"{name} is {called(value)}; a tensor is accepted. Make one with torch.as_tensor.")
+
+
 def require_values(values: Tensor, entries: int, block: int) -> None:
-    """Raises unless values has one block for each stored block."""
+    """Raises unless values is a tensor with one block for each stored block."""
+    require_tensor(values, "values")
     if values.shape != (entries, block, block):
         raise UnsupportedInput(
             f"values has shape {list(values.shape)}; [{entries}, {block}, {block}] is accepted, as the pattern stores "

@@ -16,6 +16,7 @@ from firstlight.kernels.checks import (
     require_same_device,
     require_shape,
     require_size,
+    require_tensor,
     require_zero_padding,
 )
 from firstlight.kernels.matrix import BlockSparseMatrix
@@ -74,9 +75,11 @@ def from_mask(
 ) -> BlockSparseMatrix:
     """Stores the blocks where the mask is True; see BlockSparseMatrix.from_mask."""
     require_block(block)
+    require_tensor(mask, "mask")
     require_dtype(mask, "mask", (torch.bool,))
     require_shape(mask, "mask", (None, None))
     if values is not None:
+        require_tensor(values, "values")
         require_dtype(values, "values")
         require_same_device(values, "values", mask, "mask")
     if shape is None:
@@ -208,8 +211,7 @@ def tuple_of(tensor: Tensor, unit: int = 1) -> tuple[int, int]:
 
 
 def _require_matrix(tensor: Tensor, name: str) -> None:
-    if not isinstance(tensor, Tensor):
-        raise UnsupportedInput(f"{name} is a {type(tensor).__name__}; a torch.Tensor is accepted. Use torch.as_tensor.")
+    require_tensor(tensor, name)
     if tensor.layout != torch.strided:
         raise UnsupportedInput(
             f"{name} has layout {tensor.layout}; torch.strided is accepted. For torch.sparse_bsr use from_torch_bsr, "

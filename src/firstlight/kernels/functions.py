@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.checks import require_same_device, require_same_dtype, require_shape
+from firstlight.kernels.checks import called, require_same_device, require_same_dtype, require_shape, require_tensor
 from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
@@ -54,6 +54,8 @@ def linear_anew(
     tells this call from others."""
     values = w.values
     unusual = _is_unusual(x, values, bias) or (factor is not None and type(factor) not in ORDINARY)
+    if unusual:
+        _require_tensors(x, bias)
     if unusual and _autocast(x):
         x, values, bias, factor = _cast(x, values, bias, factor)
     rows, cols = w.shape
@@ -101,6 +103,8 @@ def matmul(
             return done
     values = w.values
     unusual = _is_unusual(x, values, bias) or (c is not None and type(c) not in ORDINARY)
+    if unusual:
+        _require_tensors(x, bias, c)
     if unusual and _autocast(x):
         x, values, bias, c = _cast(x, values, bias, c)
     rows, cols = w.shape
@@ -137,7 +141,12 @@ def sampled_matmul(
     The kernel sums along n with both operands in one order. Nothing is copied when b is the transpose of a contiguous
     [cols, n] tensor, or a that of a contiguous [n, rows] tensor; else the smaller one is, with a warning.
     """
+    if not is_dynamo_compiling() and not isinstance(w, BlockSparseMatrix):
+        refuse_operand(w)
     unusual = _is_unusual(a, b, None)
+    if unusual:
+        require_tensor(a, "a")
+        require_tensor(b, "b")
     if unusual and _autocast(a):
         a, b, _, _ = _cast(a, b, None, None)
     rows, cols = w.shape
@@ -162,8 +171,16 @@ def sampled_matmul(
 def refuse_operand(w: object) -> None:
     """Raises for what stands in a matrix's place."""
     raise UnsupportedInput(
-        f"w is a {type(w).__name__}; a BlockSparseMatrix is accepted. matmul takes (w, x) and linear takes (x, w)."
+        f"w is {called(w)}; a BlockSparseMatrix is accepted. matmul takes (w, x), linear (x, w), sampled_matmul "
+        "(a, b, w)."
     )
+
+
+def _require_tensors(x: object, bias: object, c: object = None) -> None:
+    require_tensor(x, "x")
+    for name, given in (("bias", bias), ("c", c)):
+        if given is not None:
+            require_tensor(given, name)
 
 
 def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
@@ -286,6 +303,7 @@ def _complain_about(tensor: Tensor, name: str, shape: tuple[int, ...], x: Tensor
 def _require_out(out: Tensor, shape: tuple[int, ...], given: tuple[Tensor | None, ...]) -> None:
     x, values, bias, c = given
     assert x is not None
+    require_tensor(out, "out")
     _complain_about(out, "out", shape, x)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (*given, out)):
         raise UnsupportedInput(

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
+from firstlight.kernels.checks import called
 from firstlight.kernels.functions import linear, linear_anew
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.product import Activation, Second
@@ -23,7 +24,7 @@ def gated_linear(
     """
     for name, matrix in (("w", w), ("gate", gate)):
         if not is_dynamo_compiling() and not isinstance(matrix, BlockSparseMatrix):
-            raise UnsupportedInput(f"{name} is a {type(matrix).__name__}; a BlockSparseMatrix is accepted.")
+            raise UnsupportedInput(f"{name} is {called(matrix)}; a BlockSparseMatrix is accepted.")
     if w.shape != gate.shape:
         raise UnsupportedInput(
             f"w has shape {list(w.shape)} and gate {list(gate.shape)}; two matrices of one shape are accepted, as "

@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from firstlight.kernels.checks import require_dtype, require_same_device, require_shape, require_values
+from firstlight.kernels.checks import (
+    require_dtype,
+    require_same_device,
+    require_shape,
+    require_tensor,
+    require_values,
+)
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.schedule import Schedule, schedule_of
@@ -80,6 +86,7 @@ class BlockSparseMatrix:
 
     def with_values(self, values: Tensor) -> BlockSparseMatrix:
         """The same pattern around other values of the same shape, e.g. a gradient."""
+        require_tensor(values, "values")
         require_shape(values, "values", tuple(self.values.shape))
         require_same_device(self.values, "the pattern", values, "values")
         return BlockSparseMatrix(values, self.pattern, is_transposed=self.is_transposed)

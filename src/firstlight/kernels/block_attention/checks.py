@@ -19,6 +19,7 @@ from firstlight.kernels.checks import (
     require_same_device,
     require_same_dtype,
     require_shape,
+    require_tensor,
 )
 
 # sizes of a scale that kernels can multiply with: normal in the precision of the logits, times log2(e) too
@@ -92,8 +93,7 @@ def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 def _complain(q: Tensor, k: Tensor, v: Tensor) -> None:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(tensor, Tensor):
-            raise UnsupportedInput(f"{name} is a {type(tensor).__name__}; a tensor is accepted.")
+        require_tensor(tensor, name)
         if tensor.dim() != 4:
             raise UnsupportedInput(
                 f"{name} has shape {list(tensor.shape)}; [batch, heads, length, head dim] is accepted. "

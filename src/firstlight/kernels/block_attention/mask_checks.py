@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.bits import blocks_in
-from firstlight.kernels.checks import require_dtype, require_same_device, require_shape
+from firstlight.kernels.checks import require_dtype, require_same_device, require_shape, require_tensor
 
 if TYPE_CHECKING:
     from firstlight.kernels.block_attention.mask import BlockMask
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 BLOCKS = (64, 128)
 MOST_BLOCKS = 2**31 - 1  # list offsets are int32
 ALIGNMENTS = ("upper_left", "lower_right")
-
-
-def require_tensor(value: object, name: str) -> None:
-    """Raises unless the value is a tensor."""
-    if not isinstance(value, Tensor):
-        raise UnsupportedInput(f"{name} is a {type(value).__name__}; a tensor is accepted. Make one with torch.tensor.")
 
 
 def require_mask_block(block: object) -> None:

@@ -25,9 +25,8 @@ from firstlight.kernels.block_attention.mask_checks import (
     require_mask_block,
     require_number,
     require_sizes,
-    require_tensor,
 )
-from firstlight.kernels.checks import require_dtype, require_same_device
+from firstlight.kernels.checks import require_dtype, require_same_device, require_tensor
 from firstlight.kernels.choose import why_not_triton
 from firstlight.kernels.torch_private import FakeTensor
 
