@@ -13,7 +13,7 @@ from firstlight.kernels import torch_private
 
 KERNELS = Path(torch_private.__file__).parent
 _PRIVATE = re.compile(
-    r"\btorch\._(?!_)|from torch[\w.]* import _|\baten\._|_functorch\.|_current_level|_subclasses|super\(torch\."
+    r"\btorch\.(?:\w+\.)*_(?!_)|from torch[\w.]* import _|\baten\._|_functorch\.|_current_level|_subclasses|super\(torch\."
 )
 
 
@@ -75,6 +75,7 @@ def test_attention_on_the_processor_gives_the_logarithms_of_the_sums() -> None:
 def test_the_names_for_a_gpu_are_there() -> None:
     names = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention")
     assert all(hasattr(torch.ops.aten, name) for name in names)
+    assert callable(torch.cuda._sleep)
     if torch.version.cuda:
         for name in ("_cuda_getDevice", "_cuda_getCurrentRawStream", "_cuda_isCurrentStreamCapturing"):
             assert hasattr(torch._C, name), name

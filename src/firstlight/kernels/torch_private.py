@@ -39,6 +39,11 @@ raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # (ordin
 is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 
 
+def keep_busy(cycles: int) -> None:
+    """Has the current stream do nothing for so many cycles, so that the host gets ahead while something is timed."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+
+
 def in_dual_level() -> bool:
     """Whether forward-mode derivatives are being taken."""
     return forward_ad._current_level >= 0

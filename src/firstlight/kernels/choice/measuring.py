@@ -19,6 +19,7 @@ from firstlight.kernels.choice.cases import BACKWARD, SAMPLE, TURNED, AttentionC
 from firstlight.kernels.choice.drawn import DENSE_ATTENTION_WORK, Masked
 from firstlight.kernels.functions import linear, matmul, sampled_matmul
 from firstlight.kernels.matrix import BlockSparseMatrix
+from firstlight.kernels.torch_private import keep_busy
 
 FLUSH_BYTES = 96 << 20  # more than any L2 here
 REPEATS, LONG_REPEATS, LONG_US = 7, 3, 3000.0
@@ -61,7 +62,7 @@ class Stopwatch:
         end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._flush.zero_()
         busy_s = min(1.5 * host_s + 30e-6, MOST_SLEEP_S)
-        torch.cuda._sleep(int(busy_s * self._cycles_per_s))  # type: ignore[no-untyped-call]
+        keep_busy(int(busy_s * self._cycles_per_s))
         start.record()
         call()
         end.record()
