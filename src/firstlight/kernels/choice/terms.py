@@ -44,7 +44,7 @@ def marks_of(case: Case, backend: str, card: Card) -> tuple[float, ...]:
         return attention_marks(case, backend, card)
     out, given = case.sides
     most = ROUND if backend == "triton" else 8
-    items = _tiling(case, backend).items / card.sms if backend in ("triton", "sm90") else 1.0
+    items = _tiling(case, backend, card.sms).items / card.sms if backend in ("triton", "sm90") else 1.0
     read_odd, written_odd = (math.log2(ROUND / min(one, most)) for one in alignments(case))
     return (
         0.35 * math.log(case.tokens), 0.35 * math.log(out), 0.35 * math.log(given),
@@ -104,7 +104,7 @@ def _dense_terms(case: ProductCase, speeds: Speeds) -> tuple[float, ...]:
 
 def _sparse_terms(case: ProductCase, backend: str, speeds: Speeds) -> tuple[float, ...]:
     size, (out, given) = element_bytes(case.dtype), case.sides
-    tiling = _tiling(case, backend)
+    tiling = _tiling(case, backend, speeds.sms)
     work = tiling.flops / speeds.flops_us
     stored = case.entries * case.block**2 * size
     result, read = out * case.tokens * size, given * case.tokens * size
@@ -112,7 +112,8 @@ def _sparse_terms(case: ProductCase, backend: str, speeds: Speeds) -> tuple[floa
         result, read = stored, (case.rows + case.cols) * case.tokens * size
     waste = wasted(tiling.items / speeds.sms) - 1.0
     read_odd, written_odd = alignments(case)
-    loads, written = tiling.loads / speeds.bytes_us, result / speeds.bytes_us
+    once = min(tiling.loads, float(stored + read))  # comes from memory, and from L2 when it is read again
+    loads, written = once / speeds.bytes_us + (tiling.loads - once) / speeds.l2_bytes_us, result / speeds.bytes_us
     triton = backend == "triton"
     padded = min(read_odd, written_odd) < 8 and not triton  # sm90 computes in padded copies
     turns = backend == "sm90" and case.layout == "tokens" and case.block < 64 and case.operation != SAMPLE
@@ -128,14 +129,14 @@ def _sparse_terms(case: ProductCase, backend: str, speeds: Speeds) -> tuple[floa
     )  # fmt: skip
 
 
-def _tiling(case: ProductCase, backend: str) -> Tiling:
+def _tiling(case: ProductCase, backend: str, sms: int) -> Tiling:
     if case.operation == SAMPLE:
         return _sampled(case, backend)
     size, (out, given) = element_bytes(case.dtype), case.sides
     if backend == "triton":
         height, tokens, depth = _triton_tile(case)
     else:
-        height, tokens, depth = 128, _sm90_tokens(case), max(64, case.block)
+        height, tokens, depth = 128, _sm90_tokens(case, sms), max(64, case.block)
     groups, tiles = up(out, height), up(case.tokens, tokens)
     rows, width = max(1, height // case.block), max(1, depth // case.block)
     # of each group's steps those that any of its blocks falls into
@@ -170,7 +171,8 @@ def _triton_tile(case: ProductCase) -> tuple[int, int, int]:
     return tile.height, tile.bn, tile.bk if tile.walk is Walk.GROUPS else case.block
 
 
-def _sm90_tokens(case: ProductCase) -> int:
+def _sm90_tokens(case: ProductCase, sms: int) -> int:
+    """Tokens of a tile, e.g. 64 where tiles of 256 would not fill the card's multiprocessors."""
     from firstlight.kernels.sm90.multiply_plan import tile_of
     from firstlight.kernels.sm90.problem import Problem
 
@@ -179,4 +181,4 @@ def _sm90_tokens(case: ProductCase) -> int:
         out, given, case.block, case.entries, case.tokens, 1, case.layout == "tokens", turned=False, bf16=False,
         device=0,
     )  # fmt: skip
-    return tile_of(problem, 132).tokens
+    return tile_of(problem, sms).tokens
