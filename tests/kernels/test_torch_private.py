@@ -13,7 +13,8 @@ from firstlight.kernels import torch_private
 
 KERNELS = Path(torch_private.__file__).parent
 _PRIVATE = re.compile(
-    r"\btorch\.(?:\w+\.)*_(?!_)|from torch[\w.]* import _|\baten\._|_functorch\.|_current_level|_subclasses|super\(torch\."
+    r"\btorch\.(?:\w+\.)*_(?!_)|from torch[\w.]* import _|\baten\._|_functorch\.|_current_level|_subclasses"
+    r"|super\(torch\."
 )
 
 

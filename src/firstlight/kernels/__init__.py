@@ -10,7 +10,8 @@
 
 matrix.py is the matrix, functions.py and gated.py its products, nn.py its layers; reference.py says in plain torch what
 they mean.
-block_attention/ holds the masks and attention; it is imported when one of its names is first asked for.
+block_attention/ holds the masks and attention; it and the layers are imported when one of their names is first asked
+for.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ if TYPE_CHECKING:
     from firstlight.kernels.block_attention.functions import attention, explain_attention
     from firstlight.kernels.block_attention.mask import BlockMask
     from firstlight.kernels.block_attention.merge import merge_attention
+    from firstlight.kernels.choose import SlowerPath
+    from firstlight.kernels.nn import BlockSparseLinear, GatedBlockSparseLinear
 
 __all__ = [
     "BlockMask",
+    "BlockSparseLinear",
     "BlockSparseMatrix",
     "CopiedInput",
+    "GatedBlockSparseLinear",
     "Pattern",
+    "SlowerPath",
     "UnsupportedInput",
     "attention",
     "explain_attention",
@@ -45,23 +51,26 @@ __all__ = [
     "merge_attention",
     "sampled_matmul",
 ]
-_ATTENTION = {
-    "BlockMask": "mask",
-    "attention": "functions",
-    "explain_attention": "functions",
-    "merge_attention": "merge",
+_LATER = {
+    "BlockMask": "block_attention.mask",
+    "BlockSparseLinear": "nn",
+    "GatedBlockSparseLinear": "nn",
+    "SlowerPath": "choose",
+    "attention": "block_attention.functions",
+    "explain_attention": "block_attention.functions",
+    "merge_attention": "block_attention.merge",
 }
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
     def __getattr__(name: str) -> Any:
-        """The names of attention, imported at first use: they would double what `import firstlight.kernels` takes."""
-        if name not in _ATTENTION:
+        """Names imported at first use: attention's would double what `import firstlight.kernels` takes."""
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import importlib
 
-        found = getattr(importlib.import_module(f"{__name__}.block_attention.{_ATTENTION[name]}"), name)
+        found = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
         globals()[name] = found  # the next time there is nothing to look for
         return found
 

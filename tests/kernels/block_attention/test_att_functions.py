@@ -253,6 +253,19 @@ def test_the_portable_kernels_are_called_and_give_the_same() -> None:
     assert max(errors) < 1e-5
 
 
+def test_layers_and_the_warning_of_a_slower_path_are_found_where_the_functions_are() -> None:
+    from firstlight.kernels import choose, nn
+
+    names = ("BlockSparseLinear", "GatedBlockSparseLinear", "SlowerPath")
+    assert set(names) <= set(dir(firstlight.kernels)) & set(firstlight.kernels.__all__)
+    found = [getattr(firstlight.kernels, name) for name in names]
+    assert found == [nn.BlockSparseLinear, nn.GatedBlockSparseLinear, choose.SlowerPath]
+    script = (
+        "import sys, firstlight.kernels as k; assert 'firstlight.kernels.nn' not in sys.modules; k.BlockSparseLinear"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
 def test_the_functions_are_exported_and_imported_only_when_asked_for() -> None:
     assert {"BlockMask", "attention", "merge_attention", "explain_attention"} <= set(dir(firstlight.kernels))
     with pytest.raises(AttributeError, match="no attribute 'atention'"):
