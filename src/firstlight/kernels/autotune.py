@@ -42,6 +42,7 @@ class Tuned:
     planned: int
     seconds: float
     kept: int = 0  # rows of earlier runs that stay beside them
+    too_large: int = 0  # cases that no backend had the memory for
 
 
 def plan(dtype: str = "float16") -> tuple[Drawn, ...]:
@@ -82,15 +83,18 @@ def autotune(
     began = time.monotonic()
     cases = plan(dtype)
     rows: list[Row] = []
+    too_large = 0
     with torch.cuda.device(device):
         watch = Stopwatch()
         for number, case in enumerate(cases, 1):
             if time.monotonic() - began > budget_s:
                 break
             row = measured(case, watch, backends=backends, seed=number)
-            if row.us:  # nothing where no backend had the memory
-                rows.append(row)
-                say(f"{number}/{len(cases)} {shown(row)}")
+            if not row.us:
+                too_large += 1
+                continue
+            rows.append(row)
+            say(f"{number}/{len(cases)} {shown(row)}")
     if not rows:
         raise CouldNotLook(
             f"no case could be timed on {gpu}: its memory was too small or taken. Nothing was written; free memory and "
@@ -106,7 +110,7 @@ def autotune(
     forget_choices()
     forget_attention()
     kept = len(merged[-1].rows) - len({row.case for row in rows})
-    return Tuned(machine, str(target), len(cases), time.monotonic() - began, kept)
+    return Tuned(machine, str(target), len(cases), time.monotonic() - began, kept, too_large)
 
 
 def earlier(path: Path | None, gpu: str) -> tuple[Machine, ...]:

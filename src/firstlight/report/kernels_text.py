@@ -100,7 +100,9 @@ def tuned_text(tuned: Tuned) -> str:
     """What autotune measured and where it is."""
     rows = tuned.machine.rows
     lines = [f"{counted(len(rows), 'case')} of {tuned.planned} in {tuned.seconds:.0f} s on {tuned.machine.card.gpu}"]
-    if len(rows) < tuned.planned:
+    if tuned.too_large:
+        lines.append(f"{counted(tuned.too_large, 'case')} left out, which no backend had the memory for")
+    if len(rows) + tuned.too_large < tuned.planned:
         lines.append("the budget ran out; a longer --budget measures the rest")
     if tuned.kept:
         lines.append(f"{counted(tuned.kept, 'row')} of earlier runs kept")

@@ -137,6 +137,11 @@ def test_rows_meet_by_their_case_and_keep_the_times_that_were_not_taken_anew() -
     assert with_rows((), new) == (new,)
 
 
-def test_the_rows_that_stay_are_told() -> None:
-    tuned = Tuned(machine(Row(HALF, (("triton", 83.0),))), "/cache/file", 288, 60.4, kept=12)
-    assert "           12 rows of earlier runs kept\n" in tuned_text(tuned)
+def test_the_rows_that_stay_and_the_cases_that_were_too_large_are_told() -> None:
+    tuned = Tuned(machine(Row(HALF, (("triton", 83.0),))), "/cache/file", 3, 60.4, kept=12, too_large=2)
+    assert tuned_text(tuned).splitlines() == [
+        "measured   1 case of 3 in 60 s on NVIDIA Test",
+        "           2 cases left out, which no backend had the memory for",
+        "           12 rows of earlier runs kept",
+        "written    /cache/file",
+    ]
