@@ -279,7 +279,7 @@ BAD: dict[str, tuple[Callable[[], BlockMask], str]] = {
     "phase": (lambda: BlockMask.strided(5, stride=2, phase=-1), "phase is -1; a whole number of 0 or more"),
     "dtype": (lambda: BlockMask.from_bool(torch.ones(5, 5)), "allowed is float32; accepted are bool. Convert it"),
     "allowed": (lambda: BlockMask.from_bool([[True]]), "allowed is a list; a tensor"),  # type: ignore[arg-type]
-    "no scores": (lambda: BlockMask.top_k(None, 1, q_len=5, k_len=5), "scores is a NoneType"),  # type: ignore[arg-type]
+    "no scores": (lambda: BlockMask.top_k(None, 1, q_len=5, k_len=5), "scores is None"),  # type: ignore[arg-type]
     "id list": (lambda: BlockMask.document([0, 1]), "ids_q is a list; a tensor is"),  # type: ignore[arg-type]
     "dims": (
         lambda: BlockMask.from_bool(torch.ones(2, 5, 5) > 0),
