@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from firstlight.build.case import BuildCase
 from firstlight.build.flags import FlagVerdict, Through
+from firstlight.build.into_prefix import ledger_path
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.project import Backend
 from firstlight.build.request import Target
@@ -15,7 +16,7 @@ from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, 
 from firstlight.build.wheel_finish import with_local
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.secrets import masked
-from firstlight.ways.back import shown
+from firstlight.ways.back import Back, BackKind, shown
 from firstlight.ways.building import holds, normal
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 
@@ -30,6 +31,7 @@ _TITLES = {
     Stage.INSTALL: "install the wheel",
     Stage.PROVE: "prove it",
 }
+_NOT_AGAIN = "The wheel lies in {folder}: if this fails, nothing is compiled again."
 _NOT_MEASURED: Fact[float] = Unknown("not measured on this machine")
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")
 _NETWORK: Fact[int] = Unknown("as large as the source is")
@@ -150,22 +152,33 @@ def build_steps(spec: BuildSpec, runner: str) -> tuple[Step, ...]:
 
 def install_step(spec: BuildSpec, runner: str) -> Step:
     """pip installs the wheel; what was there before comes back with `undo`."""
-    where = ("--prefix", spec.prefix) if spec.prefix else ()
+    if spec.prefix:
+        return _prefix_step(spec, runner)
     version = installed_version(spec)
     wanted = normal(spec.name) + (f"=={version}" if "*" not in version else "")
     argv = (
         spec.python, "-m", "pip", "install", "--no-deps", "--force-reinstall", "--no-index", "--find-links",
-        spec.wheels, *where, wanted,
+        spec.wheels, wanted,
     )  # fmt: skip
     base = _step(Stage.INSTALL, spec.folder, digest_of(spec), runner)
-    there = () if spec.prefix else (holds(spec.python, (f"{normal(spec.name)}=={version}",)),)
     return replace(
         base,
-        kind=StepKind.COMMAND if spec.prefix else StepKind.PIP,
+        kind=StepKind.PIP,
         commands=(argv,),
-        done_when=(*there, *base.done_when),
-        back=() if spec.prefix else shown((spec.python, "-m", "pip", "uninstall", "--yes", spec.name)),
-        note=f"The wheel lies in {spec.wheels}: if this fails, nothing is compiled again.",
+        done_when=(holds(spec.python, (f"{normal(spec.name)}=={version}",)), *base.done_when),
+        back=shown((spec.python, "-m", "pip", "uninstall", "--yes", spec.name)),
+        note=_NOT_AGAIN.format(folder=spec.wheels),
+    )
+
+
+def _prefix_step(spec: BuildSpec, runner: str) -> Step:
+    """The files of the wheel below the prefix, by a ledger that takes them out again."""
+    base, ledger = _step(Stage.INSTALL, spec.folder, digest_of(spec), runner), ledger_path(spec)
+    return replace(
+        base,
+        done_when=(Condition(CheckKind.FILE_EXISTS, ledger), *base.done_when),
+        back=(Back(BackKind.TAKE_OUT_OF_PREFIX, (ledger,)),),
+        note=_NOT_AGAIN.format(folder=spec.wheels),
     )
 
 

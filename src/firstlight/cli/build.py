@@ -112,10 +112,11 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
     for path in given["patches"]:
         if not os.path.isfile(path):
             raise BadInput(f"--patch {path!a}: no such file. Name a unified diff.")
+    prefix = os.path.abspath(given["prefix"]) if given["prefix"] else ""
     return BuildRequest(
         target=parse_target(target), source=given["source"], archs=parse_archs(given["archs"]), features_on=on,
         features_off=off, flags=tuple(parse_flag(each) for each in given["flags"]), jobs=check_jobs(given["jobs"]),
-        patches=tuple(given["patches"]), build_dir=given["build_dir"], prefix=given["prefix"], only=given["only"],
+        patches=tuple(given["patches"]), build_dir=given["build_dir"], prefix=prefix, only=given["only"],
         toolkit=given["toolkit"], max_minutes=given["max_minutes"], wheel_only=given["wheel_only"],
     )  # fmt: skip
 

@@ -165,7 +165,7 @@ def _without_compiling(spec: BuildSpec) -> str:
     name = os.path.basename(wheel)
     return (
         f"The wheel is there and nothing has to be compiled again. Any of these installs it:\n"
-        f"    {spec.python} -m pip install --no-deps --prefix ~/.local {spec.wheels}/{name}\n"
+        f"    {spec.python} -m pip install --no-deps --ignore-installed --prefix ~/.local {spec.wheels}/{name}\n"
         f"    python3 -m venv ~/firstlight-venv && ~/firstlight-venv/bin/pip install {spec.wheels}/{name}\n"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import posixpath
+import sys
 
 from firstlight.frozen import dataclass
 
@@ -39,6 +40,7 @@ class BackKind(enum.Enum):
     RELOAD_LOADER = "reload-loader"  # ldconfig, after its files are back
     FORGET_PROOFS = "forget-proofs"  # what the start script in a folder wrote down of cuInit
     FORGET_COMPILED = "forget-compiled"  # what Python made of the start module in a site-packages folder
+    TAKE_OUT_OF_PREFIX = "take-out-of-prefix"  # the files of a ledger of `build --prefix`, and no other
     SHOWN = "shown"  # for a reader: the packages of before, or a person, do it; never run
     STORED = "stored"  # a command line out of a journal of 0.1: run only after somebody read it and agreed
 
@@ -85,6 +87,7 @@ _BEFORE: dict[BackKind, Argv] = {
     BackKind.RELOAD_LOADER: ("ldconfig",),
     BackKind.FORGET_PROOFS: ("sh", "-c", _FORGET_PROOFS, "sh"),
     BackKind.FORGET_COMPILED: ("sh", "-c", _FORGET_COMPILED, "sh"),
+    BackKind.TAKE_OUT_OF_PREFIX: (sys.executable, "-m", "firstlight.build.into_prefix"),
     BackKind.SHOWN: (),
     BackKind.STORED: (),
 }
@@ -175,4 +178,5 @@ _OF_PATHS = (
     BackKind.REMOVE_CONDA,
     BackKind.FORGET_PROOFS,
     BackKind.FORGET_COMPILED,
+    BackKind.TAKE_OUT_OF_PREFIX,
 )
