@@ -20,6 +20,7 @@ from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
 from firstlight.build.request import BuildRequest, Target
 from firstlight.build.tools import tools_of_saved
+from firstlight.build.tree_state import TreeState
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.facts.known import Known
@@ -91,7 +92,7 @@ def plan(place: Place, toolkit: str, given: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     case = case_of(request, project, source, BuildPlace(facts, tools_of_saved(facts), _TABLES))
     where = source_spec("torch-2.6.0", "/builds/torch-2.6.0", source_of(request.target, "/src/tree", ()))
-    spec = spec_of(case, where, commit="", tree_digest="")
+    spec = spec_of(case, where, TreeState("", (), ""))
     return {
         "archs": list(spec.archs),
         "jobs": {each.kind.value: each.jobs for each in case.needs.by_kind},

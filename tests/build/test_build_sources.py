@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from firstlight.build.engines import environment_for, wheel_engine
-from firstlight.build.fetching import fetch, missing_submodules, patch, patch_state, source_holds, submodules, unpack
+from firstlight.build.fetching import fetch, missing_submodules, patch_tree, source_holds, submodules, unpack
 from firstlight.build.keys import holds, key_of, mark_done, what_changed
+from firstlight.build.patching import patch_state
 from firstlight.build.planning import id_of, source_of, source_spec
 from firstlight.build.project import Backend, read_project
-from firstlight.build.request import parse_target
+from firstlight.build.request import Target, parse_target
 from firstlight.build.spec import (
     SCHEMA,
     BuildSpec,
@@ -39,8 +40,8 @@ PATCH = "--- a/part.h\n+++ b/part.h\n@@ -1 +1 @@\n-#define PART 1\n+#define PART
 def spec_in(folder: Path, **more: object) -> BuildSpec:
     spec = BuildSpec(
         schema=SCHEMA, id="x-1", folder=str(folder), tree=str(folder / "tree"), source=Source("x"), commit="",
-        tree_digest="t", name="x", version="1.0", backend=Backend.SETUPTOOLS, python="/usr/bin/python3", settings=(),
-        defines=(), removed=("CFLAGS",), archs=("9.0",), sms=("sm_90",), toolkit="/usr/local/cuda",
+        edits=(), tree_digest="t", name="x", version="1.0", backend=Backend.SETUPTOOLS, python="/usr/bin/python3",
+        settings=(), defines=(), removed=("CFLAGS",), archs=("9.0",), sms=("sm_90",), toolkit="/usr/local/cuda",
         toolkit_version="13.0.88", compiler="g++ 12.2.0", kinds=(), jobs=2, targets=(), only="", links=(), prefix="",
         wheel_only=False, max_minutes=0, local="fl.cu130.sm90",
     )  # fmt: skip
@@ -95,16 +96,16 @@ def test_a_patch_applies_once_and_is_known_to_be_in(tmp_path: Path) -> None:
     tree = make_standin(tmp_path / "tree", units=1) / "part"
     (tmp_path / "p.diff").write_text(PATCH)
     assert patch_state(str(tree), str(tmp_path / "p.diff"))[0] == "applies"
-    spec = source_in(tmp_path / "b", Source("x", folder=str(tree), patches=(str(tmp_path / "p.diff"),)))
-    patch(spec)
-    patch(spec)
+    spec = source_in(tmp_path / "b", source_of(Target("x"), str(tree), (str(tmp_path / "p.diff"),)))
+    patch_tree(spec)
+    patch_tree(spec)
     assert (tree / "part.h").read_text() == "#define PART 2\n"
     assert source_holds(spec, Stage.PATCH)
     (tree / "part.h").write_text("#define PART 3\n")
     state, hunk = patch_state(str(tree), str(tmp_path / "p.diff"))
     assert (state, "FAILED" in hunk) == ("conflicts", True)
     with pytest.raises(CouldNotAct, match="does not apply"):
-        patch(spec)
+        patch_tree(spec)
 
 
 def test_a_checkout_with_submodules_comes_whole_and_a_moved_tag_is_refused(
@@ -168,7 +169,7 @@ def test_variables_that_would_leak_in_are_left_out(tmp_path: Path) -> None:
     assert found["PATH"] == "/usr/bin:/usr/local/cuda/bin:/bin"
 
 
-def _raw_wheel(folder: Path) -> Path:
+def raw_wheel_in(folder: Path) -> Path:
     path = folder / "x-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("x/__init__.py", "")
@@ -183,7 +184,7 @@ def _raw_wheel(folder: Path) -> Path:
 def test_the_finished_wheel_says_what_it_was_built_from_and_nothing_of_the_machine(tmp_path: Path) -> None:
     spec = spec_in(tmp_path, settings=(Setting("USE_X", "1"), Setting("CUDA_HOME", "/home/somebody/cuda")))
     os.makedirs(spec.wheels)
-    raw = _raw_wheel(tmp_path)
+    raw = raw_wheel_in(tmp_path)
     first = Path(finish_wheel(str(raw), spec))
     data = first.read_bytes()
     assert first.name == "x-1.0+fl.cu130.sm90-py3-none-any.whl"

@@ -11,8 +11,8 @@ import tarfile
 import urllib.parse
 import urllib.request
 import zipfile
-from collections.abc import Iterator
 
+from firstlight.build.patching import applied_patches, forget_patches, patch, take_patches_out
 from firstlight.build.running import say
 from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
@@ -39,6 +39,7 @@ def fetch(spec: SourceSpec) -> None:
     shutil.rmtree(half, ignore_errors=True)
     unpack(archive, half)
     shutil.rmtree(spec.tree, ignore_errors=True)
+    forget_patches(spec.folder)
     os.rename(only_folder_in(half), spec.tree)
     shutil.rmtree(half, ignore_errors=True)
     _record(spec, Stage.FETCH, {"from": os.path.basename(archive), "sha256": _digest(archive)})
@@ -50,13 +51,15 @@ def source_holds(spec: SourceSpec, stage: Stage) -> bool:
         return not missing_submodules(spec.tree)
     record = read_document(f"{spec.folder}/done/{stage.value}.json")
     same = isinstance(record, dict) and record.get("key") == source_key(spec.source, stage)
+    if stage is Stage.PATCH and not set(applied_patches(spec.folder)) <= set(spec.source.patch_sums):
+        return False  # one is in the tree that nobody asks for
     return same and os.path.isdir(spec.tree)
 
 
 def source_key(source: Source, stage: Stage) -> str:
     parts = [source.target, source.archive and _stamp(source.archive)]
     if stage is Stage.PATCH:
-        parts += [f"{os.path.basename(each)}:{_digest(each)}" for each in source.patches]
+        parts += source.patch_sums
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
@@ -169,10 +172,12 @@ def _clone(spec: SourceSpec) -> None:
     source = spec.source
     if not os.path.isdir(f"{spec.tree}/.git"):
         shutil.rmtree(spec.tree, ignore_errors=True)
+        forget_patches(spec.folder)
         half = f"{spec.tree}.half"
         shutil.rmtree(half, ignore_errors=True)
         _git(None, "clone", "--no-checkout", source.url, half)
         os.rename(half, spec.tree)
+    take_patches_out(spec)  # a checkout leaves files that a patch brought
     before = read_document(f"{spec.folder}/commit.json")
     _git(spec.tree, "fetch", "--tags", "origin")
     commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
@@ -213,14 +218,6 @@ def _git(tree: str | None, *words: str) -> str:
     return done.stdout
 
 
-def commit_of(tree: str) -> str:
-    """The commit of a checkout; "" for a tree that is none."""
-    if not os.path.exists(f"{tree}/.git"):
-        return ""
-    asked = subprocess.run(["git", "-C", tree, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() if asked.returncode == 0 else ""
-
-
 def missing_submodules(tree: str) -> tuple[str, ...]:
     """Submodules that are not there or at another commit than the tree names."""
     if not os.path.exists(f"{tree}/.git") or not os.path.isfile(f"{tree}/.gitmodules"):
@@ -242,57 +239,12 @@ def submodules(spec: SourceSpec) -> None:
         raise CouldNotAct(f"submodules are not at their commits: {', '.join(left[:5])}.")
 
 
-def patch(spec: SourceSpec) -> None:
-    """Apply each patch that is not in the tree yet."""
-    for path in spec.source.patches:
-        state, hunk = patch_state(spec.tree, path)
-        say(f"{os.path.basename(path)}: {state}")
-        if state == "applies":
-            _patched(spec.tree, path, "--forward")
-        elif state == "conflicts":
-            raise CouldNotAct(f"{path} does not apply to this tree: {hunk}")
+def patch_tree(spec: SourceSpec) -> None:
+    """Bring the tree to exactly the patches asked for, and write that down."""
+    patch(spec)
     _record(spec, Stage.PATCH, {"patches": [os.path.basename(each) for each in spec.source.patches]})
-
-
-def patch_state(tree: str, path: str) -> tuple[str, str]:
-    """('applies' | 'is in the tree already' | 'conflicts', the hunk that does not fit)."""
-    if _patched(tree, path, "--reverse", "--dry-run", "--force").returncode == 0:
-        return "is in the tree already", ""
-    tried = _patched(tree, path, "--forward", "--dry-run")
-    if tried.returncode == 0:
-        return "applies", ""
-    said = [
-        line for line in tried.stdout.splitlines() if "FAILED" in line or "can't find" in line or "malformed" in line
-    ]
-    return "conflicts", said[0] if said else (tried.stdout + tried.stderr).strip()[:200]
-
-
-def _patched(tree: str, path: str, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = ["patch", "-p1", "--batch", "--silent", *words, "-d", tree, "-i", os.path.abspath(path)]
-    if shutil.which("patch") is None:
-        raise CouldNotAct("patch is not installed: install the package patch.")
-    argv.remove("--silent") if "--dry-run" in words else None
-    return subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
 
 
 def _digest(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
-
-
-def listed(tree: str) -> Iterator[str]:
-    """Every file of a tree with its size, in order: what tells one tree from another without reading it."""
-    for folder, folders, files in os.walk(tree):
-        folders[:] = sorted(
-            each
-            for each in folders
-            if each not in (".git", "build", "dist", "__pycache__") and not each.endswith(".egg-info")
-        )
-        for name in sorted(files):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and not name.endswith((".so", ".pyc")):
-                yield f"{os.path.relpath(path, tree)} {os.path.getsize(path)} {int(os.path.getmtime(path))}"
-
-
-def tree_digest(tree: str) -> str:
-    return hashlib.sha256("\n".join(listed(tree)).encode()).hexdigest()[:32]

@@ -27,7 +27,7 @@ _NINJA_LIMIT_S = 50
 
 def key_of(spec: BuildSpec, stage: Stage) -> str:
     """A digest of all that a stage's result depends on; jobs, time limits and the prefix do not count."""
-    tree = [spec.commit or spec.tree_digest, *spec.source.patches]
+    tree = [spec.commit, spec.tree_digest, *spec.source.patch_sums]
     parts: list[object] = [spec.backend.value, spec.python, spec.toolkit_version, spec.compiler, tree, spec.archs]
     parts += [[each.name, each.value] for each in (*spec.settings, *spec.defines, *spec.links)]
     if stage is not Stage.CONFIGURE:
@@ -152,13 +152,21 @@ def what_changed(before: BuildSpec, after: BuildSpec) -> tuple[str, ...]:
     for label, first, second in (
         ("the compiler", before.compiler, after.compiler),
         ("the toolkit", before.toolkit_version, after.toolkit_version),
-        ("the patches", before.source.patches, after.source.patches),
         ("the commit", before.commit, after.commit),
         ("Python", before.python, after.python),
     ):
         if first != second:
             said.append(f"{label} changed: {first or 'none'} -> {second or 'none'}")
+    if before.source.patch_sums != after.source.patch_sums:
+        said.append(f"the patches changed: {_named(before.source.patches)} -> {_named(after.source.patches)}")
+    elif before.tree_digest != after.tree_digest:
+        said.append("files of the tree changed" + (f": {_named(after.edits)}" if after.edits else ""))
     return tuple(said)
+
+
+def _named(paths: tuple[str, ...]) -> str:
+    """fix-a.diff, fix-b.diff; none."""
+    return ", ".join(os.path.basename(each) for each in paths) or "none"
 
 
 def engines_shown(spec: BuildSpec) -> tuple[tuple[str, ...], ...]:

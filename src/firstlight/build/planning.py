@@ -9,10 +9,13 @@ from dataclasses import replace
 from firstlight.build.case import BuildCase
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
+from firstlight.build.keys import digest_of_file
+from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.project import Backend
 from firstlight.build.request import Target
 from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, SourceSpec, Stage, digest_of
+from firstlight.build.tree_state import TreeState
 from firstlight.build.wheel_finish import with_local
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.secrets import masked
@@ -41,10 +44,11 @@ def source_of(target: Target, source: str, patches: tuple[str, ...]) -> Source:
     """Where the tree comes from; --source takes the place of what would be fetched."""
     given = masked(target.given)
     paths = tuple(os.path.abspath(each) for each in patches)
+    sums = tuple(digest_of_file(each) for each in paths)
     if source:
-        return Source(given, folder=os.path.abspath(source), patches=paths)
+        return Source(given, folder=os.path.abspath(source), patches=paths, patch_sums=sums)
     release = f"{target.name}=={target.version}" if target.name else ""
-    return Source(given, target.folder, target.archive, release, target.url, target.ref, paths)
+    return Source(given, target.folder, target.archive, release, target.url, target.ref, paths, sums)
 
 
 def id_of(target: Target, source: Source, python: str) -> str:
@@ -62,7 +66,7 @@ def source_spec(build_id: str, folder: str, source: Source) -> SourceSpec:
     return SourceSpec(SCHEMA, build_id, folder, source.folder or f"{folder}/tree", source)
 
 
-def spec_of(case: BuildCase, source: SourceSpec, *, commit: str, tree_digest: str) -> BuildSpec:
+def spec_of(case: BuildCase, source: SourceSpec, state: TreeState) -> BuildSpec:
     """The build as it will be carried out."""
     archs = case.archs.value if isinstance(case.archs, Known) else ()
     toolkit = case.toolkit if case.cuda.compiled else None
@@ -71,8 +75,9 @@ def spec_of(case: BuildCase, source: SourceSpec, *, commit: str, tree_digest: st
     known = compiler.value.version if isinstance(compiler, Known) else compiler
     tag = f"cu{version.value.major}{version.value.minor}" if isinstance(version, Known) else "cpu"
     return BuildSpec(
-        schema=SCHEMA, id=source.id, folder=source.folder, tree=source.tree, source=source.source, commit=commit,
-        tree_digest=tree_digest, name=case.project.name, version=case.project.version, backend=case.project.backend,
+        schema=SCHEMA, id=source.id, folder=source.folder, tree=source.tree, source=source.source, commit=state.commit,
+        edits=state.edits, tree_digest=state.digest, name=case.project.name, version=case.project.version,
+        backend=case.project.backend,
         python=case.tools.python.value if isinstance(case.tools.python, Known) else "",
         settings=_settings(case, source.folder), defines=_defines(case, source.folder),
         removed=tuple(name for name in TAKEN_OUT),
@@ -133,8 +138,9 @@ def _defines(case: BuildCase, folder: str) -> tuple[Setting, ...]:
 
 
 def source_steps(spec: SourceSpec, runner: str) -> tuple[Step, ...]:
-    """Fetch, submodules and, where there are any, patches."""
-    stages = [Stage.FETCH, Stage.SUBMODULES, *([Stage.PATCH] if spec.source.patches else [])]
+    """Fetch, submodules and patches, where some are asked for or in the tree from before."""
+    patched = spec.source.patches or applied_patches(spec.folder)
+    stages = [Stage.FETCH, Stage.SUBMODULES, *([Stage.PATCH] if patched else [])]
     return tuple(_step(each, spec.folder, digest_of(spec), runner) for each in stages)
 
 

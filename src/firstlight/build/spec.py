@@ -60,7 +60,8 @@ class Source:
     release: str = ""  # name==version
     url: str = ""
     ref: str = ""
-    patches: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()  # files
+    patch_sums: tuple[str, ...] = ()  # SHA-256 of each: a patch of the same name may say something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class BuildSpec:
     tree: str
     source: Source
     commit: str  # of the tree, "" where it is no checkout
-    tree_digest: str  # of the list of its files with sizes and times
+    edits: tuple[str, ...]  # files of a checkout that differ from its commit
+    tree_digest: str  # of the bytes of the edits; of the list of its files where it is no checkout
     name: str
     version: str
     backend: Backend

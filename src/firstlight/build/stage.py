@@ -10,7 +10,7 @@ import os
 import sys
 
 from firstlight.build.compiling import compile_all, configure
-from firstlight.build.fetching import fetch, patch, submodules
+from firstlight.build.fetching import fetch, patch_tree, submodules
 from firstlight.build.into_prefix import install_into_prefix
 from firstlight.build.proving import prove
 from firstlight.build.running import say
@@ -18,7 +18,7 @@ from firstlight.build.spec import Stage, digest_of, read_source_spec, require_sa
 from firstlight.build.wheel_finish import make_wheel
 from firstlight.errors import CouldNotAct, FirstlightError
 
-OF_THE_SOURCE = {Stage.FETCH: fetch, Stage.SUBMODULES: submodules, Stage.PATCH: patch}
+OF_THE_SOURCE = {Stage.FETCH: fetch, Stage.SUBMODULES: submodules, Stage.PATCH: patch_tree}
 OF_THE_BUILD = {
     Stage.CONFIGURE: configure, Stage.COMPILE: compile_all, Stage.WHEEL: make_wheel,
     Stage.INSTALL: install_into_prefix, Stage.PROVE: prove,

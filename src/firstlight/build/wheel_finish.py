@@ -45,6 +45,7 @@ def about_build(spec: BuildSpec, raw: str) -> dict[str, object]:
         "source": spec.source.release or spec.source.url or os.path.basename(spec.source.archive or spec.source.folder),
         "wheel_sha256": digest_of_file(raw),  # of the wheel as the backend made it
         "commit": spec.commit,
+        "dirty": bool(spec.edits),  # other than that commit: patched or edited
         "patches": [os.path.basename(each) for each in spec.source.patches],
         "flags": {
             each.name: each.value

@@ -12,8 +12,9 @@ import click
 
 from firstlight.build.case import BuildCase, BuildPlace, case_of
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.fetching import commit_of, missing_submodules, patch_state, tree_digest
+from firstlight.build.fetching import missing_submodules
 from firstlight.build.keys import finished_wheel, units_to_compile, what_changed
+from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_same_target
 from firstlight.build.planning import build_steps, id_of, source_of, source_spec, source_steps, spec_of
 from firstlight.build.project import read_project
@@ -21,6 +22,7 @@ from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, read_spec, write_spec
 from firstlight.build.tools import probe_tools, tools_of_saved
+from firstlight.build.tree_state import read_tree_state
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
 from firstlight.cli.planning import facts_of
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct, NotBegun
@@ -64,7 +66,7 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
         raise BadInput(f"{source.target}: its source is not here, and --dry-run fetches nothing. Give --source a tree.")
     project = read_project(where.tree)
     case = case_of(request, project, read_source(where.tree), BuildPlace(facts, tools, load()))
-    spec = spec_of(case, where, commit=commit_of(where.tree), tree_digest=tree_digest(where.tree))
+    spec = spec_of(case, where, read_tree_state(where.tree))
     return Prepared(case, spec, tuple(_faults_of_tree(where, request, facts)), _costs(spec))
 
 

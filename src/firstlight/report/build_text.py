@@ -18,6 +18,7 @@ from firstlight.facts.known import Known
 from firstlight.report.layout import labelled
 
 _LABEL = 13
+_NAMED = 3
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -25,7 +26,7 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
     """The whole plan: what, for which GPUs, with which flags, how many jobs and why, the commands, the faults."""
     project, needs = case.project, case.needs
     what = f"{project.name} {project.version or '(its version is made while it is built)'}, {project.backend.value}"
-    out = _line("BUILD", what) + _line("source", f"{spec.tree}{f' at {spec.commit[:12]}' if spec.commit else ''}")
+    out = _line("BUILD", what) + _line("source", source_text(spec))
     out += _line("folder", f"{spec.folder} (kept until `firstlight build --clean {spec.id}`)")
     if isinstance(case.archs, Known):
         archs = ", ".join(map(str, case.archs.value))
@@ -47,6 +48,18 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
         out += _line("costs", each_cost)
     out += commands_text(spec)
     return out + faults_text(faults)
+
+
+def source_text(spec: BuildSpec) -> str:
+    """The tree, its commit, and what differs from that."""
+    if not spec.commit:
+        return spec.tree
+    at = f"{spec.tree} at {spec.commit[:12]}"
+    if not spec.edits:
+        return at
+    files = "1 file differs" if len(spec.edits) == 1 else f"{len(spec.edits)} files differ"
+    named = ", ".join(spec.edits[:_NAMED]) + (", ..." if len(spec.edits) > _NAMED else "")
+    return f"{at}, dirty: {files} from that commit ({named})"
 
 
 def commands_text(spec: BuildSpec) -> str:
