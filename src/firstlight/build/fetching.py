@@ -7,14 +7,13 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 import urllib.parse
 import urllib.request
-import zipfile
 
 from firstlight.build.patching import applied_patches, forget_patches, patch, take_patches_out
 from firstlight.build.running import say
 from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
+from firstlight.build.unpacking import only_folder_in, unpack
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
 from firstlight.ways.building import normal
 
@@ -71,54 +70,6 @@ def _stamp(path: str) -> str:
 def _record(spec: SourceSpec, stage: Stage, about: dict[str, object]) -> None:
     os.makedirs(f"{spec.folder}/done", exist_ok=True)
     write_document(f"{spec.folder}/done", f"{stage.value}.json", {"key": source_key(spec.source, stage), **about})
-
-
-def unpack(archive: str, folder: str) -> None:
-    """Unpack an sdist; a member that leads out of the folder is refused before anything is written."""
-    os.makedirs(folder)
-    try:
-        if archive.endswith(".zip"):
-            with zipfile.ZipFile(archive) as file:
-                for name in file.namelist():
-                    _require_inside(name, archive)
-                file.extractall(folder)  # noqa: S202 every name was looked at
-            return
-        with tarfile.open(archive) as tar:
-            members = tar.getmembers()
-            for member in members:
-                _require_member(member, archive)
-            for member in members:
-                member.uid = member.gid = os.geteuid()
-                member.mode = (member.mode | 0o600) & 0o755
-            tar.extractall(folder, members=members)  # noqa: S202 every member was looked at
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise BadInput(f"{archive}: no archive that can be read ({error}). Fetch it again.") from error
-
-
-def _require_member(member: tarfile.TarInfo, archive: str) -> None:
-    _require_inside(member.name, archive)
-    if member.islnk() or member.issym():
-        base = "" if member.islnk() else os.path.dirname(member.name)
-        _require_inside(os.path.normpath(os.path.join(base, member.linkname)), archive)
-    elif not (member.isfile() or member.isdir()):
-        raise BadInput(
-            f"{archive}: its member {member.name!a} is neither a file nor a folder. Do not use this archive."
-        )
-
-
-def _require_inside(name: str, archive: str) -> None:
-    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
-        raise BadInput(
-            f"{archive}: its member {name!a} leads out of the folder it is unpacked in. Do not use this archive."
-        )
-
-
-def only_folder_in(folder: str) -> str:
-    """The one folder that an sdist has at its top."""
-    names = os.listdir(folder)
-    if len(names) == 1 and os.path.isdir(os.path.join(folder, names[0])):
-        return os.path.join(folder, names[0])
-    return folder
 
 
 def _download(spec: SourceSpec) -> str:
