@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
@@ -15,6 +16,7 @@ from firstlight.build.running import say
 from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
 from firstlight.build.unpacking import only_folder_in, unpack
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
+from firstlight.secrets import masked
 from firstlight.ways.building import normal
 
 _DEFAULT = "https://pypi.org/simple"
@@ -107,15 +109,26 @@ def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
 
 def _get(url: str) -> bytes:
     if not url.startswith(("https://", "http://")):
-        raise BadInput(f"{url!a} is no address of an index; accepted is http or https. Look at PIP_INDEX_URL.")
+        raise BadInput(f"{masked(url)!a} is no address of an index; accepted is http or https. Look at PIP_INDEX_URL.")
     try:
-        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:  # noqa: S310 seen above
+        with urllib.request.urlopen(_asking(url), timeout=_PATIENCE_S) as answer:  # noqa: S310 seen above
             data: bytes = answer.read(_MOST)
     except OSError as error:
         raise CouldNotLook(
             f"no network, or no index there: {error}. Give --source a tree or an sdist that is here."
         ) from error
     return data
+
+
+def _asking(url: str) -> urllib.request.Request:
+    """A request that carries the login of an address in its header: urllib takes it for a part of the host."""
+    parts = urllib.parse.urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    asking = urllib.request.Request(parts._replace(netloc=host).geturl())  # noqa: S310 seen by the caller
+    if login:
+        words = base64.b64encode(urllib.parse.unquote(login).encode()).decode()
+        asking.add_unredirected_header("Authorization", f"Basic {words}")
+    return asking
 
 
 def _clone(spec: SourceSpec) -> None:

@@ -10,6 +10,7 @@ from firstlight.build.case import BuildCase
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
 from firstlight.build.keys import digest_of_file
+from firstlight.build.logins import address_without_login
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.project import Backend
@@ -48,7 +49,9 @@ def source_of(target: Target, source: str, patches: tuple[str, ...]) -> Source:
     if source:
         return Source(given, folder=os.path.abspath(source), patches=paths, patch_sums=sums)
     release = f"{target.name}=={target.version}" if target.name else ""
-    return Source(given, target.folder, target.archive, release, target.url, target.ref, paths, sums)
+    return Source(
+        given, target.folder, target.archive, release, address_without_login(target.url), target.ref, paths, sums
+    )
 
 
 def id_of(target: Target, source: Source, python: str) -> str:

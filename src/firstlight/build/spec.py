@@ -58,7 +58,7 @@ class Source:
     folder: str = ""
     archive: str = ""
     release: str = ""  # name==version
-    url: str = ""
+    url: str = ""  # without a login
     ref: str = ""
     patches: tuple[str, ...] = ()  # files
     patch_sums: tuple[str, ...] = ()  # SHA-256 of each: a patch of the same name may say something else

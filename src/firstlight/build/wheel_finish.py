@@ -13,8 +13,9 @@ from firstlight.build.keys import ABOUT, BY_NINJA, digest_of_file, done_record, 
 from firstlight.build.ninja_output import first_error
 from firstlight.build.progress import Progress, read_peaks
 from firstlight.build.running import run_engine, say
-from firstlight.build.spec import BuildSpec, Stage
+from firstlight.build.spec import BuildSpec, Setting, Stage
 from firstlight.errors import CouldNotAct
+from firstlight.secrets import masked
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same inputs give the same archive
 
@@ -47,17 +48,19 @@ def about_build(spec: BuildSpec, raw: str) -> dict[str, object]:
         "commit": spec.commit,
         "dirty": bool(spec.edits),  # other than that commit: patched or edited
         "patches": [os.path.basename(each) for each in spec.source.patches],
-        "flags": {
-            each.name: each.value
-            for each in (*spec.settings, *spec.defines)
-            if "/" not in each.value and each.name != "PATH"
-        },
+        "flags": {each.name: each.value for each in (*spec.settings, *spec.defines) if _may_leave(each)},
         "compiler": spec.compiler,
         "toolkit": spec.toolkit_version,
         "archs": list(spec.archs),
         "minutes": compiled.get("minutes", 0),
         "worst_unit_bytes": max((each.bytes for each in read_peaks(spec.folder)), default=0),
     }
+
+
+def _may_leave(setting: Setting) -> bool:
+    """Whether a flag may go into a wheel: folders are the machine's own, and secrets are nobody else's."""
+    text = f"{setting.name}={setting.value}"
+    return "/" not in setting.value and setting.name != "PATH" and masked(text) == text
 
 
 def finish_wheel(raw: str, spec: BuildSpec) -> str:

@@ -14,6 +14,7 @@ from firstlight.build.case import BuildCase, BuildPlace, case_of
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.fetching import missing_submodules
 from firstlight.build.keys import finished_wheel, units_to_compile, what_changed
+from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_same_target
 from firstlight.build.planning import build_steps, id_of, source_of, source_spec, source_steps, spec_of
@@ -61,7 +62,7 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
     build_id = id_of(request.target, source, python)
     where = source_spec(build_id, folder_for(machine, build_id, request.build_dir), source)
     require_same_target(where.folder, where)
-    _bring_source(machine, where, how)
+    _bring_source(machine, where, how, login=request.target.url)
     if not os.path.isdir(where.tree):
         raise BadInput(f"{source.target}: its source is not here, and --dry-run fetches nothing. Give --source a tree.")
     project = read_project(where.tree)
@@ -70,13 +71,14 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
     return Prepared(case, spec, tuple(_faults_of_tree(where, request, facts)), _costs(spec))
 
 
-def _bring_source(machine: LiveMachine, where: SourceSpec, how: HowToBuild) -> None:
+def _bring_source(machine: LiveMachine, where: SourceSpec, how: HowToBuild, *, login: str) -> None:
     """Fetch the tree, its submodules, its patches; --dry-run and another machine leave all as it is."""
     if how.dry_run or how.look.facts_file:
         return
     write_spec(where)
     remember(machine, where.id, where.folder)
-    _run(machine, source_steps(where, sys.executable), MINE + where.id, f"fetch the source of {where.source.target}")
+    steps, title = source_steps(where, sys.executable), f"fetch the source of {where.source.target}"
+    _run(machine, steps, MINE + where.id, title, login=login)
 
 
 def _faults_of_tree(where: SourceSpec, request: BuildRequest, facts: Facts) -> list[Fault]:
@@ -172,12 +174,16 @@ def _without_compiling(spec: BuildSpec) -> str:
     )
 
 
-def _run(machine: LiveMachine, steps: tuple[Step, ...], option: str, title: str) -> None:
-    """Carry steps out under the lock; what was begun for this build goes on, and what has changed since is given up."""
+def _run(machine: LiveMachine, steps: tuple[Step, ...], option: str, title: str, *, login: str = "") -> None:
+    """Carry steps out under the lock; what was begun for this build goes on, and what has changed since is given up.
+
+    login: the address of a repository as it was given, whose user and password git gets and no file does.
+    """
     from firstlight.apply.session import Asked, act
     from firstlight.plan.plan import digest_of
 
-    with acting_on(machine, Watching()) as acting:
+    with acting_on(machine, Watching()) as plain:
+        acting = replace(plain, env={**plain.env, **git_variables(login, plain.env)})
         if not _taken_up(acting, steps, option):
             act(acting, Asked(steps, digest_of(steps), option, title))
 
