@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from firstlight.build.archs import Ptx, parse_archs, what_ptx_buys
 from firstlight.build.case import BuildPlace, case_of
+from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
 from firstlight.build.needs import GIB
 from firstlight.build.preflight import preflight
+from firstlight.build.project import read_project
 from firstlight.build.request import BuildRequest, Target, check_jobs, parse_target
+from firstlight.build.source_reads import read_source
 from firstlight.build.tools import tools_of_saved
 from firstlight.errors import BadInput
 from firstlight.tables import load
@@ -98,3 +103,37 @@ def test_the_four_kinds_of_target() -> None:
     git = parse_target("git+https://github.com/pytorch/pytorch@v2.9.1")
     assert (git.url, git.ref) == ("https://github.com/pytorch/pytorch", "v2.9.1")
     assert parse_target("git+ssh://git@example.org/x.git").ref == ""
+
+
+def faults_of(tree: Path, request: BuildRequest) -> dict[str, Fault]:
+    """What preflight says of a tree on a machine of the reports."""
+    facts = facts_of(PLACES[0], "13.0.88")
+    place = BuildPlace(facts, tools_of_saved(facts), load())
+    return {
+        each.code: each for each in preflight(case_of(request, read_project(str(tree)), read_source(str(tree)), place))
+    }
+
+
+def setup_tree(folder: Path, script: str) -> Path:
+    (folder / "setup.py").write_text(script)
+    (folder / "CMakeLists.txt").write_text('option(USE_FAST "f" ON)\n')
+    return folder
+
+
+def test_a_flag_without_a_way_in_is_refused_with_the_nearest_door(tmp_path: Path) -> None:
+    request = BuildRequest(Target("x"), flags=(parse_flag("USE_FAST=0"),))
+    tree = setup_tree(tmp_path, "import os\nSLOW = os.getenv('USE_FEST')\n")
+    fault = faults_of(tree, request)["flag-has-no-way-in"]
+    assert fault.saw.startswith("USE_FAST=0: CMake reads it (CMakeLists.txt:1)")
+    assert fault.do == "The nearest names that get in: USE_FEST."
+    setup_tree(tmp_path, "import os\nARGS = os.environ.get('CMAKE_ARGS', '').split()\n")
+    fault = faults_of(tree, request)["flag-has-no-way-in"]
+    assert fault.do == "Give --flag CMAKE_ARGS=-DUSE_FAST=0 instead, which setup.py:2 reads and hands to CMake."
+    assert "flag-has-no-way-in" not in faults_of(tree, replace(request, flags=(parse_flag("CMAKE_ARGS=-DUSE_FAST=0"),)))
+
+
+def test_one_target_is_refused_where_everything_is_compiled_as_a_whole(tmp_path: Path) -> None:
+    tree = setup_tree(tmp_path, "from setuptools import setup\nsetup()\n")
+    fault = faults_of(tree, BuildRequest(Target("x"), only="nothing_like_it"))["no-single-targets"]
+    assert fault.saw == "--target nothing_like_it: setuptools compiles everything it has, as a whole"
+    assert "no-single-targets" not in faults_of(tree, BuildRequest(Target("x")))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.build.flags import Flag, FlagVerdict, Through, judge_flag, near_names, parse_flag, what_reads
+from firstlight.build.project import Backend
 from firstlight.build.reads import DECLARED, ReadKind
 from firstlight.build.source_reads import options_of_file, read_source, read_when_it_runs
 from firstlight.errors import BadInput
@@ -39,6 +40,8 @@ def to_cmake(my_env, args):
     for var, val in my_env.items():
         if var.startswith(("USE_", "BUILD_")): args[var] = val
     args.update({var: my_env.get(var) for var in ("BLAS", "MKL_THREADING")})
+    other = {"LIB_DIR": "LIBRARY"}
+    if var.endswith(("EXITCODE", "TRYRUN")) or args["SYSTEM"] == "ARM64": pass
 """
 
 
@@ -61,19 +64,41 @@ def test_variables_are_seen_directly_through_helpers_and_by_constants(tree: Path
 
 def test_a_flag_goes_in_by_the_door_that_is_read(tree: Path) -> None:
     source = read_source(str(tree))
-    doors = {name: judge_flag(Flag(name, "1"), source).through for name in ("A_FLAG", "USE_FAST", "OWN_ONLY")}
-    assert doors == {"A_FLAG": Through.ENVIRONMENT, "USE_FAST": Through.ENVIRONMENT, "OWN_ONLY": Through.DEFINE}
+    names = ("A_FLAG", "USE_FAST", "CUDAHOSTCXX", "Eigen3_ROOT")
+    doors = {name: judge_flag(Flag(name, "1"), source, Backend.SETUPTOOLS).through for name in names}
+    assert doors == dict.fromkeys(names, Through.ENVIRONMENT)
+    assert judge_flag(Flag("OWN_ONLY", "1"), source, Backend.SKBUILD).through is Through.DEFINE
     assert source.passed.prefixes == ("USE_", "BUILD_")
 
 
+def test_what_is_handed_on_is_told_from_what_it_becomes(tree: Path) -> None:
+    """PyTorch hands CUDNN_LIB_DIR on as CUDNN_LIBRARY: the second name in the environment is lost."""
+    assert read_source(str(tree)).passed.names == ("LIB_DIR", "BLAS", "MKL_THREADING")
+
+
+@pytest.mark.parametrize("backend", [Backend.SETUPTOOLS, Backend.PYTORCH, Backend.TORCH_EXTENSION, Backend.OTHER])
+def test_a_flag_that_nobody_hands_to_cmake_is_refused(tree: Path, backend: Backend) -> None:
+    source = read_source(str(tree))
+    judged = judge_flag(Flag("OWN_ONLY", "1"), source, backend)
+    assert (judged.verdict, judged.through) == (FlagVerdict.NO_DOOR, Through.NONE)
+    assert what_reads(judged).startswith("CMake reads it (CMakeLists.txt:2), and what starts CMake here does not")
+    assert judge_flag(Flag("CMAKE_CXX_STANDARD", "20"), source, backend).verdict is FlagVerdict.NO_DOOR
+
+
+def test_a_flag_that_cmake_reads_both_ways_is_given_both_ways(tree: Path) -> None:
+    (tree / "CMakeLists.txt").write_text('option(USE_FAST "f" ON)\nmessage($ENV{USE_FAST})\n')
+    judged = judge_flag(Flag("USE_FAST", "0"), read_source(str(tree)), Backend.SKBUILD)
+    assert (judged.verdict, judged.through) == (FlagVerdict.READ, Through.BOTH)
+
+
 def test_a_name_that_nothing_reads_is_refused_with_the_nearest(tree: Path) -> None:
-    judged = judge_flag(Flag("USE_FSAT", "1"), read_source(str(tree)))
+    judged = judge_flag(Flag("USE_FSAT", "1"), read_source(str(tree)), Backend.SETUPTOOLS)
     assert (judged.verdict, judged.near) == (FlagVerdict.UNREAD, ("USE_FAST",))
     assert what_reads(judged) == "no file of this source reads it; the nearest that is: USE_FAST"
 
 
 def test_a_name_that_the_program_reads_when_it_runs_is_no_flag_of_the_build(tree: Path) -> None:
-    judged = judge_flag(Flag("SEEN_WHEN_IT_RUNS", "1"), read_source(str(tree)))
+    judged = judge_flag(Flag("SEEN_WHEN_IT_RUNS", "1"), read_source(str(tree)), Backend.SETUPTOOLS)
     assert judged.verdict is FlagVerdict.RUN_TIME
     assert judged.reads[0].where == "run.cpp:1"
     assert read_when_it_runs(str(tree), "NOWHERE") == ()
@@ -103,7 +128,7 @@ REPORTED = {
 def test_the_flags_of_the_cuda_13_fork_judged_by_pytorch_2_6(name: str) -> None:
     """The tree as kept; that one more is read when torch runs is shown on the archive itself (test_real_trees.py)."""
     _, source = read_tree("torch-2.6.0")
-    assert judge_flag(Flag(name, "1"), source).verdict is REPORTED[name]
+    assert judge_flag(Flag(name, "1"), source, Backend.PYTORCH).verdict is REPORTED[name]
 
 
 def misspelt(name: str, chosen: random.Random) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from firstlight.build.archs import Arch, archs_here
-from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, judge_flag
+from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, Through, judge_flag
 from firstlight.build.libraries_needed import NeededLibrary, feature_called, flag_of, is_on, needed_libraries
 from firstlight.build.needs import Cuda, Needs, needs_of
 from firstlight.build.project import Backend, Project
@@ -77,9 +77,10 @@ def case_of(request: BuildRequest, project: Project, source: SourceReads, machin
         each
         for each in libraries
         if isinstance(each.found, Unknown) and not each.required and each.flag not in given
-        and not _is_bundled(source.root, each.feature.library)
+        and not _is_bundled(source.root, each.feature.library) and _gets_in(each.flag, source, project)
     )  # fmt: skip
-    judged = tuple(judge_flag(flag, source) for flag in (*flags, *(Flag(each.flag, "0") for each in off)))
+    turned = tuple(Flag(each.flag, "0") for each in off)
+    judged = tuple(judge_flag(flag, source, project.backend) for flag in (*flags, *turned))
     return BuildCase(
         request=request, project=project, source=source, facts=machine.facts, tools=machine.tools,
         tables=machine.tables, judged=judged,
@@ -87,6 +88,10 @@ def case_of(request: BuildRequest, project: Project, source: SourceReads, machin
         toolkit=_toolkit(request, machine.facts), cuda=cuda,
         libraries=tuple(each for each in libraries if each not in off), turned_off=off, needs=needs,
     )  # fmt: skip
+
+
+def _gets_in(name: str, source: SourceReads, project: Project) -> bool:
+    return judge_flag(Flag(name, "0"), source, project.backend).through is not Through.NONE
 
 
 def _is_bundled(root: str, library: str) -> bool:

@@ -8,10 +8,10 @@ import shutil
 import time
 
 from firstlight.build.engines import Engine, common_settings, compile_engine, configure_engine, ninja_of, wheel_engine
-from firstlight.build.keys import BY_NINJA, mark_done
+from firstlight.build.keys import mark_done
 from firstlight.build.ninja_output import FailedUnit, failed_units, first_error, kind_of_unit, read_ninja_log
 from firstlight.build.progress import Progress, units_of_ninja_file
-from firstlight.build.project import Backend
+from firstlight.build.project import BY_NINJA, Backend
 from firstlight.build.running import EngineEnded, run_engine, say
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.errors import CouldNotAct

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 
+from firstlight.build.project import Backend
 from firstlight.build.reads import BY_ENVIRONMENT, DECLARED, Read, ReadKind
 from firstlight.build.source_reads import SourceReads, read_when_it_runs
 from firstlight.errors import BadInput
@@ -12,8 +13,15 @@ from firstlight.frozen import dataclass
 from firstlight.near import nearest
 
 _FLAG = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\x00-\x1f\x7f]*)")
+_BY_COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")  # CMake's and setuptools' own
+# What CMake takes from the environment: cmake-env-variables(7), and find_package() <name>_ROOT and <name>_DIR.
+_ENVIRONMENT_OF_CMAKE = re.compile(
+    r"CUDACXX|CUDAHOSTCXX|CUDAARCHS|CUDAFLAGS|CMAKE_(?:BUILD_TYPE|CONFIGURATION_TYPES|TOOLCHAIN_FILE|PREFIX_PATH|"
+    r"INCLUDE_PATH|LIBRARY_PATH|PROGRAM_PATH|GENERATOR|EXPORT_COMPILE_COMMANDS|[A-Z]+_COMPILER_LAUNCHER)|"
+    r"[A-Za-z0-9_]+_(?:ROOT|DIR)"
+)
 # CMake itself reads these, whatever the tree says.
-_OF_CMAKE = re.compile(r"CMAKE_[A-Z0-9_]+|[A-Za-z0-9_]+_(?:ROOT|DIR)|BUILD_SHARED_LIBS|BUILD_TESTING")
+_OF_CMAKE = re.compile(r"CMAKE_[A-Z0-9_]+|BUILD_SHARED_LIBS|BUILD_TESTING")
 
 
 class FlagVerdict(enum.Enum):
@@ -22,6 +30,7 @@ class FlagVerdict(enum.Enum):
     READ = "read"
     RUN_TIME = "read when it runs"  # by the program, not by its build
     UNREAD = "read by nothing"
+    NO_DOOR = "read, and handed on by nothing"  # CMake reads it, and whoever starts CMake does not pass it
 
 
 class Through(enum.Enum):
@@ -29,6 +38,8 @@ class Through(enum.Enum):
 
     DEFINE = "-D"
     ENVIRONMENT = "environment"
+    BOTH = "-D and environment"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +72,35 @@ def parse_flag(text: str) -> Flag:
     return Flag(match[1], match[2])
 
 
-def judge_flag(flag: Flag, source: SourceReads) -> JudgedFlag:
+def judge_flag(flag: Flag, source: SourceReads, backend: Backend) -> JudgedFlag:
     """A flag against one tree: what reads it there, and through which door it gets in."""
-    found = source.of(flag.name)
+    found = source.of(flag.name) or _read_by_tools(flag.name, source, backend)
     if found:
-        return JudgedFlag(flag, FlagVerdict.READ, found, (), _door(flag.name, found, source))
-    if _OF_CMAKE.fullmatch(flag.name) and source.cmake_files:
-        return JudgedFlag(
-            flag, FlagVerdict.READ, (Read(flag.name, ReadKind.CACHE, "CMake itself"),), (), Through.DEFINE
-        )
+        door = _door(flag.name, found, source, backend)
+        if door is Through.NONE:
+            return JudgedFlag(flag, FlagVerdict.NO_DOOR, found, _with_a_door(flag.name, source, backend), door)
+        return JudgedFlag(flag, FlagVerdict.READ, found, (), door)
     if later := read_when_it_runs(source.root, flag.name):
-        return JudgedFlag(flag, FlagVerdict.RUN_TIME, later, (), Through.ENVIRONMENT)
-    return JudgedFlag(flag, FlagVerdict.UNREAD, (), near_names(flag.name, source), Through.ENVIRONMENT)
+        return JudgedFlag(flag, FlagVerdict.RUN_TIME, later, (), Through.NONE)
+    return JudgedFlag(flag, FlagVerdict.UNREAD, (), near_names(flag.name, source), Through.NONE)
+
+
+def _read_by_tools(name: str, source: SourceReads, backend: Backend) -> tuple[Read, ...]:
+    """What CMake or setuptools read whatever the tree says."""
+    if name in _BY_COMPILERS:
+        who = "setuptools itself" if backend in (Backend.SETUPTOOLS, Backend.TORCH_EXTENSION) else "CMake itself"
+        return (Read(name, ReadKind.ENVIRONMENT, who),)
+    if source.cmake_files and _ENVIRONMENT_OF_CMAKE.fullmatch(name):
+        return (Read(name, ReadKind.CMAKE_ENVIRONMENT, "CMake itself"),)
+    if source.cmake_files and _OF_CMAKE.fullmatch(name):
+        return (Read(name, ReadKind.CACHE, "CMake itself"),)
+    return ()
+
+
+def _with_a_door(name: str, source: SourceReads, backend: Backend) -> tuple[str, ...]:
+    """The nearest names of the tree that do get in."""
+    names = [each for each in source.names if _door(each, source.of(each), source, backend) is not Through.NONE]
+    return nearest(name, names, most=3)
 
 
 def near_names(name: str, source: SourceReads) -> tuple[str, ...]:
@@ -82,12 +110,20 @@ def near_names(name: str, source: SourceReads) -> tuple[str, ...]:
     return nearest(name, declared, most=3) or nearest(name, others, most=3)
 
 
-def _door(name: str, found: tuple[Read, ...], source: SourceReads) -> Through:
-    """The environment where Python or CMake reads it there, or hands it on to CMake; else -D."""
-    if any(read.kind in BY_ENVIRONMENT for read in found):
-        return Through.ENVIRONMENT
+def _door(name: str, found: tuple[Read, ...], source: SourceReads, backend: Backend) -> Through:
+    """-D where we start CMake ourselves; else the environment, where somebody reads it there or hands it on."""
+    by_environment = any(read.kind in BY_ENVIRONMENT for read in found)
+    if backend is Backend.SKBUILD:
+        by_define = any(read.kind not in BY_ENVIRONMENT for read in found)
+        return Through.BOTH if by_define and by_environment else Through.DEFINE if by_define else Through.ENVIRONMENT
     handed_on = name.startswith(source.passed.prefixes) if source.passed.prefixes else False
-    return Through.ENVIRONMENT if handed_on or name in source.passed.names else Through.DEFINE
+    if by_environment or handed_on or name in source.passed.names or _read_there_by_cmake(name, source):
+        return Through.ENVIRONMENT
+    return Through.NONE
+
+
+def _read_there_by_cmake(name: str, source: SourceReads) -> bool:
+    return source.cmake_files > 0 and _ENVIRONMENT_OF_CMAKE.fullmatch(name) is not None
 
 
 def what_reads(judged: JudgedFlag) -> str:
@@ -98,6 +134,8 @@ def what_reads(judged: JudgedFlag) -> str:
     first = judged.reads[0]
     if judged.verdict is FlagVerdict.RUN_TIME:
         return f"the build does not read it; the program does when it runs ({first.where})"
+    if judged.verdict is FlagVerdict.NO_DOOR:
+        return f"CMake reads it ({first.where}), and what starts CMake here does not hand it on: it would be lost"
     kind = first.kind.value if first.kind in DECLARED else f"read from {first.kind.value}"
     default = f", default {first.default}" if first.default else ""
     return f"{kind}, {first.where}{default}"

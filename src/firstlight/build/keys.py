@@ -11,7 +11,7 @@ import subprocess
 import zipfile
 
 from firstlight.build.engines import STATUS, compile_engine, configure_engine, wheel_engine
-from firstlight.build.project import Backend
+from firstlight.build.project import BY_NINJA
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 
 ABOUT = "firstlight-build.json"
@@ -21,7 +21,6 @@ _ASK = (
     "sys.stdout.write((found and found[0].read_text('firstlight-build.json')) or '')"
 )
 _WORK = re.compile(r"\[\d+/\d+\] (?:Building .* object |Linking )")
-BY_NINJA = (Backend.SKBUILD, Backend.PYTORCH)
 _NINJA_LIMIT_S = 50
 
 

@@ -25,6 +25,7 @@ from firstlight.ways.building import holds, normal
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 
 WHY = "build"
+_ENVIRONMENT, _DEFINE = (Through.ENVIRONMENT, Through.BOTH), (Through.DEFINE, Through.BOTH)
 _TITLES = {
     Stage.FETCH: "fetch the source",
     Stage.SUBMODULES: "bring the submodules to their commits",
@@ -104,7 +105,7 @@ def _links(case: BuildCase) -> tuple[Setting, ...]:
 
 def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
     """Variables of the environment: flags that are read there, the toolkit, the architectures, one thread a unit."""
-    found = {each.flag.name: each.flag.value for each in case.judged if each.through is Through.ENVIRONMENT
+    found = {each.flag.name: each.flag.value for each in case.judged if each.through in _ENVIRONMENT
              and each.verdict is FlagVerdict.READ}  # fmt: skip
     if case.cuda.compiled and case.toolkit is not None:
         found.setdefault("CUDA_HOME", case.toolkit.path)
@@ -117,6 +118,8 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
             found.setdefault(
                 "FLASH_ATTN_CUDA_ARCHS", ";".join(each.sm.removeprefix("sm_") for each in case.archs.value)
             )
+        if case.project.backend in (Backend.SETUPTOOLS, Backend.OTHER) and case.source.cmake_files:
+            found.setdefault("CUDAARCHS", ";".join(each.cmake for each in case.archs.value))  # CMake itself reads it
     if case.source.of("NVCC_THREADS"):
         found.setdefault("NVCC_THREADS", "1")
     for each in case.libraries:
@@ -130,7 +133,7 @@ def _defines(case: BuildCase, folder: str) -> tuple[Setting, ...]:
     """What CMake is told by -D."""
     if case.project.backend is not Backend.SKBUILD:
         return ()
-    found = {each.flag.name: each.flag.value for each in case.judged if each.through is Through.DEFINE
+    found = {each.flag.name: each.flag.value for each in case.judged if each.through in _DEFINE
              and each.verdict is FlagVerdict.READ}  # fmt: skip
     if isinstance(case.archs, Known):
         found.setdefault("CMAKE_CUDA_ARCHITECTURES", ";".join(each.cmake for each in case.archs.value))

@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from firstlight.build.archs import unknown_to
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.flags import FlagVerdict, what_reads
+from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
 from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
 from firstlight.build.project import Backend
@@ -40,6 +40,19 @@ def flags_nobody_reads(case: BuildCase) -> Iterator[Fault]:
         elif each.verdict is FlagVerdict.RUN_TIME:
             do = "Leave it out here, and set it where the program runs."
             yield stops("flag-of-the-run", f"{each.flag}: {what_reads(each)}", do)
+        elif each.verdict is FlagVerdict.NO_DOOR:
+            yield stops("flag-has-no-way-in", f"{each.flag}: {what_reads(each)}", _other_door(case, each))
+
+
+def _other_door(case: BuildCase, judged: JudgedFlag) -> str:
+    """The nearest way by which the same is reached."""
+    if reads := case.source.of("CMAKE_ARGS"):
+        flag = f"CMAKE_ARGS=-D{judged.flag}"
+        return f"Give --flag {flag} instead, which {reads[0].where} reads and hands to CMake."
+    passed = " or ".join(f"{each}*" for each in case.source.passed.prefixes)
+    handed = f"What is named {passed} is handed on. " if passed else ""
+    near = f"The nearest names that get in: {', '.join(judged.near)}." if judged.near else ""
+    return f"{handed}{near}".strip() or "Leave it out, or set it in the CMake file by --patch."
 
 
 def cmake_and_ninja(case: BuildCase) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.needs import GIB
-from firstlight.build.project import Backend
+from firstlight.build.project import BY_NINJA, Backend
 from firstlight.diagnosis.toolkit_in_use import has_compiler
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
@@ -115,6 +115,13 @@ def variables(case: BuildCase) -> Iterator[Fault]:
         yield note("another-cuda-home", f"CUDA_HOME is {home}; the build takes {case.toolkit.path}")
 
 
+def one_target(case: BuildCase) -> Iterator[Fault]:
+    """Only ninja can be asked for one target, and only these backends leave it to us."""
+    if case.request.only and case.project.backend not in BY_NINJA:
+        saw = f"--target {case.request.only}: {case.project.backend.value} compiles everything it has, as a whole"
+        yield stops("no-single-targets", saw, "Leave --target out; what the tree itself reads, --flag can leave out.")
+
+
 def paths(case: BuildCase) -> Iterator[Fault]:
     """Makefiles, setuptools' response files and nvcc wrappers split at blanks."""
     for path in (case.project.root, case.request.build_dir, case.request.prefix):
@@ -130,4 +137,4 @@ def unit_record(case: BuildCase) -> Iterator[Fault]:
         )
 
 
-MACHINE_CHECKS = (toolkit, host_compiler, headers, rights, space, variables, paths, unit_record)
+MACHINE_CHECKS = (toolkit, host_compiler, headers, rights, space, variables, one_target, paths, unit_record)

@@ -29,6 +29,9 @@ class Backend(enum.Enum):
     OTHER = "another backend"
 
 
+BY_NINJA = (Backend.SKBUILD, Backend.PYTORCH)  # ninja is ours to start, so that units and targets can be named
+
+
 @dataclass(frozen=True, slots=True)
 class Units:
     """Source files by kind, as counted in the tree: what is really compiled is known after configuring."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from firstlight.build.reads import Read, ReadKind
 from firstlight.frozen import dataclass
@@ -85,13 +86,34 @@ def passed_on(tree: ast.Module) -> Passed:
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _walks_environment(function):
             continue
-        for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+        tested = [node for node in ast.walk(function) if _tests_text(node)]
+        inside = {id(each) for node in tested for each in ast.walk(node)}
+        for node in tested:
+            if _called(node.func) == "startswith":
                 prefixes.extend(each for each in _texts(node) if _VARIABLE.fullmatch(each))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _VARIABLE.fullmatch(node.value):
-                names.append(node.value)
+        for node in ast.walk(function):
+            if id(node) not in inside:
+                names.extend(each for each in _listed_texts(node) if _VARIABLE.fullmatch(each))
     kept = tuple(dict.fromkeys(prefixes))
     return Passed(kept, tuple(dict.fromkeys(each for each in names if each not in kept)))
+
+
+def _tests_text(node: ast.AST) -> TypeGuard[ast.Call]:
+    """name.startswith(...), name.endswith(...)."""
+    return isinstance(node, ast.Call) and _called(node.func) in ("startswith", "endswith")
+
+
+def _listed_texts(node: ast.AST) -> list[str]:
+    """The names in a list, and those that stand for another: of {"CUDNN_LIB_DIR": "CUDNN_LIBRARY"} the first alone."""
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return [each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if not isinstance(node, ast.Dict):
+        return []
+    return [
+        key.value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Constant)
+    ]
 
 
 def _walks_environment(function: ast.AST) -> bool:
