@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from firstlight.build.into_prefix import install_into_prefix, ledger_path, take_out
-from firstlight.build.keys import digest_of_file, is_installed, mark_done
+from firstlight.build.keys import digest_of_file, holds, is_installed, mark_done
 from firstlight.build.planning import install_step
+from firstlight.build.proving import prove
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.errors import CouldNotAct
 from firstlight.ways.back import BackKind
@@ -147,3 +148,18 @@ def test_the_step_names_its_ledger_as_its_way_back(tmp_path: Path) -> None:
     step = install_step(spec, "/usr/bin/python3")
     assert [(each.kind, each.words) for each in step.back] == [(BackKind.TAKE_OUT_OF_PREFIX, (ledger_path(spec),))]
     assert not any("pip" in argv for argv in step.commands)
+
+
+def test_a_proof_is_of_one_installation(python: Path, tmp_path: Path) -> None:
+    spec = built(tmp_path, python, "1.0", "new = 1\n")
+    install_into_prefix(spec)
+    prove(spec)
+    assert holds(spec, Stage.PROVE)
+    assert not holds(replace(spec, prefix=str(tmp_path / "elsewhere")), Stage.PROVE)
+    take_out(ledger_path(spec))
+    assert not holds(spec, Stage.PROVE)
+    install_into_prefix(spec)
+    assert not holds(spec, Stage.PROVE), "another copy, which nobody looked at yet"
+    assert holds(replace(spec, wheel_only=True), Stage.PROVE) is False
+    prove(replace(spec, wheel_only=True))
+    assert holds(replace(spec, wheel_only=True), Stage.PROVE)

@@ -15,10 +15,13 @@ from firstlight.build.project import BY_NINJA
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 
 ABOUT = "firstlight-build.json"
+WHEEL_ALONE = "the wheel, which is not installed"
 _ASK = (
-    "import sys, importlib.metadata as m; "
+    "import os, sys, importlib.metadata as m; "
     "found = list(m.distributions(name=sys.argv[1], path=sys.argv[2:] or sys.path)); "
-    "sys.stdout.write((found and found[0].read_text('firstlight-build.json')) or '')"
+    "about = (found and found[0].read_text('firstlight-build.json')) or ''; "
+    "seen = os.stat(found[0].locate_file(found[0]._path.name + '/RECORD')) if about else None; "
+    "sys.stdout.write(f'{found[0]._path} {seen.st_ino} {seen.st_mtime_ns}\\n{about}' if seen else '')"
 )
 _WORK = re.compile(r"\[\d+/\d+\] (?:Building .* object |Linking )")
 _NINJA_LIMIT_S = 50
@@ -61,7 +64,7 @@ def holds(spec: BuildSpec, stage: Stage) -> bool:
         return nothing_to_compile(spec) if spec.backend in BY_NINJA else raw_wheel(spec) != ""
     if stage is Stage.WHEEL:
         return finished_wheel(spec) != ""
-    return stage is Stage.PROVE
+    return done_record(spec, stage).get("of") == installation(spec)
 
 
 def nothing_to_compile(spec: BuildSpec) -> bool:
@@ -114,22 +117,33 @@ def digest_of_file(path: str) -> str:
 
 
 def is_installed(spec: BuildSpec) -> bool:
-    """Whether what the environment holds is the finished wheel, by the file that says what it was built from."""
+    """Whether what the environment or the prefix holds is the finished wheel."""
+    return installation(spec) not in ("", WHEEL_ALONE)
+
+
+def installation(spec: BuildSpec) -> str:
+    """The very copy that is installed, by its place and time: another one has to be proved anew; "" where none is.
+
+    It is the finished wheel's by the file that says what that was built from.
+    """
     wheel = finished_wheel(spec)
     if not wheel:
-        return False
+        return ""
+    if spec.wheel_only:
+        return WHEEL_ALONE
     with zipfile.ZipFile(wheel) as file:
         name = next((each for each in file.namelist() if each.endswith(f".dist-info/{ABOUT}")), "")
         wanted = file.read(name).decode() if name else ""
     folders = site_folders(spec) if spec.prefix else []
     if spec.prefix and not folders:
-        return False
+        return ""
     argv = [spec.python, "-I", "-c", _ASK, spec.name, *folders]
     try:
         asked = subprocess.run(argv, capture_output=True, text=True, cwd="/", timeout=_NINJA_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return bool(wanted) and asked.returncode == 0 and asked.stdout == wanted
+        return ""
+    place, _, about = asked.stdout.partition("\n")
+    return place if wanted and asked.returncode == 0 and about == wanted else ""
 
 
 def site_folders(spec: BuildSpec) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import zipfile
 
-from firstlight.build.keys import finished_wheel, mark_done, site_folders
+from firstlight.build.keys import finished_wheel, installation, mark_done, site_folders
 from firstlight.build.running import say
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.elf.fatbin import CodeKind, read_fatbins
@@ -34,6 +34,7 @@ def prove(spec: BuildSpec) -> None:
     wheel = finished_wheel(spec)
     if not wheel:
         raise CouldNotAct("the wheel that was built is not there any more. Run the same command again.")
+    of = installation(spec)
     proofs = (*_code(spec, wheel), *(() if spec.wheel_only else _child(spec, wheel)))
     for each in proofs:
         say(f"{'ok  ' if each.holds else 'FAIL'} {each.what}: {each.saw}")
@@ -41,7 +42,7 @@ def prove(spec: BuildSpec) -> None:
         raise CouldNotAct(
             f"built and installed, and not proved: {'; '.join(f'{each.what}: {each.saw}' for each in failed)}"
         )
-    mark_done(spec, Stage.PROVE, {"proofs": [f"{each.what}: {each.saw}" for each in proofs]})
+    mark_done(spec, Stage.PROVE, {"of": of, "proofs": [f"{each.what}: {each.saw}" for each in proofs]})
 
 
 def _code(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
