@@ -178,7 +178,9 @@ def _git(tree: str | None, *words: str) -> str:
         said = next(
             (line for line in done.stderr.splitlines() if line.startswith(("fatal", "error"))), "no reason given"
         )
-        raise CouldNotAct(f"git {words[0]} ended with status {done.returncode}: {said}")
+        if words[0] in ("clone", "fetch"):
+            raise CouldNotLook(f"git {words[0]} did not get the source: {masked(said)}")
+        raise CouldNotAct(f"git {words[0]} ended with status {done.returncode}: {masked(said)}")
     return done.stdout
 
 

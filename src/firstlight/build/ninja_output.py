@@ -9,6 +9,7 @@ from firstlight.frozen import dataclass
 from firstlight.tables.build_rows import UnitKind
 
 _PROGRESS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+_OF_CMAKE = ("Re-checking globbed directories", "Re-running CMake")
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _ENDS = re.compile(r"ninja: (?:build stopped|error|fatal)|subprocess\.CalledProcessError|Traceback \(most recent")
 _MESSAGE_LINES = 4
@@ -63,9 +64,12 @@ class BuiltUnit:
 
 
 def progress_of(line: str) -> tuple[int, int] | None:
-    """(12, 265) of '[12/265] Building CXX object x.o'; None for other lines."""
+    """(12, 265) of '[12/265] Building CXX object x.o'; None for other lines.
+
+    CMake looks at its folders in a run of its own before: '[0/2] Re-checking globbed directories' counts no unit.
+    """
     match = _PROGRESS.match(line)
-    return (int(match[1]), int(match[2])) if match else None
+    return (int(match[1]), int(match[2])) if match and not match[3].startswith(_OF_CMAKE) else None
 
 
 def failed_units(lines: list[str]) -> tuple[FailedUnit, ...]:

@@ -28,7 +28,8 @@ def folder_for(machine: Machine, build_id: str, given: str) -> str:
                 f"--build-dir {given!a} has a space in it, at which some build systems split it. Name another folder."
             )
         return os.path.abspath(given)
-    return f"{ready_place(machine).path}/builds/{build_id}"
+    place = f"{ready_place(machine).path}/builds/{build_id}"
+    return os.path.realpath(place) if os.path.islink(place) else place  # it was begun elsewhere
 
 
 def require_same_target(folder: str, spec: SourceSpec) -> None:
@@ -41,6 +42,16 @@ def require_same_target(folder: str, spec: SourceSpec) -> None:
         )
     if kept is None and os.path.isdir(folder) and os.listdir(folder):
         raise BadInput(f"--build-dir {folder}: it is not empty and belongs to no build. Name an empty or a new folder.")
+
+
+def require_one_folder(machine: Machine, build_id: str, folder: str) -> None:
+    """BadInput where the same build is kept in another folder than the one asked for."""
+    kept = os.path.realpath(f"{builds_folder(machine)}/{build_id}")
+    if os.path.isdir(kept) and kept != os.path.realpath(folder):
+        raise BadInput(
+            f"--build-dir {folder}: this build is kept in {kept}. Leave --build-dir out to go on there, or remove it "
+            f"first with `firstlight build --clean {build_id}`."
+        )
 
 
 def builds_folder(machine: Machine) -> str:

@@ -87,10 +87,10 @@ def passed_on(tree: ast.Module) -> Passed:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _walks_environment(function):
             continue
         tested = [node for node in ast.walk(function) if _tests_text(node)]
-        inside = {id(each) for node in tested for each in ast.walk(node)}
-        for node in tested:
-            if _called(node.func) == "startswith":
-                prefixes.extend(each for each in _texts(node) if _VARIABLE.fullmatch(each))
+        inside = {id(each) for call in tested for each in ast.walk(call)}
+        for call in tested:
+            if _called(call.func) == "startswith":
+                prefixes.extend(each for each in _texts(call) if _VARIABLE.fullmatch(each))
         for node in ast.walk(function):
             if id(node) not in inside:
                 names.extend(each for each in _listed_texts(node) if _VARIABLE.fullmatch(each))

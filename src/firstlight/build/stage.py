@@ -1,13 +1,15 @@
 """One stage of a build, as a process of its own: python -m firstlight.build.stage FOLDER STAGE DIGEST.
 
 `apply` runs it like every other command: written down before it starts, its output in a log, waited for if its parent
-was killed. Exit code 0: done; 1: failed, the last line says why; 130: interrupted, everything kept.
+was killed. Exit code 0: done; 1, 2 or 4: failed, as the error has it, and the last line says why; 130: interrupted,
+everything kept.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from firstlight.build.compiling import compile_all, configure
 from firstlight.build.fetching import fetch, patch_tree, submodules
@@ -15,6 +17,7 @@ from firstlight.build.into_prefix import install_into_prefix
 from firstlight.build.proving import prove
 from firstlight.build.running import say
 from firstlight.build.spec import Stage, digest_of, read_source_spec, require_same
+from firstlight.build.standing import write_failure
 from firstlight.build.wheel_finish import make_wheel
 from firstlight.errors import CouldNotAct, FirstlightError
 
@@ -44,12 +47,16 @@ def main(words: list[str]) -> int:
         run_stage(folder, Stage(name), digest)
     except FirstlightError as error:
         say(f"firstlight: {error}")
-        return 1
+        write_failure(folder, Stage(name), error)
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        say(f"firstlight: {name}: {error.strerror}: {error.filename or os.path.basename(folder)}")
-        return 1
+        failure = CouldNotAct(f"{name}: {error.strerror}: {error.filename or os.path.basename(folder)}")
+        say(f"firstlight: {failure}")
+        with suppress(OSError):  # a full disk takes no more files
+            write_failure(folder, Stage(name), failure)
+        return failure.exit_code
     return 0
 
 

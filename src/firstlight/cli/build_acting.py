@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firstlight.apply.executor import StepFailed
 from firstlight.build.case import BuildCase, BuildPlace, case_of
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.fetching import missing_submodules
 from firstlight.build.keys import finished_wheel, units_to_compile, what_changed
 from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
-from firstlight.build.places import folder_for, remember, require_same_target
+from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import build_steps, id_of, source_of, source_spec, source_steps, spec_of
 from firstlight.build.project import read_project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
-from firstlight.build.spec import BuildSpec, SourceSpec, read_spec, write_spec
+from firstlight.build.spec import BuildSpec, SourceSpec, Stage, read_spec, write_spec
+from firstlight.build.standing import read_failure
 from firstlight.build.tools import probe_tools, tools_of_saved
 from firstlight.build.tree_state import read_tree_state
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
@@ -75,10 +77,26 @@ def _bring_source(machine: LiveMachine, where: SourceSpec, how: HowToBuild, *, l
     """Fetch the tree, its submodules, its patches; --dry-run and another machine leave all as it is."""
     if how.dry_run or how.look.facts_file:
         return
+    require_one_folder(machine, where.id, where.folder)
     write_spec(where)
     remember(machine, where.id, where.folder)
     steps, title = source_steps(where, sys.executable), f"fetch the source of {where.source.target}"
-    _run(machine, steps, MINE + where.id, title, login=login)
+    try:
+        _run(machine, steps, MINE + where.id, title, login=login)
+    except StepFailed as error:
+        _give_up(machine, MINE + where.id)
+        raise read_failure(where.folder, Stage(error.step.id)) or error from error
+
+
+def _give_up(machine: LiveMachine, option: str) -> None:
+    """A fetch that failed is over: nothing of it is left to be finished by `apply` or taken back."""
+    from firstlight.apply.session import interrupted
+    from firstlight.apply.undo import undo
+
+    with acting_on(machine, Watching()) as acting:
+        for run in interrupted(acting):
+            if run.option == option:
+                undo(acting, run)
 
 
 def _faults_of_tree(where: SourceSpec, request: BuildRequest, facts: Facts) -> list[Fault]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -10,8 +11,10 @@ from typing import Any
 
 import click
 
+from firstlight.build.keys import finished_wheel
 from firstlight.build.places import KeptBuild, builds_folder, kept_builds, size_of
 from firstlight.build.progress import BuildStatus, read_status
+from firstlight.build.standing import Ended, ended_of, standing_of
 from firstlight.cli.acting import agreed
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
@@ -57,19 +60,21 @@ def _chosen(target: str, builds: tuple[KeptBuild, ...]) -> KeptBuild | None:
 def _status(ctx: click.Context, build: KeptBuild | None, form: str, *, follow: bool) -> None:
     while True:
         status = read_status(build.folder) if build else None
-        _tell(status, form)
+        _tell(build, status, form)
         if not follow or status is None or not status.alive:
             ctx.exit(0 if status is not None else 1)
         time.sleep(FOLLOW_S)
 
 
-def _tell(status: BuildStatus | None, form: str) -> None:
+def _tell(build: KeptBuild | None, status: BuildStatus | None, form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(status_document(status), indent=1))
-    elif status is None:
-        click.echo("no build has begun to configure or compile here; `firstlight build --list` shows what is kept")
+        click.echo(json.dumps(status_document(build, status), indent=1))
+    elif build is None or status is None:
+        click.echo("No build has begun to configure or compile here. This shows what is kept:")
+        click.echo("    firstlight build --list")
     else:
-        click.echo(status_text(status), nl=False)
+        ended = Ended("", (), 0.0, 0) if build.spec is None else ended_of(build.spec)
+        click.echo(status_text(status, standing_of(build), ended), nl=False)
 
 
 def _list(builds: tuple[KeptBuild, ...], form: str) -> None:
@@ -83,7 +88,7 @@ def _list(builds: tuple[KeptBuild, ...], form: str) -> None:
             "target": each.source.source.target,
             "folder": each.folder,
             "bytes": size_of(each.folder),
-            **status_document(statuses[each.source.id]),
+            **status_document(each, statuses[each.source.id]),
         }
         for each in builds
     ]
@@ -95,7 +100,7 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     status = read_status(build.folder)
     if status is not None and status.alive:
         raise CouldNotAct(f"{build.source.id} is at work (process {status.process}). Stop it first.")
-    click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed, the wheel among them", err=True)
+    click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed{_among(build)}", err=True)
     if not agreed("remove it", yes=yes):
         raise CouldNotAct("nothing was removed.")
     with our_folder(build.folder):
@@ -105,3 +110,10 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     if os.path.islink(link):
         os.unlink(link)
     click.echo(f"{build.source.id} is removed")
+
+
+def _among(build: KeptBuild) -> str:
+    """What of a folder somebody may want to have: the wheel, and the way back of an install below a prefix."""
+    wheel = ", the wheel among them" if build.spec is not None and finished_wheel(build.spec) else ""
+    ledgers = glob.glob(f"{glob.escape(build.folder)}/prefix/*/ledger.json")
+    return wheel + (". `firstlight undo` cannot take it out of its --prefix afterwards" if ledgers else "")

@@ -7,8 +7,10 @@ from typing import Any
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault
 from firstlight.build.keys import engines_shown
+from firstlight.build.places import KeptBuild
 from firstlight.build.progress import BuildStatus
 from firstlight.build.spec import SCHEMA, BuildSpec
+from firstlight.build.standing import standing_of
 from firstlight.facts.codec import to_json
 
 
@@ -44,5 +46,9 @@ def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], 
     }
 
 
-def status_document(status: BuildStatus | None) -> dict[str, Any]:
-    return {"schema": SCHEMA, "status": None if status is None else {**to_json(status), "alive": status.alive}}
+def status_document(build: KeptBuild | None, status: BuildStatus | None) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "status": None if status is None else {**to_json(status), "alive": status.alive},
+        "standing": None if build is None else standing_of(build).value,
+    }

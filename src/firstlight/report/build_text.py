@@ -14,6 +14,7 @@ from firstlight.build.needs import GIB
 from firstlight.build.places import KeptBuild, size_of
 from firstlight.build.progress import STILL_S, BuildStatus
 from firstlight.build.spec import BuildSpec
+from firstlight.build.standing import ENDED, Ended, Standing, standing_of
 from firstlight.facts.known import Known
 from firstlight.report.layout import labelled
 
@@ -41,7 +42,7 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
     for each in case.judged:
         out += _line(f"flag {each.flag}", what_reads(each))
     for need in needs.by_kind:
-        about = f"{need.jobs} jobs at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
+        about = f"{jobs_text(need.jobs)} at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
         out += _line(f"{need.kind.value}", f"{need.units} source files, {about}")
     out += _line("memory", needs.bound_by) + _line("disk", f"{needs.disk_bytes / GIB:.1f} GiB: {needs.disk_basis}")
     for each_cost in costs:
@@ -84,14 +85,16 @@ def faults_text(faults: tuple[Fault, ...]) -> str:
     return out
 
 
-def status_text(status: BuildStatus) -> str:
+def status_text(status: BuildStatus, standing: Standing, ended: Ended) -> str:
     """Where a build stands, in a few lines."""
+    if not status.alive and standing in ENDED:
+        return _line("BUILD", f"{status.id}, {standing.value}") + ended_text(ended) + _line("log", status.log)
     state = "running" if status.alive else "not running: the same command goes on where it stopped"
     out = _line("BUILD", f"{status.id}, {status.stage.value}, {state}")
     if status.total:
         passed = max(1.0, status.written_at - status.begun_at)
         rate = f"{status.done / passed * _MINUTE:.1f} a minute in this run"
-        out += _line("units", f"{status.done} of {status.total}, {rate}, {status.jobs} jobs")
+        out += _line("units", f"{status.done} of {status.total}, {rate}, {jobs_text(status.jobs)}")
         left = "not known yet" if status.seconds_left < 0 else duration(status.seconds_left)
         out += _line("time left", f"{left} ({status.basis})")
     now = f"{status.memory_bytes / GIB:.1f} GiB in compilers now"
@@ -103,6 +106,16 @@ def status_text(status: BuildStatus) -> str:
     return out + _line("log", status.log)
 
 
+def ended_text(ended: Ended) -> str:
+    """What a build that ended well has to show: the wheel, and each proof by what it saw."""
+    out = _line("wheel", ended.wheel) if ended.wheel else ""
+    return out + "".join(_line("proved", each) for each in ended.proofs)
+
+
+def jobs_text(jobs: int) -> str:
+    return "1 job" if jobs == 1 else f"{jobs} jobs"
+
+
 def list_text(builds: tuple[KeptBuild, ...], statuses: dict[str, BuildStatus | None]) -> str:
     """One line for each build that is kept."""
     if not builds:
@@ -110,10 +123,11 @@ def list_text(builds: tuple[KeptBuild, ...], statuses: dict[str, BuildStatus | N
     out = ""
     for each in builds:
         status = statuses.get(each.source.id)
-        at = "fetched" if status is None else f"{status.stage.value} {'(running)' if status.alive else ''}".strip()
+        running = f"{status.stage.value} (running)" if status is not None and status.alive else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(status.written_at)) if status else ""
-        out += f"{each.source.id}  {each.source.source.target}  {at}  {size_of(each.folder) / GIB:.2f} GiB  {when}\n"
-        out += f"    {each.folder}\n"
+        at = running or standing_of(each).value
+        out += f"{each.source.id}  {each.source.source.target}  {at}  {size_of(each.folder) / GIB:.2f} GiB  {when}"
+        out = f"{out.rstrip()}\n    {each.folder}\n"
     return out
 
 
