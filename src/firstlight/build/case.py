@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from firstlight.build.archs import Arch, archs_here
 from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, Through, judge_flag
@@ -15,11 +16,20 @@ from firstlight.build.tools import BuildTools
 from firstlight.diagnosis.toolkit_in_use import toolkit_in_use
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.facts.toolkits import Toolkit
+from firstlight.facts.toolkits import Toolkit, toolkit_at
 from firstlight.frozen import dataclass
+from firstlight.machine import Machine
 from firstlight.tables import Tables
 
 _CUDA_SWITCHES = ("USE_CUDA", "FORCE_CUDA", "WITH_CUDA")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRoom:
+    """The disk that the objects go to, e.g. 38 GB free at /workspace."""
+
+    path: str
+    free_bytes: Fact[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class BuildCase:
     archs: Fact[tuple[Arch, ...]]
     toolkit: Toolkit | None
     cuda: Cuda
+    room: BuildRoom
     libraries: tuple[NeededLibrary, ...]
     turned_off: tuple[NeededLibrary, ...]  # on by default, without a library here, and not asked for
     needs: Needs
@@ -56,6 +67,7 @@ class BuildPlace:
     facts: Facts
     tools: BuildTools
     tables: Tables
+    room: BuildRoom | None = None  # None = a saved machine, whose list of disks has to do
 
 
 def case_of(request: BuildRequest, project: Project, source: SourceReads, machine: BuildPlace) -> BuildCase:
@@ -86,6 +98,7 @@ def case_of(request: BuildRequest, project: Project, source: SourceReads, machin
         tables=machine.tables, judged=judged,
         archs=archs if compiled else Unknown("nothing here is compiled for a GPU"),
         toolkit=_toolkit(request, machine.facts), cuda=cuda,
+        room=machine.room or _room_of_saved(machine.facts, request.build_dir),
         libraries=tuple(each for each in libraries if each not in off), turned_off=off, needs=needs,
     )  # fmt: skip
 
@@ -113,8 +126,25 @@ def compiles_cuda(project: Project, source: SourceReads, flags: tuple[Flag, ...]
     return project.units.cuda + project.units.heavy > 0
 
 
+def _room_of_saved(facts: Facts, folder: str) -> BuildRoom:
+    disks = sorted(facts.resources.disks, key=lambda each: len(each.path), reverse=True)
+    for disk in disks:
+        if disk.path == "/" or folder.startswith(disk.path.rstrip("/") + "/"):
+            return BuildRoom(disk.path, Known(disk.free_bytes, seen_in=disk.path))
+    return BuildRoom(folder or "/", Unknown("this machine does not tell how much is free"))
+
+
+def with_toolkit(facts: Facts, machine: Machine, path: str) -> Facts:
+    """The facts with the toolkit that --toolkit names, also where the machine's own search does not go."""
+    found = toolkit_at(machine, os.path.abspath(path))
+    if found is None:
+        return facts
+    others = tuple(each for each in facts.toolkits.toolkits if each.path != found.path)
+    return replace(facts, toolkits=replace(facts.toolkits, toolkits=(found, *others)))
+
+
 def _toolkit(request: BuildRequest, facts: Facts) -> Toolkit | None:
     if request.toolkit:
-        wanted = request.toolkit.rstrip("/")
+        wanted = os.path.abspath(request.toolkit)
         return next((each for each in facts.toolkits.toolkits if each.path == wanted or wanted in each.found_by), None)
     return toolkit_in_use(facts) or next(iter(facts.toolkits.toolkits), None)

@@ -87,12 +87,21 @@ def spec_of(case: BuildCase, source: SourceSpec, state: TreeState) -> BuildSpec:
         removed=tuple(name for name in TAKEN_OUT),
         archs=tuple(map(str, archs)), sms=tuple(each.sm for each in archs), toolkit=toolkit.path if toolkit else "",
         toolkit_version=str(version.value) if isinstance(version, Known) else "",
-        compiler=f"g++ {known.value}" if isinstance(known, Known) else "",
+        compiler=_compilers(case, known),
         kinds=tuple(KindJobs(each.kind, each.jobs) for each in case.needs.by_kind), jobs=case.needs.jobs,
         targets=case.project.targets, only=case.request.only, links=_links(case),
         prefix=case.request.prefix, wheel_only=case.request.wheel_only, max_minutes=case.request.max_minutes,
         local=".".join(("fl", tag, *(each.sm.replace("_", "") for each in archs))),
     )  # fmt: skip
+
+
+def _compilers(case: BuildCase, version: Fact[str]) -> str:
+    """g++ 12.2.0, CUDAHOSTCXX=g++-11 11.4.0: what compiles here, with what variables say otherwise."""
+    own = [f"g++ {version.value}"] if isinstance(version, Known) else []
+    for each in case.facts.compilers.chosen:
+        known = f" {each.version.value}" if isinstance(each.version, Known) else ""
+        own.append(f"{each.variable}={os.path.basename(each.command)}{known}")
+    return ", ".join(own)
 
 
 def _links(case: BuildCase) -> tuple[Setting, ...]:

@@ -10,7 +10,8 @@ from firstlight.build.fault import Fault, note, stops
 from firstlight.build.needs import GIB
 from firstlight.build.project import BY_NINJA, Backend
 from firstlight.diagnosis.toolkit_in_use import has_compiler
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.compilers import Tool
+from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.facts.toolkits import Part
 
@@ -45,17 +46,43 @@ def host_compiler(case: BuildCase) -> Iterator[Fault]:
     if isinstance(found, Unknown):
         yield stops("no-compiler", found.reason, "Install a C++ compiler (g++).")
         return
-    version, limit = found.value.version, case.toolkit.gcc_max if case.toolkit else Unknown("no toolkit")
-    if not case.cuda.compiled or isinstance(version, Unknown) or isinstance(limit, Unknown):
+    limit = case.toolkit.gcc_max if case.toolkit else Unknown("no toolkit")
+    if not case.cuda.compiled or isinstance(limit, Unknown):
         return
-    major = int(version.value.split(".")[0])
-    if major > limit.value:
-        fitting = [each.number for each in case.facts.compilers.numbered if each.number <= limit.value]
-        do = f"Set CUDAHOSTCXX to g++-{max(fitting)}." if fitting else f"Install g++-{limit.value} and set CUDAHOSTCXX."
-        saw = (
-            f"g++ {version.value} is newer than gcc {limit.value}, the newest that this toolkit takes ({limit.seen_in})"
-        )
-        yield stops("host-compiler-too-new", saw, do)
+    label, version = _host_of_nvcc(case, found.value)
+    if isinstance(version, Unknown) or int(version.value.split(".")[0]) <= limit.value:
+        return
+    saw = (
+        f"{label} {version.value} is newer than gcc {limit.value}, the newest that this toolkit takes ({limit.seen_in})"
+    )
+    fitting = [each.number for each in case.facts.compilers.numbered if each.number <= limit.value]
+    number = max(fitting, default=limit.value)
+    do = "Set this and run the same command again." if fitting else f"Install g++-{number}, set this and run it again."
+    chosen = f"CC=gcc-{number} CXX=g++-{number}" if _is_extension(case) else f"CUDAHOSTCXX=g++-{number}"
+    yield stops("host-compiler-too-new", saw, do, command=f"export {chosen}")
+
+
+def _host_of_nvcc(case: BuildCase, default: Tool) -> tuple[str, Fact[str]]:
+    """The compiler that nvcc will start, as it is called here, and its version.
+
+    CMake reads CUDAHOSTCXX; torch.utils.cpp_extension hands CC to nvcc and does not know CUDAHOSTCXX.
+    """
+    given = {flag.name: flag.value for flag in case.flags}
+    chosen = {each.variable: each for each in case.facts.compilers.chosen}
+    for name in ("CC" if _is_extension(case) else "CUDAHOSTCXX", "NVCC_CCBIN"):
+        if name in given:
+            last = os.path.basename(given[name]).rpartition("-")[2]
+            return f"--flag {name}={given[name]}, gcc", Known(last, "its name") if last.isdigit() else Unknown(
+                "no number"
+            )
+        if name in chosen:
+            known = Unknown("clang has another limit") if "clang" in chosen[name].command else chosen[name].version
+            return f"{name}={chosen[name].command}, gcc", known
+    return "g++", default.version
+
+
+def _is_extension(case: BuildCase) -> bool:
+    return case.project.backend is Backend.TORCH_EXTENSION
 
 
 def headers(case: BuildCase) -> Iterator[Fault]:
@@ -87,13 +114,10 @@ def rights(case: BuildCase) -> Iterator[Fault]:
 
 
 def space(case: BuildCase) -> Iterator[Fault]:
-    folder = case.request.build_dir
-    disks = sorted(case.facts.resources.disks, key=lambda each: len(each.path), reverse=True)
-    disk = next((each for each in disks if folder and folder.startswith(each.path.rstrip("/") + "/")), None)
-    disk = disk or next((each for each in disks if each.path == "/"), None)
-    if disk is not None and disk.free_bytes < case.needs.disk_bytes:
+    free = case.room.free_bytes
+    if isinstance(free, Known) and free.value < case.needs.disk_bytes:
         saw = (
-            f"{disk.path} has {disk.free_bytes / GIB:.1f} GiB free; the build takes about "
+            f"{case.room.path} has {free.value / GIB:.1f} GiB free; the build takes about "
             f"{case.needs.disk_bytes / GIB:.1f} ({case.needs.disk_basis})"
         )
         yield stops("too-little-space", saw, "Free some, or give --build-dir a folder on a larger disk.")
@@ -124,10 +148,15 @@ def one_target(case: BuildCase) -> Iterator[Fault]:
 
 def paths(case: BuildCase) -> Iterator[Fault]:
     """Makefiles, setuptools' response files and nvcc wrappers split at blanks."""
-    for path in (case.project.root, case.request.build_dir, case.request.prefix):
+    theirs = case.request.source or case.request.target.folder
+    move = "Move the tree." if theirs else "Give --build-dir a path without a space."
+    for path, do in (
+        (case.project.root, move),
+        (case.request.build_dir, "Give --build-dir a path without a space."),
+        (case.request.prefix, "Give --prefix a path without a space."),
+    ):
         if " " in path:
-            yield stops("space-in-path", f"{path!a} has a space in it, at which some build systems split it",
-                        "Move it, or give --build-dir a path without spaces.")  # fmt: skip
+            yield stops("space-in-path", f"{path!a} has a space in it, at which some build systems split it", do)
 
 
 def unit_record(case: BuildCase) -> Iterator[Fault]:

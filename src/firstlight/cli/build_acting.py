@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from firstlight.apply.executor import StepFailed
-from firstlight.build.case import BuildCase, BuildPlace, case_of
+from firstlight.build.case import BuildCase, BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.fetching import missing_submodules
 from firstlight.build.keys import finished_wheel, units_to_compile, what_changed
@@ -19,7 +19,7 @@ from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import build_steps, id_of, source_of, source_spec, source_steps, spec_of
-from firstlight.build.project import read_project
+from firstlight.build.project import Backend, Project, read_project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, read_spec, write_spec
@@ -29,6 +29,7 @@ from firstlight.build.tree_state import read_tree_state
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
 from firstlight.cli.planning import facts_of
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct, NotBegun
+from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.tables import load
@@ -58,6 +59,8 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
     """Look at the machine, bring the source here, read it; nothing is compiled."""
     facts = facts_of(how.look)
     machine = LiveMachine()
+    if request.toolkit and not how.look.facts_file:
+        facts = with_toolkit(facts, machine, request.toolkit)
     tools = tools_of_saved(facts) if how.look.facts_file else probe_tools(machine, facts)
     python = getattr(tools.python, "value", "")
     source = source_of(request.target, request.source, request.patches)
@@ -68,7 +71,8 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
     if not os.path.isdir(where.tree):
         raise BadInput(f"{source.target}: its source is not here, and --dry-run fetches nothing. Give --source a tree.")
     project = read_project(where.tree)
-    case = case_of(request, project, read_source(where.tree), BuildPlace(facts, tools, load()))
+    room = None if how.look.facts_file else _room(where, project)
+    case = case_of(request, project, read_source(where.tree), BuildPlace(facts, tools, load(), room))
     spec = spec_of(case, where, read_tree_state(where.tree))
     return Prepared(case, spec, tuple(_faults_of_tree(where, request, facts)), _costs(spec))
 
@@ -116,6 +120,14 @@ def _faults_of_tree(where: SourceSpec, request: BuildRequest, facts: Facts) -> l
                 stops("patch-conflicts", f"{path}: {hunk}", "Make the patch anew for this source, or leave it out.")
             )
     return found
+
+
+def _room(where: SourceSpec, project: Project) -> BuildRoom:
+    """What is free where the objects go: into the build's folder, or with setup.py into the tree."""
+    folder = where.folder if project.backend is Backend.SKBUILD else where.tree
+    there = _nearest(folder)
+    held = os.statvfs(there)
+    return BuildRoom(there, Known(held.f_bavail * held.f_frsize, seen_in="statvfs"))
 
 
 def _can_be_made(path: str) -> bool:

@@ -100,6 +100,12 @@ def probe_toolkits(machine: Machine, *, site_packages: tuple[str, ...] = ()) -> 
     )
 
 
+def toolkit_at(machine: Machine, path: str) -> Toolkit | None:
+    """The toolkit in a folder that somebody names, links followed; None where there is none."""
+    root = machine.real_path(path)
+    return _toolkit(machine, root, (path,)) if _is_toolkit(machine, root) else None
+
+
 def defines(machine: Machine, path: str, *names: str) -> dict[str, int]:
     """Values of `#define NAME number` lines of a header, e.g. {'CUDA_VERSION': 13000}; {} without the file."""
     wanted = "|".join(re.escape(name) for name in names)
