@@ -126,7 +126,7 @@ REPORTED = {
 
 @pytest.mark.parametrize("name", REPORTED)
 def test_the_flags_of_the_cuda_13_fork_judged_by_pytorch_2_6(name: str) -> None:
-    """The tree as kept; that one more is read when torch runs is shown on the archive itself (test_real_trees.py)."""
+    """The tree as kept, which has no sources: what torch reads when it runs cannot be shown on it."""
     _, source = read_tree("torch-2.6.0")
     assert judge_flag(Flag(name, "1"), source, Backend.PYTORCH).verdict is REPORTED[name]
 
@@ -157,3 +157,12 @@ def test_forty_misspelt_options_of_pytorch_are_corrected() -> None:
 def test_options_of_one_file_are_counted_once(tree: Path) -> None:
     (tree / "CMakeLists.txt").write_text('option(A "a" ON)\nif(X)\noption(A "a" OFF)\nendif()\noption(B "b" ON)\n')
     assert [each.name for each in options_of_file(str(tree / "CMakeLists.txt"))] == ["A", "B"]
+
+
+def test_the_kept_tree_of_pytorch_2_6_has_every_option_of_its_top_file() -> None:
+    """77 by option(), 41 by cmake_dependent_option(), each name once."""
+    _, source = read_tree("torch-2.6.0")
+    of_top = [each for each in source.reads if each.where.startswith("CMakeLists.txt:")]
+    plain = {each.name for each in of_top if each.kind is ReadKind.OPTION}
+    dependent = {each.name for each in of_top if each.kind is ReadKind.DEPENDENT_OPTION}
+    assert (len(plain), len(dependent), len(plain | dependent)) == (77, 41, 118)

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from firstlight.build.ninja_output import read_ninja_log
@@ -17,6 +18,7 @@ from tests.build.standin import make_environment, make_standin
 
 pytestmark = pytest.mark.system
 UNITS = 24
+SCHEMA = Path(__file__).parents[2] / "src/firstlight/schemas/build-1.json"
 
 
 class Room:
@@ -81,8 +83,13 @@ def test_killed_while_it_compiles_it_goes_on_and_is_proved(room: Room) -> None:
     assert done.returncode == 0, done.stderr
     assert times == {each: os.stat(room.folder / "build" / each).st_mtime_ns for each in compiled}
     assert room.total() == str(sum(range(UNITS)))
-    again = room.build()
+    again = room.build("--json", "--rate", "2.69")
     assert (again.returncode, again.stderr.count("held already")) == (0, 0), again.stderr
+    document = json.loads(again.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    assert document["proofs"][0] == "import: standin"
+    assert Path(document["wheel"]).exists()
+    assert "built, installed and proved" in room.firstlight("build", "--status").stdout
 
 
 def test_a_lost_wheel_is_made_and_installed_again_without_compiling(room: Room) -> None:
@@ -111,6 +118,12 @@ def test_into_a_prefix_nothing_is_compiled_again(room: Room) -> None:
     assert done.returncode == 0, done.stderr
     assert room.objects() == before
     assert list((room.base / "prefix").rglob("standin/__init__.py"))
+    assert "held already: prove it" not in done.stderr, "another copy is proved for itself"
+    assert room.total() == str(sum(range(UNITS))), "the environment keeps its own"
+    undone = room.firstlight("undo", "--yes")
+    assert undone.returncode == 0, undone.stderr
+    assert not (room.base / "prefix").exists()
+    assert room.total() == str(sum(range(UNITS)))
 
 
 def test_a_faulty_unit_is_told_with_its_error_and_the_rest_is_compiled(room: Room) -> None:

@@ -85,7 +85,7 @@ def read_source(root: str) -> SourceReads:
 
 
 def options_of_file(path: str) -> tuple[Read, ...]:
-    """The options that one CMake file declares, each once, e.g. 117 of PyTorch 2.6.0's top file."""
+    """The options that one CMake file declares, each once, e.g. 118 of PyTorch 2.6.0's top file."""
     commands = parse_cmake(_text(path), os.path.basename(path)).commands
     found = {
         read.name: read

@@ -18,6 +18,7 @@ from firstlight.cli.looking import look_options
 from firstlight.cli.planning import price
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
+from firstlight.facts.known import Fact
 from firstlight.facts.look import Look
 from firstlight.frozen import dataclass
 
@@ -37,6 +38,7 @@ class HowToBuild:
     yes: bool
     dry_run: bool
     form: Form
+    rate: Fact[float]  # what an hour costs
 
 
 @click.command(
@@ -93,10 +95,9 @@ def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> Non
             "no TARGET: accepted is NAME==VERSION, a folder, an sdist or git+URL@REF. See `firstlight build --help`."
         )
     request = request_of(target, given)
-    how = HowToBuild(look, given["yes"], given["dry_run"], form)
+    how = HowToBuild(look, given["yes"], given["dry_run"], form, price(given["rate"]))
     if look.facts_file and not how.dry_run:
         raise BadInput("--facts is another machine: it can be planned for, not built on. Add --dry-run.")
-    price(given["rate"])
     _build(ctx, request, how)
 
 
@@ -112,6 +113,8 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
     for path in given["patches"]:
         if not os.path.isfile(path):
             raise BadInput(f"--patch {path!a}: no such file. Name a unified diff.")
+    if given["source"] and not os.path.isdir(given["source"]):
+        raise BadInput(f"--source {given['source']!a}: no such folder. Name the folder of a tree that is here.")
     prefix = os.path.abspath(given["prefix"]) if given["prefix"] else ""
     return BuildRequest(
         target=parse_target(target), source=given["source"], archs=parse_archs(given["archs"]), features_on=on,
@@ -124,8 +127,9 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
 def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
     from firstlight.build.fault import Weight
     from firstlight.build.preflight import preflight
-    from firstlight.cli.build_acting import Prepared, carry_out_build, prepared
-    from firstlight.report.build_json import build_document
+    from firstlight.cli.build_acting import carry_out_build
+    from firstlight.cli.build_preparing import Prepared, prepared
+    from firstlight.report.build_json import build_document, ended_document
     from firstlight.report.build_text import plan_text
 
     ready: Prepared = prepared(request, how)
@@ -142,7 +146,8 @@ def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
         ctx.exit(1)
     if how.dry_run:
         ctx.exit(0)
-    ending, code = carry_out_build(ready, how)
+    ending, code = carry_out_build(ready.spec, how)
     if how.form is Form.JSON:
-        click.echo(json.dumps(build_document(ready.case, ready.spec, faults, ending), indent=1))
+        document = build_document(ready.case, ready.spec, faults, ending)
+        click.echo(json.dumps({**document, **ended_document(ready.spec, how.rate)}, indent=1))
     ctx.exit(code)

@@ -10,8 +10,9 @@ from firstlight.build.keys import engines_shown
 from firstlight.build.places import KeptBuild
 from firstlight.build.progress import BuildStatus
 from firstlight.build.spec import SCHEMA, BuildSpec
-from firstlight.build.standing import standing_of
+from firstlight.build.standing import ended_of, standing_of
 from firstlight.facts.codec import to_json
+from firstlight.facts.known import Fact, Known
 
 
 def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], ending: str) -> dict[str, Any]:
@@ -44,6 +45,13 @@ def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], 
         "faults": [to_json(each) for each in faults],
         "local_version": spec.local,
     }
+
+
+def ended_document(spec: BuildSpec, rate: Fact[float]) -> dict[str, Any]:
+    """What a build that was carried out has to show: the wheel, its proofs, what compiling took and cost."""
+    ended = ended_of(spec)
+    spent = round(ended.minutes / 60 * rate.value, 2) if isinstance(rate, Known) else None
+    return {"wheel": ended.wheel, "proofs": list(ended.proofs), "minutes": ended.minutes, "money": spent}
 
 
 def status_document(build: KeptBuild | None, status: BuildStatus | None) -> dict[str, Any]:
