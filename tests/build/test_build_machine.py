@@ -11,13 +11,16 @@ from firstlight.build.case import BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
 from firstlight.build.needs import GIB
+from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
 from firstlight.build.project import Backend
 from firstlight.build.request import BuildRequest, Target
 from firstlight.build.tools import tools_of_saved
+from firstlight.build.tree_state import TreeState
 from firstlight.facts.compilers import ChosenCompiler, NumberedGcc, Tool
-from firstlight.facts.known import Known
+from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
+from firstlight.report.build_text import plan_text
 from firstlight.tables import load
 from tests.build.plans import PLACES, facts_of
 from tests.build.trees import read_tree
@@ -104,3 +107,20 @@ def test_a_space_is_answered_by_what_moves_it(tmp_path: Path) -> None:
     ):
         (fault,) = (each for each in preflight(case_of(request, spaced, source, place)) if each.code == "space-in-path")
         assert fault.do == do
+
+
+def test_a_tool_that_is_missing_comes_with_the_command_that_brings_it() -> None:
+    place = with_compilers()
+    none = replace(place.tools, cmake=Unknown("no cmake in the environment or on PATH"))
+    fault = faults(replace(place, tools=none))["no-cmake"]
+    assert fault.do == "Install it into the environment."
+    assert "-m pip install 'cmake" in fault.command
+
+
+def test_one_job_is_one_job() -> None:
+    project, source = read_tree("torch-2.6.0")
+    case = case_of(replace(REQUEST, jobs=1), project, source, with_compilers())
+    where = source_spec("torch-1", "/builds/torch-1", source_of(REQUEST.target, "/src/tree", ()))
+    text = plan_text(case, spec_of(case, where, TreeState("", (), "")), (), ())
+    assert "1 job at a time" in " ".join(text.split())
+    assert "1 jobs" not in text

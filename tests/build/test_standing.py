@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.apply.executor import StepFailed
 from firstlight.build import stage as stages
 from firstlight.build.fetching import fetch
 from firstlight.build.keys import digest_of_file, installation, mark_done
 from firstlight.build.ninja_output import progress_of
 from firstlight.build.places import KeptBuild, folder_for, remember, require_one_folder
-from firstlight.build.planning import source_of, source_spec
+from firstlight.build.planning import build_steps, source_of, source_spec
 from firstlight.build.progress import BuildStatus
 from firstlight.build.request import Target, parse_target
 from firstlight.build.spec import Stage, digest_of, write_spec
-from firstlight.build.standing import Standing, ended_of, read_failure, standing_of
-from firstlight.errors import BadInput, CouldNotLook
+from firstlight.build.standing import Standing, ended_of, read_failure, standing_of, write_failure
+from firstlight.cli.build_acting import reason_of
+from firstlight.cli.build_kept import what_goes_with
+from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
 from firstlight.machine.live import LiveMachine
 from firstlight.report.build_text import status_text
 from tests.build.test_build_sources import raw_wheel_in, spec_in
@@ -103,3 +106,24 @@ def test_a_build_is_kept_in_one_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert folder_for(machine, "y-1", "") == str(tmp_path / "elsewhere")
     with pytest.raises(BadInput, match="elsewhere"):
         require_one_folder(machine, "y-1", str(tmp_path / "other"))
+
+
+def test_cleaning_names_only_what_is_there(tmp_path: Path) -> None:
+    source = source_spec("x-1", str(tmp_path / "b"), source_of(Target("x"), str(tmp_path), ()))
+    write_spec(source)
+    assert what_goes_with(KeptBuild(source.folder, source, None)) == ""
+    spec = spec_in(tmp_path / "b")
+    assert what_goes_with(KeptBuild(source.folder, source, spec)) == ""
+    Path(spec.wheels).mkdir()
+    wheel = raw_wheel_in(Path(spec.wheels))
+    mark_done(spec, Stage.WHEEL, {"file": wheel.name, "sha256": digest_of_file(str(wheel))})
+    assert what_goes_with(KeptBuild(source.folder, source, spec)) == ", the wheel among them"
+
+
+def test_a_failed_stage_is_told_by_its_own_reason(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path)
+    step = build_steps(spec, "python3")[1]
+    failed = StepFailed("command 1 of 1 ended", step=step, argv=step.commands[0], tail=(), log="")
+    assert reason_of(spec, failed) == "command 1 of 1 ended"
+    write_failure(spec.folder, Stage.COMPILE, CouldNotAct("a.o did not compile: no nccl.h"))
+    assert reason_of(spec, failed) == "compile: a.o did not compile: no nccl.h"

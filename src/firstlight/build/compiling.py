@@ -65,7 +65,7 @@ def _by_ninja(spec: BuildSpec, progress: Progress, until: float) -> None:
     for kind, jobs in _heavier(spec):
         units = tuple(each for each in units_of_ninja_file(spec.build_dir) if kind_of_unit(each) is kind)
         if units and not spec.only:
-            say(f"firstlight: {len(units)} {kind.value} units at {jobs} jobs first: memory does not allow more")
+            say(f"firstlight: {len(units)} {kind.value} units first, {jobs} at a time: memory does not allow more")
             _in_passes(spec, progress, jobs=jobs, units=units, until=until)
     most = max((each.jobs for each in spec.kinds), default=spec.jobs)
     _in_passes(spec, progress, jobs=most, units=(), until=until)
@@ -89,7 +89,8 @@ def _in_passes(spec: BuildSpec, progress: Progress, *, jobs: int, units: tuple[s
         if not starved or (jobs == 1 and len(starved) == len(failed)) or len(starved) < len(failed):
             raise CouldNotAct(failure_text(failed, ended.lines))
         jobs = fewer_jobs(jobs, len(starved))
-        say(f"firstlight: {len(starved)} units were killed for memory ({starved[0].output}); they go on at {jobs} jobs")
+        first = starved[0].output
+        say(f"firstlight: {len(starved)} units were killed for memory ({first}); they go on, {jobs} at a time")
 
 
 def fewer_jobs(jobs: int, starved: int) -> int:
@@ -117,7 +118,7 @@ def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
         failed = failed_units(list(ended.lines))
         if failed and all(each.for_memory for each in failed) and jobs > 1:
             jobs = fewer_jobs(jobs, len(failed))
-            say(f"firstlight: {len(failed)} units were killed for memory; the rest goes on at {jobs} jobs")
+            say(f"firstlight: {len(failed)} units were killed for memory; the rest goes on, {jobs} at a time")
             continue
         left = _ninja_folder(spec)
         if failed and left and spec.backend is Backend.TORCH_EXTENSION:

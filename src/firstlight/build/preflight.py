@@ -15,7 +15,7 @@ from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
 from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
-from firstlight.build.project import Backend
+from firstlight.build.project import BY_NINJA, Backend
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.ways.building import normal
@@ -56,21 +56,21 @@ def _other_door(case: BuildCase, judged: JudgedFlag) -> str:
 
 
 def cmake_and_ninja(case: BuildCase) -> Iterator[Fault]:
-    if case.source.cmake_files and case.project.backend in (Backend.SKBUILD, Backend.PYTORCH):
-        yield from _tool(case.tools.cmake, "cmake", case.project.cmake_minimum)
+    if case.source.cmake_files and case.project.backend in BY_NINJA:
+        yield from _tool(case, case.tools.cmake, "cmake", case.project.cmake_minimum)
     if case.project.backend in _NEEDS_NINJA:
-        yield from _tool(case.tools.ninja, "ninja", "")
+        yield from _tool(case, case.tools.ninja, "ninja", "")
 
 
-def _tool(tool: Fact[Tool], name: str, least: str) -> Iterator[Fault]:
-    do = f"Install it into the environment: pip install 'firstlight[build]' has {name}."
+def _tool(case: BuildCase, tool: Fact[Tool], name: str, least: str) -> Iterator[Fault]:
+    command = f"{_python(case)} -m pip install '{name}{f'>={least}' if least else ''}'"
     if isinstance(tool, Unknown):
-        yield stops(f"no-{name}", tool.reason, do)
+        yield stops(f"no-{name}", tool.reason, "Install it into the environment.", command=command)
         return
     version = tool.value.version
     if isinstance(version, Known) and least and _older(version.value, least):
         saw = f"{tool.value.path} is {version.value}; this tree wants {least} or newer"
-        yield stops(f"{name}-too-old", saw, do)
+        yield stops(f"{name}-too-old", saw, "Install a newer one into the environment.", command=command)
 
 
 def _older(version: str, least: str) -> bool:

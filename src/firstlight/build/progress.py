@@ -130,7 +130,7 @@ def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
     told = ", ".join(f"{kind.value if kind else 'other'} {means[kind]:.1f} s" for kind in means)
     unseen = [kind.value for kind in left if kind and kind not in means]
     more = f"; no {', '.join(unseen)} unit was built yet, the slowest mean stands for it" if unseen else ""
-    return int(seconds), f"mean of each kind so far ({told}) over {jobs} jobs{more}"
+    return int(seconds), f"mean of each kind so far ({told}) over {jobs} at a time{more}"
 
 
 def _left_by_kind(folder: str, built: set[str]) -> dict[UnitKind | None, int]:

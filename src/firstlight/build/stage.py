@@ -17,7 +17,7 @@ from firstlight.build.into_prefix import install_into_prefix
 from firstlight.build.proving import prove
 from firstlight.build.running import say
 from firstlight.build.spec import Stage, digest_of, read_source_spec, require_same
-from firstlight.build.standing import write_failure
+from firstlight.build.standing import forget_failure, write_failure
 from firstlight.build.wheel_finish import make_wheel
 from firstlight.errors import CouldNotAct, FirstlightError
 
@@ -44,6 +44,7 @@ def run_stage(folder: str, stage: Stage, digest: str) -> None:
 def main(words: list[str]) -> int:
     folder, name, digest = words
     try:
+        forget_failure(folder)
         run_stage(folder, Stage(name), digest)
     except FirstlightError as error:
         say(f"firstlight: {error}")

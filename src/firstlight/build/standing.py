@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import os
+from contextlib import suppress
 
 from firstlight.build.fetching import source_holds
 from firstlight.build.keys import done_record, finished_wheel, holds
@@ -67,6 +69,12 @@ def ended_of(spec: BuildSpec) -> Ended:
 def write_failure(folder: str, stage: Stage, error: FirstlightError) -> None:
     """Keep why a stage failed, for whoever started it: a process hands back nothing but a number."""
     write_document(folder, _FAILED, {"stage": stage.value, "exit_code": error.exit_code, "reason": str(error)})
+
+
+def forget_failure(folder: str) -> None:
+    """A stage begins anew: why it failed before is no longer so."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{folder}/{_FAILED}")
 
 
 def read_failure(folder: str, stage: Stage) -> FirstlightError | None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firstlight.apply.executor import BUILD_STAGE, StepFailed
 from firstlight.build.keys import finished_wheel
 from firstlight.build.logins import git_variables
 from firstlight.build.planning import build_steps
-from firstlight.build.spec import BuildSpec, write_spec
-from firstlight.build.standing import ended_of
+from firstlight.build.spec import BuildSpec, Stage, write_spec
+from firstlight.build.standing import ended_of, read_failure
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
 from firstlight.errors import AnotherIsActing, CouldNotAct, NotBegun
 from firstlight.facts.known import Known
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from firstlight.cli.build import HowToBuild
     from firstlight.ways.step import Step
 
-RESUME = "The same command goes on where it stopped; `firstlight build --status` tells where it stands"
-BACK = "`firstlight undo` takes an installed wheel away again and leaves the tree"
+RESUME = "The same command goes on where it stopped."
+BACK = "`firstlight undo` takes an installed wheel away again and leaves the tree."
 MINE = "build:"  # how runs of builds are called in the journal
 
 
@@ -46,17 +47,25 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
         raise
     except CouldNotAct as error:
         failure = failure_of(error)
-        told = replace(failure, tail=failure.tail[-12:])
+        told = replace(failure, message=reason_of(spec, error), tail=failure.tail[-12:])
         click.echo(
             failure_text(told, explain_text("\n".join(failure.tail)), resume=RESUME, back=BACK), err=True, nl=False
         )
         click.echo(_without_compiling(spec), err=True, nl=False)
         return "failed", error.exit_code
     except KeyboardInterrupt:
-        click.echo(f"firstlight: interrupted; everything is kept. {RESUME}.", err=True)
+        click.echo(f"firstlight: interrupted; everything is kept. {RESUME}", err=True)
         return "interrupted", 130
     click.echo(_ended_text(spec, how, time.monotonic() - begun), err=how.form.value == "json", nl=False)
     return "done", 0
+
+
+def reason_of(spec: BuildSpec, error: CouldNotAct) -> str:
+    """Why it stopped: what the stage itself says, where it was one of ours that failed."""
+    if not isinstance(error, StepFailed) or BUILD_STAGE not in error.argv:
+        return str(error)
+    said = read_failure(spec.folder, Stage(error.step.id))
+    return f"{error.step.title}: {said}" if said else str(error)
 
 
 def _ended_text(spec: BuildSpec, how: HowToBuild, seconds: float) -> str:

@@ -100,7 +100,7 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     status = read_status(build.folder)
     if status is not None and status.alive:
         raise CouldNotAct(f"{build.source.id} is at work (process {status.process}). Stop it first.")
-    click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed{_among(build)}", err=True)
+    click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed{what_goes_with(build)}.", err=True)
     if not agreed("remove it", yes=yes):
         raise CouldNotAct("nothing was removed.")
     with our_folder(build.folder):
@@ -109,10 +109,10 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     link = f"{builds_folder(machine)}/{build.source.id}"
     if os.path.islink(link):
         os.unlink(link)
-    click.echo(f"{build.source.id} is removed")
+    click.echo(f"{build.source.id} is removed.")
 
 
-def _among(build: KeptBuild) -> str:
+def what_goes_with(build: KeptBuild) -> str:
     """What of a folder somebody may want to have: the wheel, and the way back of an install below a prefix."""
     wheel = ", the wheel among them" if build.spec is not None and finished_wheel(build.spec) else ""
     ledgers = glob.glob(f"{glob.escape(build.folder)}/prefix/*/ledger.json")

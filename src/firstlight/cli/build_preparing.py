@@ -191,7 +191,7 @@ def _costs(spec: BuildSpec, rate: Fact[float]) -> tuple[str, ...]:
         return ()
     said = list(what_changed(before, spec))
     if said:
-        said.append("each unit whose command changes by that is compiled again; ninja decides that after configuring")
+        said.append("each unit that changes by that is compiled again; ninja decides which after configuring")
     elif (left := units_to_compile(before)) > 0:
         said.append(f"{left} of its commands are left to run")
     if minutes := ended_of(before).minutes:

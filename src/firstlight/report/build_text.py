@@ -16,7 +16,7 @@ from firstlight.build.progress import STILL_S, BuildStatus
 from firstlight.build.spec import BuildSpec
 from firstlight.build.standing import ENDED, Ended, Standing, standing_of
 from firstlight.facts.known import Known
-from firstlight.report.layout import labelled
+from firstlight.report.layout import counted, labelled
 
 _LABEL = 13
 _NAMED = 3
@@ -28,7 +28,7 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
     project, needs = case.project, case.needs
     what = f"{project.name} {project.version or '(its version is made while it is built)'}, {project.backend.value}"
     out = _line("BUILD", what) + _line("source", source_text(spec))
-    out += _line("folder", f"{spec.folder} (kept until `firstlight build --clean {spec.id}`)")
+    out += _line("folder", f"{spec.folder} (build {spec.id}; kept until you clean it)")
     if isinstance(case.archs, Known):
         archs = ", ".join(map(str, case.archs.value))
         out += _line("archs", f"{archs} ({case.archs.seen_in}). {what_ptx_buys(case.archs.value)}")
@@ -42,8 +42,8 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
     for each in case.judged:
         out += _line(f"flag {each.flag}", what_reads(each))
     for need in needs.by_kind:
-        about = f"{jobs_text(need.jobs)} at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
-        out += _line(f"{need.kind.value}", f"{need.units} source files, {about}")
+        about = f"{counted(need.jobs, 'job')} at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
+        out += _line(f"{need.kind.value}", f"{counted(need.units, 'source file')}, {about}")
     out += _line("memory", needs.bound_by) + _line("disk", f"{needs.disk_bytes / GIB:.1f} GiB: {needs.disk_basis}")
     for each_cost in costs:
         out += _line("costs", each_cost)
@@ -94,7 +94,7 @@ def status_text(status: BuildStatus, standing: Standing, ended: Ended) -> str:
     if status.total:
         passed = max(1.0, status.written_at - status.begun_at)
         rate = f"{status.done / passed * _MINUTE:.1f} a minute in this run"
-        out += _line("units", f"{status.done} of {status.total}, {rate}, {jobs_text(status.jobs)}")
+        out += _line("units", f"{status.done} of {status.total}, {rate}, {counted(status.jobs, 'job')}")
         left = "not known yet" if status.seconds_left < 0 else duration(status.seconds_left)
         out += _line("time left", f"{left} ({status.basis})")
     now = f"{status.memory_bytes / GIB:.1f} GiB in compilers now"
@@ -112,14 +112,10 @@ def ended_text(ended: Ended) -> str:
     return out + "".join(_line("proved", each) for each in ended.proofs)
 
 
-def jobs_text(jobs: int) -> str:
-    return "1 job" if jobs == 1 else f"{jobs} jobs"
-
-
 def list_text(builds: tuple[KeptBuild, ...], statuses: dict[str, BuildStatus | None]) -> str:
     """One line for each build that is kept."""
     if not builds:
-        return "no builds are kept here\n"
+        return "No builds are kept here.\n"
     out = ""
     for each in builds:
         status = statuses.get(each.source.id)
