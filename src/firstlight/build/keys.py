@@ -25,6 +25,7 @@ _ASK = (
 )
 _WORK = re.compile(r"\[\d+/\d+\] (?:Building .* object |Linking )")
 _NINJA_LIMIT_S = 50
+_TOLD = 5
 
 
 def key_of(spec: BuildSpec, stage: Stage) -> str:
@@ -173,7 +174,7 @@ def what_changed(before: BuildSpec, after: BuildSpec) -> tuple[str, ...]:
     if before.source.patch_sums != after.source.patch_sums:
         said.append(f"the patches changed: {_named(before.source.patches)} -> {_named(after.source.patches)}")
     elif before.tree_digest != after.tree_digest:
-        said.append("files of the tree changed" + (f": {_named(after.edits)}" if after.edits else ""))
+        said.append("files of the tree changed" + (f": {', '.join(after.edits[:_TOLD])}" if after.edits else ""))
     return tuple(said)
 
 

@@ -108,7 +108,7 @@ def _disk(project: Project, kinds: tuple[UnitNeed, ...], *, archs: int, tables: 
     units = sum(each.units for each in kinds)
     how = "assumed" if guessed else "measured"
     basis = (
-        f"tree {project.tree_bytes / GIB:.2f} GiB as counted; objects of {units} units {objects / GIB:.2f} GiB ({how} "
+        f"tree {project.tree_bytes / GIB:.2f} GiB as counted; objects of {units} unit{'' if units == 1 else 's'} {objects / GIB:.2f} GiB ({how} "
         f"per unit{', each architecture counted' if archs > 1 else ''}); libraries and wheel "
         f"{objects * _LINKED / GIB:.2f} GiB (assumed: 1.5 times the objects)"
     )

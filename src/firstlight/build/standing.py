@@ -23,7 +23,7 @@ class Standing(enum.Enum):
     FETCHED = "fetched"
     BEGUN = "begun"
     TARGET = "its one target is compiled"
-    WHEEL = "built and proved, not installed"
+    WHEEL = "built, not installed"
     PROVED = "built, installed and proved"
 
 

@@ -74,7 +74,11 @@ def _ended_text(spec: BuildSpec, how: HowToBuild, seconds: float) -> str:
     from firstlight.report.build_text import ended_text
 
     ended = ended_of(spec)
-    what = f"compiled {spec.only}" if spec.only else f"built and proved {os.path.basename(ended.wheel)}"
+    what = (
+        f"compiled {spec.only}"
+        if spec.only
+        else f"built{' and proved' if ended.proofs else ''} {os.path.basename(ended.wheel)}"
+    )
     spent = f", {money(seconds, how.rate)} of money" if isinstance(how.rate, Known) else ""
     return f"{what} in {seconds / 60:.1f} min{spent}\n{ended_text(ended)}"
 

@@ -20,7 +20,7 @@ from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
-from firstlight.build.project import Backend, Project, read_project
+from firstlight.build.project import BY_NINJA, Backend, Project, read_project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_spec, write_spec
@@ -35,12 +35,17 @@ from firstlight.facts.known import Fact, Known
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.report.apply_text import money
+from firstlight.report.build_text import duration
 from firstlight.tables import load
 from firstlight.ways.building import normal
 
 if TYPE_CHECKING:
     from firstlight.cli.build import HowToBuild
     from firstlight.facts.collect import Facts
+
+
+_AGAIN = "each unit that changes by that is compiled again; ninja decides which after configuring"
+_AGAIN_AS_MODULES = "each module that changes by that is compiled again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +196,10 @@ def _costs(spec: BuildSpec, rate: Fact[float]) -> tuple[str, ...]:
         return ()
     said = list(what_changed(before, spec))
     if said:
-        said.append("each unit that changes by that is compiled again; ninja decides which after configuring")
+        said.append(_AGAIN if spec.backend in BY_NINJA else _AGAIN_AS_MODULES)
     elif (left := units_to_compile(before)) > 0:
         said.append(f"{left} of its commands are left to run")
     if minutes := ended_of(before).minutes:
         spent = f", {money(minutes * 60, rate)} of money" if isinstance(rate, Known) else ""
-        said.append(f"compiling took {minutes:.1f} min{spent} the last time, as measured then")
+        said.append(f"compiling took {duration(round(minutes * 60))}{spent} the last time, as measured then")
     return tuple(said)
