@@ -107,8 +107,9 @@ def _disk(project: Project, kinds: tuple[UnitNeed, ...], *, archs: int, tables: 
     total = int(project.tree_bytes + objects * (1 + _LINKED))
     units = sum(each.units for each in kinds)
     how = "assumed" if guessed else "measured"
+    counted = "1 unit" if units == 1 else f"{units} units"
     basis = (
-        f"tree {project.tree_bytes / GIB:.2f} GiB as counted; objects of {units} unit{'' if units == 1 else 's'} {objects / GIB:.2f} GiB ({how} "
+        f"tree {project.tree_bytes / GIB:.2f} GiB as counted; objects of {counted} {objects / GIB:.2f} GiB ({how} "
         f"per unit{', each architecture counted' if archs > 1 else ''}); libraries and wheel "
         f"{objects * _LINKED / GIB:.2f} GiB (assumed: 1.5 times the objects)"
     )
