@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstlight.diagnosis import explain_anchors
-from firstlight.diagnosis.explain import anchors
 from firstlight.diagnosis.explain_anchors import MOST_WORDS, SMALL_BYTES, Anchors
+from firstlight.diagnosis.explain_match import anchors
 
 EVERY = anchors()
 
