@@ -93,7 +93,7 @@ def _causes(tallies: dict[str, _Tally], told: Told) -> list[_Tally]:
     What says only that something failed is left out where a cause is known. It is no answer to an error in another
     line that nobody knows, nor is a note that harms nothing.
     """
-    found = [tally for tally in tallies.values() if not set(tally.signature.follows) & set(tallies)]
+    found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
     found = [tally for tally in found if not tally.signature.wraps] or found
     if not all(tally.signature.not_a_fault or tally.signature.wraps for tally in found):
         return found
@@ -168,8 +168,10 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     )
 
 
-def _most_basic_first(explanation: Explanation) -> tuple[int, int]:
-    return explanation.signature.depth, explanation.first_line
+def _most_basic_first(explanation: Explanation) -> tuple[int, int, int]:
+    """Causes by depth; then what only witnessed that another rank stopped; then notes that harm nothing."""
+    signature = explanation.signature
+    return signature.witness + 2 * signature.not_a_fault, signature.depth, explanation.first_line
 
 
 def _shown(text: str, begin: int, end: int) -> str:

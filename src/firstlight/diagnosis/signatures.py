@@ -9,7 +9,7 @@ import enum
 import functools
 import pkgutil
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firstlight.versions import ComputeCapability, CudaVersion
@@ -19,6 +19,7 @@ from firstlight.ways.way import Way, type_name
 DATA = "data/error_signatures.json"
 FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
+CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
@@ -90,11 +91,12 @@ class Signature:
     not_a_fault: bool  # a warning that can be ignored
     fallback: bool  # spoken only where no other signature knows the line
     related: tuple[str, ...]  # codes of findings that `doctor` makes from the same cause
-    follows: tuple[str, ...]  # codes of causes that this one is a symptom of where both are in a log
+    follows: frozenset[str]  # codes of causes that this one is a symptom of where both are in a log
     lookup: str  # a table that fills in further placeholders, e.g. toolkit-for-arch; '' for none
     product: str = ""  # whose wording it is, e.g. vllm; '' for CUDA's, torch's and the system's own
     family: str = ""  # the kind of message, e.g. resolver-conflict
     wraps: bool = False  # only says that something failed above it: folded where a cause is known
+    witness: bool = False  # tells what another process or rank did: never before a cause of another kind
 
 
 @functools.cache
@@ -108,7 +110,27 @@ def signatures() -> tuple[Signature, ...]:
             whole = completed(row, families, name)
             related = dict.fromkeys((*whole["related"], *findings.get(row["code"], ())))
             rows.append(signature_of({**whole, "related": list(related)}))
+    causes = _all_causes(rows)
+    rows = [replace(row, follows=causes[row.code]) if causes[row.code] else row for row in rows]
     return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
+
+
+def _all_causes(rows: list[Signature]) -> dict[str, frozenset[str]]:
+    """Code -> the codes of all that it follows from, also over others: no module, so no driver, so no GPU."""
+    direct = {row.code: set(row.follows) for row in rows}
+    for group in _read(CONSEQUENCES):
+        for code in group["follow"]:
+            direct[code] |= set(group["of"])
+
+    def causes(code: str) -> frozenset[str]:
+        found, open_ = set(direct[code]), list(direct[code])
+        while open_:
+            new = direct[open_.pop()] - found
+            found |= new
+            open_ += new
+        return frozenset(found)
+
+    return {code: causes(code) if direct[code] else frozenset() for code in direct}
 
 
 def found_by() -> dict[str, list[str]]:
@@ -147,6 +169,7 @@ def completed(row: dict[str, Any], families: dict[str, dict[str, Any]], where: s
         "captures": [{"name": name, "decode": "text", "otherwise": otherwise.get(name, "?")} for name in slots],
         "not_a_fault": False,
         "fallback": False,
+        "witness": family.get("witness", False),
         **row,
     }
 
@@ -210,11 +233,12 @@ def signature_of(row: dict[str, Any]) -> Signature:
         not_a_fault=row["not_a_fault"],
         fallback=row["fallback"],
         related=tuple(row["related"]),
-        follows=tuple(row.get("follows", ())),
+        follows=frozenset(row.get("follows", ())),
         lookup=row.get("lookup", ""),
         product=row.get("product", ""),
         family=row.get("family", ""),
         wraps=row.get("wraps", False),
+        witness=row.get("witness", False),
     )
 
 
