@@ -48,6 +48,45 @@ def test_a_wrapper_is_no_answer_to_an_error_that_nobody_knows() -> None:
     assert alone.signature.wraps
 
 
+ENGINE = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+UNDER_VLLM = (
+    "(EngineCore_0 pid=7) ERROR 11-18 10:00:00 [core.py:700] Traceback (most recent call last):\n"
+    "(EngineCore_0 pid=7) ERROR 11-18 10:00:00 [core.py:700]   File 'm.py', line 3, in load\n"
+    "(EngineCore_0 pid=7) ERROR 11-18 10:00:00 [core.py:700] KeyError: 'layers.0.frob'\n"
+    "Traceback (most recent call last):\n"
+    f"{ENGINE}\n"
+)
+WRAPPED = {
+    "vLLM": (UNDER_VLLM, 3, "KeyError: 'layers.0.frob'"),
+    "vLLM on many ranks": (UNDER_VLLM + f"{ENGINE}\n" * 12, 3, "KeyError: 'layers.0.frob'"),
+    "torchrun": (
+        "[rank1]: KeyError: 'frob'\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+        "Root Cause (first observed failure):\n  exitcode  : 1 (pid: 7)\n",
+        1,
+        "KeyError: 'frob'",
+    ),
+    "Ray": (
+        "  frob.FrobError: cannot frob\nray.exceptions.RayTaskError(FrobError): \x1b[36mray::run()\x1b[39m (pid=7)\n",
+        1,
+        "FrobError: cannot frob",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "said"), WRAPPED.values(), ids=WRAPPED)
+def test_an_unknown_error_under_a_wrapper_is_the_line_that_is_shown(text: str, line: int, said: str) -> None:
+    explained = explain_text(text)
+    assert explained.explanations == ()
+    [shown] = explained.last_error
+    assert (shown.line, said in shown.text) == (line, True)
+
+
+def test_a_wrapper_alone_still_says_what_it_is() -> None:
+    source = "    raise RuntimeError(f'Engine: {error}')\n"
+    [alone] = explain_text(f"Traceback (most recent call last):\n{source}{ENGINE}\nError code: 1\n").explanations
+    assert alone.signature.code == "vllm-engine-core-failed"
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

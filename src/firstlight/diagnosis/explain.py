@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 from dataclasses import field, replace
 from typing import BinaryIO
 
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
-from firstlight.diagnosis.explain_match import Hit, anchors, hits, signatures_of
-from firstlight.diagnosis.explain_scan import Passed, Told, scan
+from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
+from firstlight.diagnosis.explain_scan import Passed, Spot, Told, scan
 from firstlight.diagnosis.explain_telling import is_telling
 from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
@@ -82,23 +83,34 @@ def explain_stream(stream: BinaryIO) -> Explained:
             continue
         for hit in hits(item):
             tallies.setdefault(hit.signature.code, _Tally(hit.signature)).add(hit)
-    found = sorted((tally.explanation() for tally in _causes(tallies, told)), key=_most_basic_first)
-    errors = () if found else tuple(Sighting(spot.line, _shown(spot.text(), 0, 0), 1, ()) for spot in told.most())
+    causes = _causes(tallies)
+    telling = () if _answers(causes) else _most_telling(causes, told)
+    if telling and is_telling(telling[0].text()):
+        causes = []
+    found = sorted((tally.explanation() for tally in causes), key=_most_basic_first)
+    errors = () if found else tuple(Sighting(spot.line, _shown(spot.text(), 0, 0), 1, ()) for spot in telling)
     return Explained(tuple(found), lines, size, errors)
 
 
-def _causes(tallies: dict[str, _Tally], told: Told) -> list[_Tally]:
+def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     """The causes among what was found, without what only follows from one of them.
 
-    What says only that something failed is left out where a cause is known. It is no answer to an error in another
-    line that nobody knows, nor is a note that harms nothing.
+    What says only that something failed is left out where a cause is known.
     """
     found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
-    found = [tally for tally in found if not tally.signature.wraps] or found
-    if not all(tally.signature.not_a_fault or tally.signature.wraps for tally in found):
-        return found
-    named = {line for tally in found for line in tally.lines()}
-    return [] if any(spot.line not in named and is_telling(spot.text()) for spot in told.most()) else found
+    return [tally for tally in found if not tally.signature.wraps] or found
+
+
+def _answers(causes: list[_Tally]) -> bool:
+    """Whether one of them is a cause: a wrapper, or a note that harms nothing, is no answer to an unknown error."""
+    return not all(tally.signature.not_a_fault or tally.signature.wraps for tally in causes)
+
+
+def _most_telling(causes: list[_Tally], told: Told) -> tuple[Spot, ...]:
+    """The line that tells most of an error that nobody knows, and is not the line of a wrapper or a note itself."""
+    named = {line for tally in causes for line in tally.lines()}
+    others = (spot for spot in told.candidates() if spot.line not in named and not is_wrapper(spot.text()))
+    return tuple(itertools.islice(others, 1))
 
 
 @dataclass(slots=True)

@@ -56,6 +56,13 @@ def hits(spot: Spot) -> Iterator[Hit]:
         yield Hit(known.signature, regex, spot.line, quoted, values, match)
 
 
+def is_wrapper(text: str) -> bool:
+    """Whether a line is one that says only that something failed: 'Engine core initialization failed'."""
+    data = text.encode().lower()
+    forms = (form for anchor, forms in _forms().items() if anchor in data for form in forms if form.signature.wraps)
+    return any(_compiled(form.regex).search(text) for form in forms)
+
+
 def _known_at(spot: Spot, wanted: tuple[_Form, ...], text: str) -> list[_Match]:
     """What is known of one line; where that is nothing, or only a fallback, it is tried with its neighbours."""
     if not wanted:

@@ -24,6 +24,7 @@ CONTEXT_BYTES = 4096  # how far before and after a line its neighbours are looke
 NEIGHBOURS = 3
 ERROR_WORDS = (b"rror", b"ERROR", b"xception")
 LINES_TRIED = 40  # with such a word at the beginning and at the end of a block, for the one that tells most
+LINES_KEPT = 16  # of those that read like errors: the last may be a wrapper's own, on every rank
 PASTED_BYTES = 1 << 14  # what is copied from a terminal; a log in a file is not cut at its width
 
 # Colours, cursor moves, terminal titles and links; an unfinished one at the end of a block is kept for the next.
@@ -261,8 +262,10 @@ class _Block:
     line: int
 
     def spot(self, at: int) -> Spot:
+        """The line there by itself: the block that it stands in may go."""
+        begin, end = _segment(self.buffer, at)
         line = self.line + self.buffer.count(b"\n", self.start, at)
-        return Spot(line, frozenset(), *_segment(self.buffer, at), self.buffer)
+        return Spot(line, frozenset(), 0, end - begin, self.buffer[begin:end])
 
     def bare(self, at: int) -> str:
         begin, end = _segment(self.buffer, at)
@@ -271,25 +274,26 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The lines of a log that read like errors: the last exception, the first that is no note, the last of all.
+    """The lines of a log that read like errors: exceptions, the last first; those that are no note, the first first;
+    and the last of all. Of each only some are kept.
 
     The newest block waits until it is asked for: where a cause is known, nobody asks.
     """
 
-    exception: tuple[Spot, ...] = ()
-    first: tuple[Spot, ...] = ()
+    exceptions: tuple[Spot, ...] = ()
+    named: tuple[Spot, ...] = ()
     last: tuple[Spot, ...] = ()
     waiting: tuple[_Block, ...] = ()
 
     def after(self, buffer: bytes, *, start: int, limit: int, line: int) -> Told:
         """The same, and buffer[start:limit] behind it, whose first line has this number."""
         read = self._read()
-        return Told(read.exception, read.first, read.last, (_Block(buffer, start, limit, line),))
+        return Told(read.exceptions, read.named, read.last, (_Block(buffer, start, limit, line),))
 
-    def most(self) -> tuple[Spot, ...]:
-        """The line that tells most, if there is any."""
+    def candidates(self) -> tuple[Spot, ...]:
+        """The lines that may be the one that tells most, best first."""
         read = self._read()
-        return read.exception or read.first or read.last
+        return (*read.exceptions, *read.named, *read.last)
 
     def _read(self) -> Told:
         told = self
@@ -297,10 +301,11 @@ class Told:
             last = list(_from_the_end(block.buffer, start=block.start, limit=block.limit))
             thrown = (at for at in last if is_exception(block.bare(at)))
             ahead = _from_the_start(block.buffer, start=block.start, limit=block.limit)
-            first = (at for at in ahead if not told.first and is_telling(block.bare(at)))
+            room = LINES_KEPT - len(told.named)
+            named = itertools.islice((at for at in ahead if room and is_telling(block.bare(at))), room)
             told = Told(
-                tuple(map(block.spot, itertools.islice(thrown, 1))) or told.exception,
-                told.first or tuple(map(block.spot, itertools.islice(first, 1))),
+                (*map(block.spot, itertools.islice(thrown, LINES_KEPT)), *told.exceptions)[:LINES_KEPT],
+                (*told.named, *map(block.spot, named)),
                 tuple(map(block.spot, last[:1])) or told.last,
             )
         return told

@@ -24,6 +24,7 @@ _NOTE = (
     r"|direct cause of the following"
     r"|\b0 errors?\b|\bno errors?\b|error_log|on_error|errors?=|Errors? were encountered|ChildFailedError"
     r"|ProcessRaisedException|CalledProcessError"
+    r"|\berror code: \d+\s*$|\braise [\w.]+\("
     r"|ld returned 1 exit status|-Werror|error-limit|RuntimeError: Error compiling objects|Error building extension"
 )
 _KINDS: tuple[tuple[str, str], ...] = (
