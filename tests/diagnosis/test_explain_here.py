@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -10,11 +11,14 @@ import pytest
 
 from firstlight.cli.main import run
 from firstlight.diagnosis.explain import explain_given, explain_text
-from firstlight.diagnosis.explain_here import shown_here
+from firstlight.diagnosis.explain_here import not_looked_at, shown_here
 from firstlight.diagnosis.finding import Diagnosis, Question
 from firstlight.diagnosis.judge import judge
+from firstlight.diagnosis.observed import container
 from firstlight.diagnosis.rules import RULES
 from firstlight.diagnosis.signatures import found_by, signatures
+from firstlight.facts.containers import ContainerKind
+from firstlight.facts.known import Known
 from firstlight.tables import load
 from tests.diagnosis.rule_case import MACHINES, facts_of
 from tests.diagnosis.test_explain_answers import ELIDED
@@ -198,3 +202,53 @@ def test_an_error_that_no_check_goes_with_is_not_denied(capsys: pytest.CaptureFi
     text = next(row["text"] for row in ROWS if row["code"] == "transformers-adamw-removed")
     run(["explain", "--here", "--facts", str(MACHINES / "h200-healthy"), text])
     assert "whether it is so here is not known: no check" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_text_that_is_not_known_is_not_denied(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["explain", "--here", "--facts", str(MACHINES / "h200-healthy"), "FrobError: cannot frob"])
+    out = capsys.readouterr().out
+    assert "not on this machine" not in out
+    assert "this machine: " in out
+
+
+NO_TOOLKIT = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+XID = "NVRM: Xid (PCI:0000:18:00): 119, pid=1, name=python, Timeout after 45s of waiting for RPC"
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "said"),
+    [
+        ("docker-no-gpus", NO_TOOLKIT, "could not be looked at here: container-runtime-missing: it is the host's"),
+        ("h200-healthy", XID, "could not be looked at here: xid-seen: dmesg: not found"),
+        ("h200-no-torch", CPU_ONLY, "could not be looked at here: torch-cpu-only: "),
+    ],
+)
+def test_what_a_check_could_not_look_at_is_not_denied(
+    machine: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["explain", "--here", "--facts", str(MACHINES / machine), text])
+    out = " ".join(capsys.readouterr().out.split())
+    assert said in out
+    assert "not on this machine" not in out
+
+
+def test_a_rule_that_never_fires_inside_a_container_says_that_it_is_the_hosts() -> None:
+    silenced: set[str] = set()
+    speaking: set[str] = set()
+    for name in NAMES:
+        facts = facts_of(name)
+        if container(facts) is not None:
+            continue
+        inside = replace(facts, container=replace(facts.container, kind=Known(ContainerKind.DOCKER, "test")))
+        for rule in RULES:
+            if any(rule.check(Question(facts, TABLES))):
+                (speaking if any(rule.check(Question(inside, TABLES))) else silenced).add(rule.code)
+    assert {rule.code for rule in RULES if rule.of_host} == silenced - speaking
+
+
+def test_every_fact_that_a_rule_needs_is_one() -> None:
+    for name in ("h200-healthy", "docker-no-gpus", "a100-no-driver"):
+        assert len(not_looked_at(facts_of(name), RULES)) < len(RULES)
+    looks_at = {rule.code: {path.split(".")[0] for path in rule.looks_at} for rule in RULES}
+    paths = [(rule.code, path) for rule in RULES for path in (*rule.needs, *rule.settled_by)]
+    assert [(code, path) for code, path in paths if path.split(".")[0] not in looks_at[code]] == []

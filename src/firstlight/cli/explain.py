@@ -108,21 +108,31 @@ def _seen_here(explained: Explained, facts_file: str) -> Here:
     found = shown_here(explained, diagnosis)
     machine = f"this machine: {machine_summary(question.facts)[0]}"
     if not found:
-        return Here((machine, _not_here(explained, diagnosis)))
+        return Here((machine, *_not_here(explained, question, diagnosis)))
     sentences = (machine, *(f"so it is here: {each.code}: {each.saw[0]}" for each in found))
     if found[0].code == diagnosis.primary:
         return _with_first_option(Here(sentences, found), look, question, diagnosis)
     return Here(sentences, found, answers_text(found[0].answers, platform_of(question.facts)))
 
 
-def _not_here(explained: Explained, diagnosis: Diagnosis) -> str:
-    """That what a text says does not show on the machine, or that no check of ours could show it."""
-    related = sorted({code for each in explained.explanations for code in each.signature.related})
-    rest = f"; its primary finding is {diagnosis.primary}" if diagnosis.primary else ""
-    if related or not explained.explanations:
-        looked = f" (looked for {', '.join(related)})" if related else ""
-        return f"not on this machine: nothing of it shows here now{looked}{rest}"
-    return f"whether it is so here is not known: no check of the machine goes with this error{rest}"
+def _not_here(explained: Explained, question: Question, diagnosis: Diagnosis) -> tuple[str, ...]:
+    """That what a text says does not show on the machine, could not be looked at, or is nothing that is checked."""
+    from firstlight.diagnosis.explain_here import not_looked_at
+    from firstlight.diagnosis.rules import RULES
+
+    rest = (f"doctor's primary finding on this machine is {diagnosis.primary}",) if diagnosis.primary else ()
+    if not explained.explanations:
+        return rest
+    related = {code for each in explained.explanations for code in each.signature.related}
+    rules = tuple(rule for rule in RULES if rule.code in related)
+    unseen = not_looked_at(question.facts, rules)
+    looked = sorted({rule.code for rule in rules} - {each.code for each in unseen})
+    reasons = tuple(f"could not be looked at here: {each.code}: {each.why}" for each in unseen)
+    if not rules:
+        return ("whether it is so here is not known: no check of the machine goes with this error", *rest)
+    if reasons:
+        return (*((f"does not show here now: {', '.join(looked)}",) if looked else ()), *reasons, *rest)
+    return (f"not on this machine: nothing of it shows here now (looked for {', '.join(looked)})", *rest)
 
 
 def _with_first_option(here: Here, look: Look, question: Question, diagnosis: Diagnosis) -> Here:

@@ -134,6 +134,8 @@ BOOT_RULES: tuple[Rule, ...] = (
             "driver.module_file",
             "driver.kernel_version",
         ),
+        of_host=True,
+        settled_by=("driver.kernel_version",),
         means="The kernel takes only modules whose key it knows.",
         error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         source="docs.kernel.org/admin-guide/module-signing; UEFI specification, signature lists",

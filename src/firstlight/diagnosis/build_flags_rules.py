@@ -274,6 +274,7 @@ BUILD_FLAGS_RULES = (
         title="A build is told to compile for an architecture that this CUDA toolkit does not know.",
         fires_when="TORCH_CUDA_ARCH_LIST or CUDAARCHS names an architecture that is not among the toolkit's targets.",
         looks_at=("build_variables", "toolkits.cpp_extension_home", "toolkits.toolkits"),
+        needs=("toolkits.cpp_extension_home",),
         means="nvcc stops at the first file. CUDA 13 dropped everything below 7.5, and 10.1 is called 11.0 since then.",
         error="nvcc fatal   : Unsupported gpu architecture 'compute_70'",
         source="github.com/Dao-AILab/fast-hadamard-transform/issues/16",
@@ -289,6 +290,7 @@ BUILD_FLAGS_RULES = (
         fires_when="Memory, or the container's limit, divided by the number of jobs is below 4 GiB, or below 5 GiB for "
         "each thread of nvcc where a variable says that flash-attention is built.",
         looks_at=("resources.memory_bytes", "resources.processors", "build_variables"),
+        needs=("resources.memory_bytes",),
         means="The kernel kills a compiler when memory runs out, and the build fails far from the cause.",
         error="c++: fatal error: Killed signal terminated program cc1plus",
         source="github.com/Dao-AILab/flash-attention/issues/1581",

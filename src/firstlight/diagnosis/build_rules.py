@@ -194,6 +194,7 @@ BUILD_RULES = (
         title="The CUDA compiler is of another major version than torch's CUDA.",
         fires_when="The nvcc that torch.utils.cpp_extension would start has another major than torch.version.cuda.",
         looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.wheel_cuda"),
+        needs=("toolkits.cpp_extension_home",),
         means="The extension builder of torch refuses to build. Only the major counts: another minor is accepted.",
         error="RuntimeError: The detected CUDA version (13.0) mismatches the version that was used to compile PyTorch "
         "(12.8). Please make sure to use the same CUDA versions.",
@@ -209,6 +210,7 @@ BUILD_RULES = (
         title="The CUDA compiler is of another minor version than torch's CUDA: that is fine.",
         fires_when="The nvcc that torch.utils.cpp_extension would start has torch's major and another minor.",
         looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.wheel_cuda"),
+        needs=("toolkits.cpp_extension_home",),
         means="Extensions build; torch prints a remark and goes on.",
         error="The detected CUDA version (12.9) has a minor version mismatch with the version that was used to compile "
         "PyTorch (12.8). Most likely this shouldn't be a problem.",
@@ -224,6 +226,7 @@ BUILD_RULES = (
         fires_when="The toolkit that would be used lacks a compiler part, a header or a library of the CUDA runtime, "
         "or it comes from wheels and lacks lib64 or libcudart.so.",
         looks_at=("toolkits.toolkits", "toolkits.cpp_extension_home"),
+        needs=("toolkits.cpp_extension_home",),
         means="Compiling or linking an extension fails.",
         error="/usr/bin/ld: cannot find -lcudadevrt: No such file or directory",
         source="pypi.org/project/cuda-toolkit",

@@ -145,6 +145,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
             "libcuda.driver_cuda",
             "libcuda.init_code",
         ),
+        needs=("torch",),
         means="torch imports, but torch.cuda.is_available() is False.",
         error="CUDA initialization: The NVIDIA driver on your system is too old (found version ...). "
         "Please update your GPU driver",
@@ -167,6 +168,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
             "libcuda.driver_cuda",
             "libcuda.init_code",
         ),
+        needs=("toolkits.cpp_extension_home",),
         means="nvcc compiles, but the program it makes links a CUDA runtime that this driver refuses with error 35. "
         "Setting LD_LIBRARY_PATH to an older toolkit does not change that: the runtime is linked in.",
         error="CUDA driver version is insufficient for CUDA runtime version",
@@ -182,6 +184,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
         title="The driver is of the wheel's CUDA major but of an earlier minor.",
         fires_when="The wheel's CUDA has the major that the driver offers and a later minor.",
         looks_at=("torch.wheel_cuda", "driver.kernel_version", "libcuda.driver_cuda", "libcuda.init_code"),
+        needs=("torch",),
         means=_LIMITS,
         error="the provided PTX was compiled with an unsupported toolchain.",
         source=_MINOR_COMPAT,

@@ -3,7 +3,44 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.explain import Explained, explain_text
-from firstlight.diagnosis.finding import Diagnosis, Finding
+from firstlight.diagnosis.finding import Diagnosis, Finding, Rule
+from firstlight.diagnosis.observed import container
+from firstlight.facts.collect import Facts
+from firstlight.facts.known import Known, Unknown
+from firstlight.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A check that could not look, and why: Unseen('xid-seen', 'dmesg: not permitted')."""
+
+    code: str
+    why: str
+
+
+def not_looked_at(facts: Facts, rules: tuple[Rule, ...]) -> tuple[Unseen, ...]:
+    """Of these rules, those that cannot say whether it is so on this machine."""
+    found = (Unseen(rule.code, why) for rule in rules if (why := _why_not_looked(facts, rule)))
+    return tuple(found)
+
+
+def _why_not_looked(facts: Facts, rule: Rule) -> str:
+    if any(not _unknown(facts, path) for path in rule.settled_by):
+        return ""
+    around = container(facts)
+    if rule.of_host and around is not None:
+        return f"it is the host's, and this is inside {around.value.value}"
+    return next((why for path in rule.needs if (why := _unknown(facts, path))), "")
+
+
+def _unknown(facts: Facts, path: str) -> str:
+    """Why a fact is not known, e.g. of 'torch'; '' where it is."""
+    at: object = facts
+    for name in path.split("."):
+        at = getattr(at.value if isinstance(at, Known) else at, name)
+        if isinstance(at, Unknown):
+            return at.reason
+    return ""
 
 
 def shown_here(explained: Explained, diagnosis: Diagnosis) -> tuple[Finding, ...]:

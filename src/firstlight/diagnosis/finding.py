@@ -91,6 +91,9 @@ class Rule:
     explains: tuple[str, ...] = ()  # codes that are only symptoms once this rule has fired
     for_goals: tuple[tuple[Goal, Severity], ...] = ()  # where the goal changes the severity
     when_wanted: Severity = Severity.NOTE  # where something is wanted, at least this
+    needs: tuple[str, ...] = ()  # facts without which it cannot tell: "not so" is not earned where one is unknown
+    of_host: bool = False  # about the machine around a container: from inside one it does not look
+    settled_by: tuple[str, ...] = ()  # facts that answer no wherever they are known, inside a container too
     wanted_title: str = ""  # the title where the judged torch is only wanted: nothing of it is installed
 
     def severity_for(self, question: Question) -> Severity:

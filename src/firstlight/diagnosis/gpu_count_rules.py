@@ -291,6 +291,7 @@ GPU_COUNT_RULES: tuple[Rule, ...] = (
         "is not among them; in a container only where it was given all GPUs, in a job only where the log names it. Or "
         "CUDA counts fewer GPUs than NVML, and neither a mask nor MIG is the reason.",
         looks_at=_LOOKED_AT,
+        of_host=True,
         means="Programs run on the others alone, and a job that counts on all of them fails or waits for ever.",
         error="NVRM: GPU ...: RmInitAdapter failed! (...)",
         source=_SOURCES,
@@ -306,6 +307,7 @@ GPU_COUNT_RULES: tuple[Rule, ...] = (
         fires_when="No GPU is listed, and the kernel log has a complaint about a GPU that is on the bus; where the "
         "driver is not loaded, one that says why it went away again.",
         looks_at=_LOOKED_AT,
+        of_host=True,
         means="No CUDA program starts, and nvidia-smi finds no device.",
         error="NVRM: GPU ...: RmInitAdapter failed! (...)",
         source=_SOURCES,

@@ -207,6 +207,7 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         fires_when="The driver is loaded and complained of GSP firmware, no GPU is listed, and the folder of its "
         "version under /lib/firmware/nvidia has no gsp*.bin.",
         looks_at=("fleet.gsp.firmware", "driver.kernel_version", "health.driver_messages", "gpus.devices"),
+        of_host=True,
         means="The GPU does not start: nvidia-smi says 'No devices were found'.",
         error="",
         source="NVIDIA/open-gpu-kernel-modules#789",
@@ -222,6 +223,7 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         fires_when="The driver logged that GSP firmware did not start, and no GPU is listed; or a GPU is listed, CUDA "
         "does not start, and the log has Xid 119 or 120.",
         looks_at=("health.driver_messages", "health.xids", "fleet.gsp.firmware", "fleet.gsp.setting", "gpus.devices"),
+        needs=("health.driver_messages",),
         means="The driver cannot use the GPU: nvidia-smi says 'No devices were found'.",
         error="",
         source="NVIDIA/open-gpu-kernel-modules#789, awslabs/amazon-eks-ami#1523",

@@ -249,6 +249,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         title="The driver has logged faults of a GPU.",
         fires_when="The kernel log has an Xid that NVIDIA lays at the GPU's or the driver's door, or an SXid.",
         looks_at=("health.xids",),
+        needs=("health.xids",),
         means="It failed before and may again.",
         error="NVRM: Xid (PCI:0000:01:00): 119, Timeout after 45s of waiting for RPC response from GPU0 GSP!",
         source="docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
@@ -289,6 +290,7 @@ HEALTH_RULES: tuple[Rule, ...] = (
         fires_when="Less than 1 GiB is mounted at /dev/shm; it degrades whatever the goal where there are two GPUs or "
         "more.",
         looks_at=("resources.shm_bytes", "container.kind", "gpus.devices"),
+        needs=("resources.shm_bytes",),
         means="Training with worker processes, and several GPUs by NCCL, die with a bus error.",
         error="RuntimeError: DataLoader worker (pid 572) is killed by signal: Bus error. It is possible that "
         "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",

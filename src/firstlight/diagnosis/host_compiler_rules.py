@@ -167,6 +167,7 @@ HOST_COMPILER_RULES = (
         title="This machine's C library is too new for the headers of CUDA 12.",
         fires_when="Glibc is 2.41 or newer and the toolkit that would be used is older than CUDA 13.",
         looks_at=("runtime.glibc", "toolkits.cpp_extension_home", "toolkits.toolkits"),
+        needs=("toolkits.cpp_extension_home",),
         means="Every .cu file that includes <cmath> fails to compile, with any host compiler. Some add noexcept (true) "
         "to sinpi, sinpif, cospi and cospif (glibc 2.42: rsqrt and rsqrtf too) in the toolkit's crt/math_functions.h.",
         error="/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous "

@@ -171,6 +171,7 @@ LIBRARY_PATH_RULES = (
         fires_when="A CUDA library of torch's closure comes from LD_LIBRARY_PATH while another file would be loaded "
         "without it, it is not known to be older, and torch does not open its own first.",
         looks_at=("torch_libraries.shadowed", "torch_libraries.loaded", "nvidia_wheels", "torch.version"),
+        needs=("torch",),
         means="A library of another CUDA release runs under torch's; what it does otherwise, in results or speed, is "
         "nobody's test. An older one breaks the import.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",

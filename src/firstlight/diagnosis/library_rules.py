@@ -247,6 +247,7 @@ LIBRARY_RULES = (
         title="Shared libraries that torch asks for are missing.",
         fires_when="The loader finds no file for a name that torch or a library below it needs; libcuda aside.",
         looks_at=("torch_libraries.missing", "torch.libraries", "nvidia_wheels", "torch.requires"),
+        needs=("torch",),
         means="Importing torch fails at the first of them.",
         error="ImportError: libcudss.so.0: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
@@ -262,6 +263,7 @@ LIBRARY_RULES = (
         fires_when="torch loads libcudart or libcublas of two majors, wheels of two majors share one folder, or a "
         "companion finds the runtime of another major.",
         looks_at=("torch_libraries.loaded", "nvidia_wheels", "companions"),
+        needs=("torch_libraries",),
         means="Each brings a CUDA runtime of its own into the process; a library can be bound to the wrong one, and "
         "then lacks functions it was built against.",
         error="ImportError: .../torch/lib/libtorch_cuda.so: undefined symbol: ...",
@@ -277,6 +279,7 @@ LIBRARY_RULES = (
         fires_when="The cuDNN wheel opens a part by name that only a second cuDNN on the loader's way has, or "
         "LD_LIBRARY_PATH leads to a cuDNN of another version; torch before 2.14.",
         looks_at=("nvidia_wheels", "cuda_libraries.libraries", "torch.version"),
+        needs=("torch",),
         means="torch imports and sees the GPU, and the first convolution fails: cuDNN finds that its parts are of "
         "different versions.",
         error="RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",

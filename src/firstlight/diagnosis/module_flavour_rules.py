@@ -37,6 +37,7 @@ MODULE_FLAVOUR_RULES: tuple[Rule, ...] = (
         fires_when="A GPU that only the open module drives (Blackwell) and one that it does not drive (Volta and "
         "older) are in one machine.",
         looks_at=("gpus.devices", "gpus.pci", "driver.module_kind"),
+        of_host=True,
         means="One kernel has one nvidia module: whichever is installed, the other kind of GPU stays dark.",
         error="NVRM: not supported by open nvidia.ko because it does not include the required GPU System Processor "
         "(GSP).",

@@ -198,6 +198,7 @@ PEER_RULES: tuple[Rule, ...] = (
         title="What GPUs send each other over PCIe goes over the processor (ACS).",
         fires_when="Two GPUs or more on a plain machine, and a bridge above one redirects (ACS), which root can see.",
         looks_at=("fleet.peers.places", "gpus.devices"),
+        of_host=True,
         means="Peer copies over PCIe are slow, and on some boards hang; NVLink is not touched.",
         error="",
         source="docs.nvidia.com/deeplearning/nccl, troubleshooting, PCI access control services",

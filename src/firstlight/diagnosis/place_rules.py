@@ -300,6 +300,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         fires_when="On a plain machine with GPUs there is a Docker socket and neither nvidia-ctk, a runtime called "
         "nvidia, nor a CDI file.",
         looks_at=("container.runtime", "container.kind", "gpus.devices"),
+        of_host=True,
         means="The machine itself is not touched by that; docker run --gpus fails.",
         error='docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
         source="NVIDIA/nvidia-docker#1034, TorchDSP/torchsig#329",

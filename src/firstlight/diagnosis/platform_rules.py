@@ -222,6 +222,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         title="The programs of this system come with its image.",
         fires_when="On a plain machine, os-release or /run/ostree-booted names a system that is not changed in place.",
         looks_at=("place.image_based", "place.os_id", "place.os_variant", "container.kind"),
+        of_host=True,
         means="Packages, modules and settings are changed in the image or in its description, and a new one is "
         "started: no step is offered that would change them in place. Python environments are not touched by that.",
         error="",
@@ -304,6 +305,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         title="The description of the GPUs for containers is of another driver.",
         fires_when="On a plain machine a CDI file names a libcuda of another version than the driver.",
         looks_at=("container.runtime", "container.kind", "driver.kernel_version"),
+        of_host=True,
         means="The machine itself is not touched by that; containers that are given GPUs by it do not start, or start "
         "without the driver's libraries.",
         error="",
@@ -319,6 +321,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         fires_when="On a plain machine with GPUs podman and nvidia-ctk are on PATH, there is no Docker socket, and "
         "neither /etc/cdi nor /var/run/cdi has a file.",
         looks_at=("container.runtime", "container.kind", "gpus.devices"),
+        of_host=True,
         means="The machine itself is not touched by that; podman run --device nvidia.com/gpu=all fails.",
         error="Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
         source=_CDI,

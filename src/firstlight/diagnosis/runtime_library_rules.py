@@ -114,6 +114,7 @@ RUNTIME_LIBRARY_RULES = (
         fires_when="A file that importing torch loads, or the tag of a wanted torch, asks for a newer GLIBC version "
         "than libc.so.6 here has.",
         looks_at=("runtime.glibc", "torch_libraries.glibc_needed", "torch.wheel_tags"),
+        needs=("torch",),
         means="torch cannot be imported here, and no setting helps: the distribution is too old for this build.",
         error="ImportError: .../libm.so.6: version `GLIBC_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/150724",
@@ -128,6 +129,7 @@ RUNTIME_LIBRARY_RULES = (
         title="The C++ library that torch gets is older than it needs.",
         fires_when="A file that importing torch loads asks for a newer GLIBCXX version than its libstdc++.so.6 has.",
         looks_at=("torch_libraries.libstdcxx_needed", "torch_libraries.libstdcxx_offered"),
+        needs=("torch_libraries",),
         means="torch cannot be imported with this libstdc++.",
         error="ImportError: .../libstdc++.so.6: version `GLIBCXX_...' not found (required by ...)",
         source="github.com/pytorch/pytorch/issues/157709",

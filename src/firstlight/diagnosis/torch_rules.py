@@ -158,6 +158,7 @@ TORCH_RULES = (
         title="An NVIDIA library wheel is not of the version that torch requires.",
         fires_when="A wheel that torch's metadata pins is installed in a version outside the pin.",
         looks_at=("torch.requires", "nvidia_wheels"),
+        needs=("torch",),
         means="It often goes well; where it does not, cuDNN, NCCL or cuBLAS fail at the first call that meets the "
         "difference.",
         error="RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (...) but found runtime "
