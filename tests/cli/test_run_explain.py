@@ -174,6 +174,58 @@ def test_pytest_shows_the_cause_under_a_failure_and_counts_as_before(tmp_path: P
     assert done.stdout.count("explained by firstlight") == 1
 
 
+NOT_EXPLAINED = """import pytest
+TEXT = "no kernel image is available for execution on the device"
+def test_that_does_not_raise():
+    with pytest.raises(RuntimeError, match="no kernel image is available for execution on the device"):
+        pass
+def test_that_raises_another():
+    with pytest.raises(RuntimeError, match="no kernel image is available for execution on the device"):
+        raise RuntimeError("frob")
+def test_that_looks_for_it():
+    assert "no kernel image is available for execution on the device" in "frob"
+def test_that_has_it_beside_it():
+    words = "no kernel image is available for execution on the device"
+    assert not words.strip(), "it has words"
+"""
+EXPLAINED = """import pytest
+def test_chained():
+    try:
+        raise ImportError('libcudss.so.0: cannot open shared object file: No such file')
+    except ImportError as error:
+        raise RuntimeError('frob') from error
+def test_assertion():
+    raise AssertionError('Torch not compiled with CUDA enabled')
+"""
+NOT_IMPORTED = "import ctypes\nctypes.CDLL('libcudss.so.0')\n"
+MISSING_MODULE = "import flash_attn\n"
+
+
+def _pytest(folder: Path, *words: str) -> str:
+    call = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "firstlight.explain", *words)
+    return subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def test_pytest_explains_what_an_exception_says_and_not_the_source_of_the_test(tmp_path: Path) -> None:
+    (tmp_path / "test_not.py").write_text(NOT_EXPLAINED)
+    (tmp_path / "test_so.py").write_text(EXPLAINED)
+    out = _pytest(tmp_path)
+    assert "6 failed" in out
+    assert out.count("explained by firstlight") == 2
+    assert "cudss-missing: " in out
+    assert "cpu-only-torch: " in out
+    assert _pytest(tmp_path, "--tb=native").count("explained by firstlight") == 2
+
+
+def test_pytest_explains_a_file_of_tests_that_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "test_library.py").write_text(NOT_IMPORTED)
+    (tmp_path / "test_module.py").write_text(MISSING_MODULE)
+    out = _pytest(tmp_path)
+    assert "2 errors" in out
+    assert out.count("explained by firstlight") == 2
+    assert "cudss-missing: " in out
+
+
 def test_an_option_that_is_misspelt_is_refused_with_those_there_are() -> None:
     words = (sys.executable, "-m", "firstlight", "run", "--explian", "--", "true")
     done = subprocess.run(words, capture_output=True, text=True, env=PLAIN, check=False)
