@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 
 from firstlight.cli.main import run
-from firstlight.diagnosis.explain import explain_given, explain_text
+from firstlight.diagnosis.explain import Explained, Explanation, explain_given, explain_text
 from firstlight.diagnosis.explain_here import not_looked_at, shown_here
+from firstlight.diagnosis.explain_platform import for_platform
 from firstlight.diagnosis.finding import Diagnosis, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.observed import container
@@ -20,6 +21,7 @@ from firstlight.diagnosis.signatures import found_by, signatures
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.known import Known
 from firstlight.tables import load
+from firstlight.ways.platform import platform_of
 from tests.diagnosis.rule_case import MACHINES, facts_of
 from tests.diagnosis.test_explain_answers import ELIDED
 from tests.diagnosis.test_explain_cli import SCHEMA
@@ -252,3 +254,38 @@ def test_every_fact_that_a_rule_needs_is_one() -> None:
     looks_at = {rule.code: {path.split(".")[0] for path in rule.looks_at} for rule in RULES}
     paths = [(rule.code, path) for rule in RULES for path in (*rule.needs, *rule.settled_by)]
     assert [(code, path) for code, path in paths if path.split(".")[0] not in looks_at[code]] == []
+
+
+def _screen(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    run(["explain", *words])
+    return capsys.readouterr().out
+
+
+def test_the_commands_of_another_package_manager_are_left_out_here(capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = _screen(capsys, TOO_OLD)
+    assert "sudo apt-get install cuda-compat-13-0\n" in elsewhere
+    here = _screen(capsys, "--here", "--facts", str(MACHINES / "fedora-44-cuda-12-8"), TOO_OLD)
+    assert "apt-get install" not in " ".join(here.split())
+    left_out = (
+        "(Commands of apt-get are left out: this machine has dnf. Wanted is what apt-get calls cuda-compat-13-0.)"
+    )
+    assert left_out in " ".join(here.split())
+    assert "sudo apt-get install cuda-compat-13-0\n" in _screen(
+        capsys, "--here", "--facts", str(MACHINES / "h200-healthy"), TOO_OLD
+    )
+
+
+def test_no_row_has_a_command_of_another_package_manager_on_any_machine() -> None:
+    everything = Explained(tuple(Explanation(each, 1, ()) for each in signatures()), 1, 1, ())
+    for machine, foreign in (("fedora-44-cuda-12-8", "apt-get"), ("h200-healthy", "dnf")):
+        fitted = for_platform(everything, platform_of(facts_of(machine)))
+        lines = [line for each in fitted.explanations for way in each.signature.ways_out for line in way.run]
+        assert [line for line in lines if line.startswith((f"sudo {foreign} ", f"{foreign} "))] == []
+        assert len(lines) > 500
+
+
+def test_one_line_names_here_where_a_check_goes_with_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _screen(capsys, TOO_OLD).count("--here") == 1
+    assert "--here" not in _screen(capsys, "--here", "--facts", str(MACHINES / "h200-healthy"), TOO_OLD)
+    unchecked = next(row["text"] for row in ROWS if row["code"] == "transformers-adamw-removed")
+    assert "--here" not in _screen(capsys, unchecked)

@@ -33,6 +33,7 @@ LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 LOOKS_LIKE_PATH = re.compile(r"(?:~?/|\.\.?/)\S+")
 COMPRESSED = ((b"\x1f\x8b", "gzip", "zcat"), (b"\xfd7zXZ", "xz", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"))
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ASK_HERE = "With --here it says as well whether it is so on this machine, and what to do here."
 OPTIONS = ("--json", "--list", "--here", "--facts", "--help")
 
 
@@ -67,9 +68,13 @@ def command(ctx: click.Context, /, *, text: tuple[str, ...], facts_file: str, **
     if facts_file and not asked["here"]:
         raise BadInput(f"--facts {facts_file} is of use with --here alone; add --here, or leave it out.")
     explained = _explained(ctx, text)
-    here = _seen_here(explained, facts_file) if asked["here"] else NOT_LOOKED
+    here = NOT_LOOKED
+    if asked["here"]:
+        explained, here = _seen_here(explained, facts_file)
     width = shutil.get_terminal_size((88, 24)).columns
     click.echo(explained_json(explained, here) if as_json else explained_text(explained, here, width=width), nl=False)
+    if not asked["here"] and not as_json and any(each.signature.related for each in explained.explanations):
+        click.echo(_ASK_HERE)
     ctx.exit(0 if explained.explanations else 1)
 
 
@@ -89,22 +94,31 @@ def _listed_json(names: tuple[str, ...]) -> str:
     return errors_json(chosen(signatures(), "-".join(names) or ALL))
 
 
-def _seen_here(explained: Explained, facts_file: str) -> Here:
-    """What the machine shows of it, judged and answered as doctor does: the causes, and the first option."""
+def _seen_here(explained: Explained, facts_file: str) -> tuple[Explained, Here]:
+    """The ways out that fit the machine, and what it shows of the text, judged and answered as doctor does."""
     from firstlight.cli.looking import look_patiently
-    from firstlight.diagnosis.explain_here import shown_here
+    from firstlight.diagnosis.explain_platform import for_platform
     from firstlight.diagnosis.finding import Question
     from firstlight.diagnosis.judge import judge
     from firstlight.diagnosis.rules import RULES
     from firstlight.facts.look import Look, Names
-    from firstlight.report.doctor_text import answers_text
-    from firstlight.report.summary import machine_summary
     from firstlight.tables import load
     from firstlight.ways.platform import platform_of
 
     look = Look(facts_file, names=Names.PSEUDONYMS if facts_file else Names.REAL)  # commands are pasted
     question = Question(look_patiently(look), load())
     diagnosis = judge(question, RULES)
+    here = _shown_there(explained, look, question, diagnosis)
+    return for_platform(explained, platform_of(question.facts)), here
+
+
+def _shown_there(explained: Explained, look: Look, question: Question, diagnosis: Diagnosis) -> Here:
+    """The causes on the machine and the way out of the first one: doctor's first option where it is the primary."""
+    from firstlight.diagnosis.explain_here import shown_here
+    from firstlight.report.doctor_text import answers_text
+    from firstlight.report.summary import machine_summary
+    from firstlight.ways.platform import platform_of
+
     found = shown_here(explained, diagnosis)
     machine = f"this machine: {machine_summary(question.facts)[0]}"
     if not found:
