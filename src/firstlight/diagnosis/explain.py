@@ -7,9 +7,10 @@ import itertools
 from dataclasses import field, replace
 from typing import BinaryIO
 
+from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
-from firstlight.diagnosis.explain_scan import Passed, Spot, Told, scan
+from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_telling import is_telling
 from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
@@ -72,7 +73,53 @@ def explain_given(text: str) -> Explained:
 
 
 def explain_stream(stream: BinaryIO) -> Explained:
-    """What is known of a log; memory does not grow with its length."""
+    """What is known of a log; memory does not grow with its length. Of a short one lines may be cut at their end."""
+    kept = _Kept(stream)
+    explained = _explained(kept)
+    return explained if explained.explanations else _with_ends(explained, kept.text())
+
+
+class _Kept:
+    """A stream that keeps what was read from it while that is no more than is pasted."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._data = b""
+        self._short = True
+
+    def read(self, size: int) -> bytes:
+        piece = self._stream.read(size)
+        self._short = self._short and len(self._data) + len(piece) <= PASTED_BYTES
+        self._data = self._data + piece if self._short else b""
+        return piece
+
+    def text(self) -> str:
+        """All of it; '' where it is longer."""
+        return self._data.decode("utf-8", "replace")
+
+
+def _with_ends(explained: Explained, text: str) -> Explained:
+    """What is known of a text once a line that was cut has its end; as before where that could be several things."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        found: dict[tuple[str, ...], Explained] = {}
+        for end in completions(line):
+            whole = _explained(io.BytesIO("\n".join((*lines[:number], line.rstrip() + end)).encode("utf-8", "replace")))
+            if whole.explanations:
+                found.setdefault(tuple(each.signature.code for each in whole.explanations), whole)
+        if len(found) == 1:
+            [whole] = found.values()
+            cut = tuple(_as_cut(each, _shown(line, 0, len(line))) for each in whole.explanations)
+            return replace(explained, explanations=cut, last_error=())
+    return explained
+
+
+def _as_cut(explanation: Explanation, line: str) -> Explanation:
+    """The explanation with the line as it stands in the text."""
+    return replace(explanation, sightings=tuple(replace(each, text=line) for each in explanation.sightings))
+
+
+def _explained(stream: Readable) -> Explained:
     tallies: dict[str, _Tally] = {}
     lines = size = 0
     told = Told()

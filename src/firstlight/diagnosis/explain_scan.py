@@ -11,7 +11,7 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Protocol
 
 from firstlight.diagnosis.explain_anchors import Anchors
 from firstlight.diagnosis.explain_telling import is_exception, is_telling
@@ -59,6 +59,12 @@ _PREFIXES = re.compile(
     r"|\[[\w./-]+\.\w+:\d+\]|#\d+ \d+\.\d+ |E(?=\s{2})"  # vLLM, BuildKit, pytest
     r"|NVRM: |[|>│•×╰─]+\s)*"
 )
+
+
+class Readable(Protocol):
+    """What a log is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ class Passed:
     told: Told
 
 
-def scan(stream: BinaryIO, anchors: tuple[bytes, ...]) -> Iterator[Spot | Passed]:
+def scan(stream: Readable, anchors: tuple[bytes, ...]) -> Iterator[Spot | Passed]:
     """Every line with an anchor, in order, then after each block how far we are."""
     buffer, start, line, size = b"", 0, 1, 0
     wanted, told = Anchors(anchors), Told()
@@ -216,7 +222,7 @@ def without_prefix(text: str) -> str:
     return text[match.end() :] if match else text
 
 
-def _blocks(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+def _blocks(stream: Readable) -> Iterator[tuple[bytes, int]]:
     """The stream without terminal escapes, each block with the bytes read for it; an empty block ends it."""
     held = b""
     while data := stream.read(BLOCK_BYTES):
