@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstlight.diagnosis.explain import explain_text
+from firstlight.diagnosis.explain import explain_given, explain_text
 from firstlight.diagnosis.explain_owners import demangled, header_owner, symbol_owner
 from firstlight.diagnosis.explain_telling import kind_of
 
@@ -79,6 +79,32 @@ def test_an_unknown_error_under_a_wrapper_is_the_line_that_is_shown(text: str, l
     assert explained.explanations == ()
     [shown] = explained.last_error
     assert (shown.line, said in shown.text) == (line, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "kind"),
+    [
+        ("step 1\nKilled\n", 2, "a program that was killed from outside"),
+        ("step 1\nSegmentation fault (core dumped)\n\n", 2, "a crash in compiled code"),
+        ("./run.sh: line 3:     7 Killed                  python x.py", 1, "a program that was killed from outside"),
+        ("KeyError: 'a'\nBus error", 2, "a crash in compiled code, mostly because /dev/shm is full"),
+    ],
+)
+def test_a_signal_that_ended_the_program_is_the_line_that_tells_most(text: str, line: int, kind: str) -> None:
+    [shown] = explain_text(text).last_error
+    assert shown.line == line
+    assert kind_of(shown.text).startswith(kind)
+
+
+def test_a_word_for_a_signal_tells_nothing_where_the_log_goes_on() -> None:
+    assert explain_text("Killed\nstep 2\n").last_error == ()
+
+
+def test_an_xid_alone_is_known_by_its_number() -> None:
+    assert [each.signature.code for each in explain_given("Xid 79").explanations] == ["gpu-off-the-bus"]
+    [found] = explain_given("xid: 119").explanations
+    assert "119: " in f"{found.signature.cause} {found.signature.means}"
+    assert "{" not in found.signature.cause
 
 
 def test_a_wrapper_alone_still_says_what_it_is() -> None:

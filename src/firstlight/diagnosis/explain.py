@@ -66,7 +66,9 @@ def explain_given(text: str) -> Explained:
         return explained
     shown = _shown(text, 0, 0)
     for known in signatures_of(code_alone(text)):
-        filled_in = _filled_in(known.signature, dict(known.values))
+        filled_in = _filled_in(
+            known.signature, {**{f"{name}s": value for name, value in known.values}, **dict(known.values)}
+        )
         sighting = Sighting(1, shown, 1, known.values)
         return replace(explained, explanations=(Explanation(filled_in, 1, (sighting,)),), last_error=())
     return explained

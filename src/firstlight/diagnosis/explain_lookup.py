@@ -21,12 +21,15 @@ _CODE_ALONE = re.compile(
     r"(?:cuda\s+)?(?:error|err|status)?\s*(?:code|number)?\s*[:#=]?\s*(?P<number>\d{1,3})\s*\.?",
     re.IGNORECASE,
 )
+_XID_ALONE = re.compile(r"(?:nvrm:\s*)?xid\s*(?:error|code)?\s*[:#=]?\s*(?P<number>\d{1,3})\s*\.?", re.IGNORECASE)
 _NAME_ALONE = re.compile(r"(?:\w*Error:\s*)?(?P<name>CUDA_ERROR_[A-Z_]+|cudaError[A-Z]\w+)(?:\s*\(\d+\))?[.:]?")
 
 
 def code_alone(text: str) -> tuple[str, ...]:
     """The messages CUDA prints for a text that is only a code: 'error 46' -> 'CUDA Error 46: CUDA-capable ...'."""
     given = " ".join(text.split())
+    if match := _XID_ALONE.fullmatch(given):
+        return (f"NVRM: Xid (PCI): {match['number']}",)
     if match := _CODE_ALONE.fullmatch(given):
         row = _tables().error(int(match["number"]))
     elif match := _NAME_ALONE.fullmatch(given):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from firstlight.diagnosis.explain_anchors import Anchors
-from firstlight.diagnosis.explain_telling import is_exception, is_telling
+from firstlight.diagnosis.explain_telling import is_end, is_exception, is_telling
 from firstlight.frozen import dataclass
 from firstlight.secrets import without_credentials
 
@@ -273,6 +273,12 @@ class _Block:
         line = self.line + self.buffer.count(b"\n", self.start, at)
         return Spot(line, frozenset(), 0, end - begin, self.buffer[begin:end])
 
+    def end(self) -> tuple[Spot, ...]:
+        """Its last line that is not blank, where that says how a program was ended."""
+        at = len(self.buffer[max(self.start, self.limit - LINE_CAP) : self.limit].rstrip()) - 1
+        at += max(self.start, self.limit - LINE_CAP)
+        return (self.spot(at),) if at >= self.start and is_end(self.bare(at)) else ()
+
     def bare(self, at: int) -> str:
         begin, end = _segment(self.buffer, at)
         return without_prefix(_readable(self.buffer[begin:end]))
@@ -281,7 +287,7 @@ class _Block:
 @dataclass(frozen=True, slots=True)
 class Told:
     """The lines of a log that read like errors: exceptions, the last first; those that are no note, the first first;
-    and the last of all. Of each only some are kept.
+    the last of all; and the end of the log, where it says that a signal ended the program. Of each only some are kept.
 
     The newest block waits until it is asked for: where a cause is known, nobody asks.
     """
@@ -289,17 +295,18 @@ class Told:
     exceptions: tuple[Spot, ...] = ()
     named: tuple[Spot, ...] = ()
     last: tuple[Spot, ...] = ()
+    end: tuple[Spot, ...] = ()
     waiting: tuple[_Block, ...] = ()
 
     def after(self, buffer: bytes, *, start: int, limit: int, line: int) -> Told:
         """The same, and buffer[start:limit] behind it, whose first line has this number."""
         read = self._read()
-        return Told(read.exceptions, read.named, read.last, (_Block(buffer, start, limit, line),))
+        return Told(read.exceptions, read.named, read.last, read.end, (_Block(buffer, start, limit, line),))
 
     def candidates(self) -> tuple[Spot, ...]:
         """The lines that may be the one that tells most, best first."""
         read = self._read()
-        return (*read.exceptions, *read.named, *read.last)
+        return (*read.end, *read.exceptions, *read.named, *read.last)
 
     def _read(self) -> Told:
         told = self
@@ -313,6 +320,7 @@ class Told:
                 (*map(block.spot, itertools.islice(thrown, LINES_KEPT)), *told.exceptions)[:LINES_KEPT],
                 (*told.named, *map(block.spot, named)),
                 tuple(map(block.spot, last[:1])) or told.last,
+                block.end(),
             )
         return told
 

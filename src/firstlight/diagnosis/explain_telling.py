@@ -24,10 +24,25 @@ _NOTE = (
     r"|direct cause of the following"
     r"|\b0 errors?\b|\bno errors?\b|error_log|on_error|errors?=|Errors? were encountered|ChildFailedError"
     r"|ProcessRaisedException|CalledProcessError"
-    r"|\berror code: \d+\s*$|\braise [\w.]+\("
+    r"|\berror code: \d+\W*$|required plugin \S+: task_init\(\) failed|\braise [\w.]+\("
     r"|ld returned 1 exit status|-Werror|error-limit|RuntimeError: Error compiling objects|Error building extension"
 )
+# How a shell says that a program was ended by a signal; it counts where nothing stands behind it.
+_BY_SHELL = r"^(?:\S+: line \d+:\s+)?(?:\d+ )?"
+_ENDED = (
+    rf"{_BY_SHELL}(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction"
+    r"|Floating point exception)\b(?:\s+\(core dumped\))?"
+)
 _KINDS: tuple[tuple[str, str], ...] = (
+    (
+        "a program that was killed from outside, mostly because the machine's or the container's memory ran out",
+        rf"{_BY_SHELL}Killed\b",
+    ),
+    (
+        "a crash in compiled code: a library that does not fit, or a fault of its own",
+        rf"{_BY_SHELL}(?:Segmentation fault|Aborted|Illegal instruction|Floating point exception)",
+    ),
+    ("a crash in compiled code, mostly because /dev/shm is full", rf"{_BY_SHELL}Bus error"),
     ("memory that ran out", r"out of memory|cannot allocate|bad_alloc|MemoryError|\bOOM\b"),
     ("a full disk", r"no space left"),
     ("a missing right", r"permission|not permitted|access denied|EACCES|forbidden|unauthori"),
@@ -60,6 +75,11 @@ def is_exception(text: str) -> bool:
 def is_telling(text: str) -> bool:
     """Whether a line names an error itself, and not only that something failed."""
     return re.search(_NAMED, text) is not None and not re.search(_NOTE, text)
+
+
+def is_end(text: str) -> bool:
+    """Whether a line says how a program was ended by a signal: 'Segmentation fault (core dumped)'."""
+    return re.match(_ENDED, text) is not None
 
 
 def kind_of(text: str) -> str:
