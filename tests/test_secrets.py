@@ -103,6 +103,15 @@ def test_ids_of_gpus_are_masked_whole_and_cut_and_stay_for_who_asks_for_names(te
     assert without_credentials(text) == text
 
 
+@pytest.mark.parametrize(
+    "before", ["wandb: api key ", "wandb: Paste an API key from your profile: ", "WANDB API-KEY is "]
+)
+def test_a_key_of_hex_digits_alone_is_known_by_what_stands_before_it(before: str) -> None:
+    key = "0123456789abcdef" * 2 + "01234567"
+    assert masked(f"{before}{key}") == f"{before}<redacted>"
+    assert masked(f"commit {key}") == f"commit {key}"
+
+
 def test_a_document_stays_a_document() -> None:
     document = {
         "url": f"https://user:{PASSWORD}@host/simple",

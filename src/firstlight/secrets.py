@@ -66,6 +66,7 @@ _OPTION = (
 )
 _CURL_LOGIN = r"(\b(?:curl|wget)\b[^\n]{0,400}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?)([^\s\"':]+:[^\s\"']+)"
 _NETRC = r"(\blogin\s+\S+\s+password\s+)(\S+)"
+_HEX_KEY = r"(?i)(\bapi[ _-]?key\b[^\n]{0,80}?(?<![0-9a-f]))([0-9a-f]{40})(?![0-9a-f])"  # wandb's is nothing but hex
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{8,}")
 _HARMLESS = (
     r"(?i)(?:true|false|none|null|set|unset|unknown|required|yes|no|not|is|it|permission|invalid|\*+|\$\{?\w+(?::?[-=?+][^}]*)?\}?|\$\(.*|\{\{.*"
@@ -98,6 +99,8 @@ def without_credentials(text: str) -> str:
         text = re.sub(_CURL_LOGIN, rf"\g<1>{MASK}", re.sub(_OPTION, _option, text))
     if "login" in text:
         text = re.sub(_NETRC, rf"\g<1>{MASK}", text)
+    if "key" in text or "KEY" in text or "Key" in text:
+        text = re.sub(_HEX_KEY, rf"\g<1>{MASK}", text)
     return _BEARER.sub(rf"\g<1> {MASK}", text)
 
 
