@@ -86,6 +86,19 @@ def test_the_source_line_in_a_traceback_is_not_counted_beside_the_message() -> N
     assert (found.count, found.first_line) == (1, 3)
 
 
+def test_the_lines_of_a_traceback_are_not_glued_to_the_message() -> None:
+    message = b"RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    log = (
+        b"Traceback (most recent call last):\n"
+        b'  File "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", line 905, in cuda\n'
+        b"    return self._apply(lambda t: t.cuda(device)) and something_long_that_goes_on_and_on(1)\n"
+        + message
+        + b"\n"
+    )
+    [found] = explained(log).explanations
+    assert found.sightings[0].text == message.decode()
+
+
 def test_a_source_line_alone_is_still_recognised() -> None:
     assert codes(b"    raise OSError('CUDA_HOME environment variable is not set. '\n") == ["cuda-home-not-set"]
 

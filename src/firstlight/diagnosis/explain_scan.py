@@ -38,10 +38,11 @@ _ANY_END = re.compile(rb"[ \t]*\r?\n[ \t]*(?=\S)")
 _CUT_BEFORE = re.compile(rb"(?:[^\n]{%d,}\n){1,12}\Z" % FULL_LINE)
 _CUT_AFTER = re.compile(rb"\n(?:[^\n]{%d,}\n){0,12}[^\n]*" % FULL_LINE)
 
-# How a message of its own begins: a time, a level in brackets, Python's prompt, a name with a colon.
+# How a message of its own begins: a time, a level in brackets, Python's prompt, a name with a colon, an exception.
 _RECORD = re.compile(
     rb"\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |[IWEF]\d{4} \d\d:\d\d"
     rb"|\[ *\d+\.\d+\] |>>> |Traceback \(|\[?(?:DEBUG|INFO|WARNING|ERROR)\b|[a-z]+(?:_[a-z]+)+: "
+    rb"|  File \"|(?:[a-z_]\w*\.)*[A-Z]\w+(?:Error|Exception|Warning): "
 )
 
 _PREFIXES = re.compile(
