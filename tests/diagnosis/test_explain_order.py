@@ -83,3 +83,17 @@ def test_a_row_that_says_that_it_is_the_witness_is_marked_as_one() -> None:
     saying = [each for each in signatures() if "witness" in f"{each.cause} {each.means}"]
     assert saying
     assert all(each.witness for each in saying)
+
+
+def test_a_module_that_is_not_there_is_not_to_be_loaded() -> None:
+    text = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic"
+    [found] = explain_text(text).explanations
+    assert found.signature.code == "dkms-module-not-built"
+    assert "nvidia for the kernel 6.8.0-45-generic" in found.signature.cause
+    assert not any("modprobe nvidia" in line for way in found.signature.ways_out for line in way.run)
+
+
+def test_a_code_with_known_causes_is_not_said_to_have_none() -> None:
+    [explained] = explain_text("RuntimeError: CUDA error: device-side assert triggered").explanations
+    assert "no row" not in explained.signature.means
+    assert "Of its causes" not in explained.signature.cause

@@ -25,6 +25,9 @@ _XID_ALONE = re.compile(r"(?:nvrm:\s*)?xid\s*(?:error|code)?\s*[:#=]?\s*(?P<numb
 _NAME_ALONE = re.compile(r"(?:\w*Error:\s*)?(?P<name>CUDA_ERROR_[A-Z_]+|cudaError[A-Z]\w+)(?:\s*\(\d+\))?[.:]?")
 
 
+_NO_CAUSES = "Of its causes we have no list."
+
+
 def code_alone(text: str) -> tuple[str, ...]:
     """The messages CUDA prints for a text that is only a code: 'error 46' -> 'CUDA Error 46: CUDA-capable ...'."""
     given = " ".join(text.split())
@@ -64,7 +67,10 @@ def _cuda_error(values: dict[str, str]) -> dict[str, str]:
     if row is None:
         return {"number": "...", "name": "not in the text", "words": "see the line", "meaning": ""}
     names = " or ".join(name for name in (row.name, row.runtime_name) if name)
-    words, meaning = row.text or "no words of its own", " ".join(filter(None, (row.meaning, code_causes(row.code))))
+    words, meaning = (
+        row.text or "no words of its own",
+        " ".join(filter(None, (row.meaning, code_causes(row.code) or _NO_CAUSES))),
+    )
     return {"number": str(row.code), "name": names, "words": words, "meaning": meaning}
 
 
