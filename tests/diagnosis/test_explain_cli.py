@@ -147,7 +147,9 @@ def test_binary_garbage_is_not_recognised() -> None:
         (("folder",), "folder is a folder; accepted: a log file"),
         (("missing.log",), "missing.log does not exist; accepted: a log file"),
         (("a.log", "a.log"), "2 files were given, one is accepted"),
-        (("--jsno", "text"), "--jsno is not an option; did you mean --json"),
+        (("--jsno", "text"), "--jsno is not an option; did you mean --json? See "),
+        (("",), "nothing to explain; accepted: an error text"),
+        (("-",), "standard input is empty; accepted: an error text"),
         (("--nope",), "--nope is not an option; accepted: --json"),
         (("--nope", "text"), "--nope is not an option; accepted: --json"),
         (("/nonexistent/file",), "/nonexistent/file does not exist; accepted: a log file"),
@@ -280,3 +282,9 @@ def test_the_example_in_the_documentation_is_what_is_printed() -> None:
     assert "".join(f"    {row}".rstrip() + "\n" for row in done.stdout.splitlines()) in page
     done = explain("ValueError: operands could not be broadcast together")
     assert "".join(f"    {row}".rstrip() + "\n" for row in done.stdout.splitlines()) in page
+
+
+def test_one_line_is_one_line() -> None:
+    assert explain(f"{TOO_OLD.strip()} libcudart.so.12: cannot open shared object file").stdout.startswith(
+        "2 signatures in 1 line, the most basic first"
+    )

@@ -289,3 +289,13 @@ def test_one_line_names_here_where_a_check_goes_with_the_error(capsys: pytest.Ca
     assert "--here" not in _screen(capsys, "--here", "--facts", str(MACHINES / "h200-healthy"), TOO_OLD)
     unchecked = next(row["text"] for row in ROWS if row["code"] == "transformers-adamw-removed")
     assert "--here" not in _screen(capsys, unchecked)
+
+
+@pytest.mark.parametrize("text", ["FrobError: cannot frob", "RuntimeError: CUDA error: device-side assert triggered"])
+def test_with_a_saved_machine_the_commands_that_follow_name_it(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(MACHINES / "h200-healthy")
+    lines = _screen(capsys, "--here", "--facts", folder, text).splitlines()
+    assert [line.strip() for line in lines if line.strip().startswith("firstlight doctor")] == [
+        f"firstlight doctor --facts {folder}"
+    ]
+    assert not any("--record" in line for line in lines)

@@ -33,6 +33,7 @@ LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 LOOKS_LIKE_PATH = re.compile(r"(?:~?/|\.\.?/)\S+")
 COMPRESSED = ((b"\x1f\x8b", "gzip", "zcat"), (b"\xfd7zXZ", "xz", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"))
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ACCEPTED = "accepted: an error text, the name of a log file, or - for standard input"
 _ASK_HERE = "With --here it says as well whether it is so on this machine, and what to do here."
 OPTIONS = ("--json", "--list", "--here", "--facts", "--help")
 
@@ -97,7 +98,7 @@ def _listed_json(names: tuple[str, ...]) -> str:
 def _seen_here(explained: Explained, facts_file: str) -> tuple[Explained, Here]:
     """The ways out that fit the machine, and what it shows of the text, judged and answered as doctor does."""
     from firstlight.cli.looking import look_patiently
-    from firstlight.diagnosis.explain_platform import for_platform
+    from firstlight.diagnosis.explain_platform import for_platform, for_saved_machine
     from firstlight.diagnosis.finding import Question
     from firstlight.diagnosis.judge import judge
     from firstlight.diagnosis.rules import RULES
@@ -108,8 +109,9 @@ def _seen_here(explained: Explained, facts_file: str) -> tuple[Explained, Here]:
     look = Look(facts_file, names=Names.PSEUDONYMS if facts_file else Names.REAL)  # commands are pasted
     question = Question(look_patiently(look), load())
     diagnosis = judge(question, RULES)
-    here = _shown_there(explained, look, question, diagnosis)
-    return for_platform(explained, platform_of(question.facts)), here
+    here = replace(_shown_there(explained, look, question, diagnosis), facts_file=facts_file)
+    fitted = for_platform(explained, platform_of(question.facts))
+    return for_saved_machine(fitted, facts_file) if facts_file else fitted, here
 
 
 def _shown_there(explained: Explained, look: Look, question: Question, diagnosis: Diagnosis) -> Here:
@@ -165,12 +167,15 @@ def _with_first_option(here: Here, look: Look, question: Question, diagnosis: Di
 
 def _explained(ctx: click.Context, text: tuple[str, ...]) -> Explained:
     if text == ("-",) or (not text and not sys.stdin.isatty()):
-        return _explained_stream(sys.stdin.buffer, "standard input")
-    if not text:
-        ctx.fail("nothing to explain; accepted: an error text, the name of a log file, or - for standard input")
+        explained = _explained_stream(sys.stdin.buffer, "standard input")
+        if not explained.size_bytes:
+            ctx.fail(f"standard input is empty; {_ACCEPTED}")
+        return explained
+    if not "".join(text).strip():
+        ctx.fail(f"nothing to explain; {_ACCEPTED}")
     for word in text:
         if near := difflib.get_close_matches(word, OPTIONS, n=1, cutoff=0.8):
-            ctx.fail(f"{word} is not an option; did you mean {near[0]}")
+            ctx.fail(f"{word} is not an option; did you mean {near[0]}?")
     if len(text) == 1:
         explained = _file_or_text(text[0])
     elif all(os.path.exists(word) for word in text):

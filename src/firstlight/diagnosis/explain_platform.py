@@ -1,8 +1,10 @@
-"""Ways out for one machine: the commands of another system's package manager are left out, with what they install."""
+"""Ways out for one machine: no commands of another system's package manager, and ours name a saved machine."""
 
 from __future__ import annotations
 
 import itertools
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 
 from firstlight.diagnosis.explain import Explained, Explanation
@@ -19,6 +21,7 @@ _PROGRAMS: dict[str, frozenset[Manager]] = {
     **{each.value: frozenset((each,)) for each in Manager if each not in (Manager.APT, Manager.NONE)},
     "yum": frozenset((Manager.DNF, Manager.YUM)),  # dnf answers to that name
 }
+_OF_A_MACHINE = ("firstlight doctor", "firstlight plan")
 _BEFORE_A_PROGRAM = frozenset(("sudo", "&&", "||", ";", "|"))
 
 
@@ -26,18 +29,29 @@ def for_platform(explained: Explained, platform: Platform) -> Explained:
     """The same explanations with commands that this machine's system has; all of them where its system is not known."""
     if platform.manager is Manager.NONE and platform.family is Family.OTHER:
         return explained
-    return replace(explained, explanations=tuple(_fitted(each, platform) for each in explained.explanations))
+    return _mapped(explained, lambda commands: _own(commands, platform))
 
 
-def _fitted(explanation: Explanation, platform: Platform) -> Explanation:
+def for_saved_machine(explained: Explained, facts_file: str) -> Explained:
+    """The same explanations with commands of ours that look at the saved machine, not at the one they are pasted on."""
+    return _mapped(explained, lambda commands: about_saved_machine(commands, facts_file))
+
+
+def about_saved_machine(commands: Commands, facts_file: str) -> Commands:
+    """Commands such as `firstlight doctor` with --facts."""
+    option = f" --facts {shlex.quote(facts_file)}"
+    return Commands(commands.say, tuple(line + option if line in _OF_A_MACHINE else line for line in commands.run))
+
+
+def _mapped(explained: Explained, change: Callable[[Commands], Commands]) -> Explained:
+    return replace(explained, explanations=tuple(_changed(each, change) for each in explained.explanations))
+
+
+def _changed(explanation: Explanation, change: Callable[[Commands], Commands]) -> Explanation:
     signature = explanation.signature
-    ways = tuple(_way(each, platform) for each in signature.ways_out)
-    return replace(explanation, signature=replace(signature, prove=_own(signature.prove, platform), ways_out=ways))
-
-
-def _way(way: WayOut, platform: Platform) -> WayOut:
-    own = _own(way, platform)
-    return WayOut(own.say, own.run, way.ways)
+    told = ((way, change(way)) for way in signature.ways_out)
+    ways = tuple(WayOut(new.say, new.run, way.ways) for way, new in told)
+    return replace(explanation, signature=replace(signature, prove=change(signature.prove), ways_out=ways))
 
 
 def _own(commands: Commands, platform: Platform) -> Commands:

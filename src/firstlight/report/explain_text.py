@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 SCHEMA = "firstlight.explain/2"
 NARROWEST, WIDEST = 60, 100
+_RECORD = Commands(
+    "To report it, record the machine (names are replaced) and add the log.", ("firstlight facts --record DIR",)
+)
 NEXT_STEPS = (
     Commands("Give more of the log: the first error counts, and it is often far above the last.", ()),
     Commands("Have the machine itself judged.", ("firstlight doctor",)),
     Commands("Search the message in the issues of the project whose file the traceback names last.", ()),
-    Commands(
-        "To report it, record the machine (names are replaced) and add the log.", ("firstlight facts --record DIR",)
-    ),
+    _RECORD,
 )
 
 
@@ -37,6 +38,7 @@ class Here:
     sentences: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()  # the primary one first
     way_out: str = ""  # laid out already
+    facts_file: str = ""  # the saved machine that was looked at instead of this one
     option: tuple[Option, ...] = ()  # the first one of doctor, where the text belongs to its primary finding
 
 
@@ -59,7 +61,7 @@ def explained_text(explained: Explained, here: Here = NOT_LOOKED, *, width: int 
     """All explanations, most basic first; `here` is what the machine at hand shows of it."""
     width = min(max(width, NARROWEST), WIDEST)
     if not explained.explanations:
-        return _not_recognised(explained, width=width, context=here.sentences)
+        return _not_recognised(explained, here, width=width)
     rows = [*_overview(explained, width), *_wrapped(here.sentences, width), *here.way_out.splitlines()]
     labels = _IN_GENERAL if here.findings else _ALONE
     for explanation in explained.explanations:
@@ -102,7 +104,8 @@ def _overview(explained: Explained, width: int) -> list[str]:
     if len(found) == 1:
         return []
     head = (
-        f"{len(found)} signatures in {explained.lines:,} lines, the most basic first: start there, then run it again."
+        f"{len(found)} signatures in {explained.lines:,} line{'s' * (explained.lines > 1)}, the most basic first: "
+        "start there, then run it again."
     )
     widest = max(len(each.signature.code) for each in found)
     rows = [f"  {each.signature.code:<{widest}}  line {each.first_line}{_alarm(each.signature)}" for each in found]
@@ -131,20 +134,27 @@ def _way(number: int, way: Commands, width: int) -> list[str]:
     return [*_fold(f"{number}. {way.say}", width, "    ", "       "), *(f"         {command}" for command in way.run)]
 
 
-def _not_recognised(explained: Explained, *, width: int, context: tuple[str, ...]) -> str:
-    if not explained.size_bytes:
-        return "Not recognised: the input is empty.\n"
+def _not_recognised(explained: Explained, here: Here, *, width: int) -> str:
     lines = "this line" if explained.lines <= 1 else f"these {explained.lines:,} lines"
     rows = _fold(f"Not recognised: no signature we know is in {lines}.", width, "")
     for sighting in explained.last_error:
         rows += ["The line that tells most:"]
         rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
         rows += [f"It reads like {kind}." for kind in (kind_of(sighting.text),) if kind]
-    rows += _wrapped(context, width)
+    rows += _wrapped(here.sentences, width)
     rows += ["", "This does not mean that the machine is fine. What to do next:"]
-    for number, step in enumerate(NEXT_STEPS, start=1):
+    for number, step in enumerate(_next_steps(here), start=1):
         rows += _way(number, step, width)
     return "\n".join([*rows, "Known signatures: firstlight explain --list"]) + "\n"
+
+
+def _next_steps(here: Here) -> tuple[Commands, ...]:
+    """What to do next; a saved machine is recorded already, and is the one to judge."""
+    if not here.facts_file:
+        return NEXT_STEPS
+    from firstlight.diagnosis.explain_platform import about_saved_machine
+
+    return tuple(about_saved_machine(step, here.facts_file) for step in NEXT_STEPS if step is not _RECORD)
 
 
 def _times(sighting: Sighting) -> str:
