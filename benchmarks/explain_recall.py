@@ -31,6 +31,8 @@ SETS = {  # texts nobody had fitted to, oldest first
     "second.json": "second-judged.json",
     "third.json": "third-judged.json",
 }
+# Of these only links, hashes of the texts and judgements are kept: what is said today cannot be counted.
+LINKS_ALONE = {"fourth-links.json": "fourth-judged.json", "fifth-links.json": "fifth-judged.json"}
 
 
 def answers(name: str) -> list[dict[str, Any]]:
@@ -70,10 +72,28 @@ def report(name: str, judged: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def report_of_links(name: str) -> str:
+    """Recall and precision of a set whose texts are not kept, as they were read; '' where no judgements are there."""
+    file = FOLDER / LINKS_ALONE[name]
+    if not file.exists():
+        return ""
+    counts = Counter(each["verdict"] for each in json.loads(file.read_text())["judged"].values())
+    total, read = sum(counts.values()), counts["right"] + counts["wrong"]
+    answered = total - counts["miss"]
+    return (
+        f"{name}: {total} texts that can be explained, {answered} answered ({answered / total:.2f})\n"
+        f"  judged by reading, when the set was opened: {dict(counts)}\n"
+        f"  recall {counts['right'] / total:.2f}, precision {counts['right'] / read:.2f}\n"
+        "  the texts are in the threads alone: what is said today is not counted\n"
+    )
+
+
 def filled(page: str) -> str:
     """docs/explain.md with its tables of misses made anew."""
     for name in SETS:
         page = with_part(page, f"misses of {name}", functools.partial(misses, name))
+    for name in LINKS_ALONE:
+        page = with_part(page, f"misses of {name}", functools.partial(misses_of_links, name))
     return with_part(page, "famous threads", explain_famous.table)
 
 
@@ -94,6 +114,20 @@ def misses(name: str) -> str:
         cells = (_short_link(row["link"]), said, _cell(why), "the same" if today == said else today)
         rows[judged["verdict"]].append(f"| {' | '.join(cells)} |\n")
     head = "| Thread | It said | Why that is wrong, or what it should have known | Today it says |\n|---|---|---|---|\n"
+    return head + "".join(line for lines in rows.values() for line in lines)
+
+
+def misses_of_links(name: str) -> str:
+    """The same of a set whose texts are not kept, with the reason where the judge wrote one down."""
+    judged = json.loads((FOLDER / LINKS_ALONE[name]).read_text())["judged"]
+    rows: dict[str, list[str]] = {"wrong": [], "wrapper": [], "miss": []}
+    for link, each in judged.items():
+        if each["verdict"] == "right":
+            continue
+        said = f"`{each['code']}`" if each.get("code") else "nothing"
+        cells = (_short_link(link), said, each["verdict"], _cell(each.get("why", "")) or "not written down")
+        rows[each["verdict"]].append(f"| {' | '.join(cells)} |\n")
+    head = "| Thread | It said | Judged | Why |\n|---|---|---|---|\n"
     return head + "".join(line for lines in rows.values() for line in lines)
 
 
@@ -122,6 +156,7 @@ def main() -> None:
         return
     said = [report("open.json", {})]
     said += [report(name, json.loads((FOLDER / file).read_text())["judged"]) for name, file in SETS.items()]
+    said += [report_of_links(name) for name in LINKS_ALONE]
     sys.stdout.write("".join(said))
 
 

@@ -55,11 +55,16 @@ def test_the_page_of_explain_is_current() -> None:
 
 def test_the_page_lists_every_text_that_explain_did_not_answer_rightly() -> None:
     page = explain_recall.PAGE.read_text()
-    assert page.count("<!-- generated: misses of ") == len(explain_recall.SETS)
+    assert page.count("<!-- generated: misses of ") == len(explain_recall.SETS) + len(explain_recall.LINKS_ALONE)
     assert explain_recall.filled(page) == page, "run: python -m benchmarks.explain_recall --misses"
     for name, judged in explain_recall.SETS.items():
         wrong = json.loads((explain_recall.FOLDER / judged).read_text())["wrong"]
         assert [link for link in wrong if link not in explain_recall.misses(name)] == []
+    for name, judged in explain_recall.LINKS_ALONE.items():
+        verdicts = json.loads((explain_recall.FOLDER / judged).read_text())["judged"]
+        not_right = [link for link, each in verdicts.items() if each["verdict"] != "right"]
+        assert [link for link in not_right if f"({link})" not in explain_recall.misses_of_links(name)] == []
+        assert explain_recall.report_of_links(name).startswith(f"{name}: {len(verdicts)} texts")
 
 
 def _no_commit(run: dict[str, Any], figure: dict[str, Any]) -> None:
