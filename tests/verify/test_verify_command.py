@@ -68,7 +68,7 @@ def test_the_list_names_every_check_with_its_limit(capsys: pytest.CaptureFixture
         (["--skip", "nothing"], "there is no check called 'nothing'"),
         (["--only", "require"], "--require FILE"),
         (["--require", "/nowhere/team.toml"], "--require /nowhere/team.toml: No such file"),
-        (["--junit", "/nowhere/out.xml"], "--junit /nowhere/out.xml: cannot be written"),
+        (["--junit", "/nowhere/out.xml"], "--junit /nowhere/out.xml: there is no folder /nowhere"),
         (["--python", "/nowhere/python"], "--python /nowhere/python: no such file"),
     ],
 )

@@ -9,7 +9,30 @@ import tempfile
 from firstlight.bench.results import RunResult, to_text
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.opening import open_regular
 from firstlight.secrets import masked
+
+_MOST_READ = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is written, and how one of it is known again: how it begins, and what is always in it."""
+
+    words: str
+    start: bytes
+    mark: bytes = b""
+
+
+RUN = Form("a run that firstlight measured", b"{", b'"firstlight.bench/')
+DOCUMENT = Form("a document that firstlight wrote", b"{", b'"schema": "firstlight.')
+PAGE = Form("a page that firstlight wrote", b"<!doctype html", b'class="firstlight-data"')
+JUNIT = Form("a JUnit file that firstlight wrote", b"<?xml", b'<testsuites name="firstlight')
+METRICS = Form("a metrics file that firstlight wrote", b"# TYPE firstlight_")
+PYTEST_BENCHMARK = Form("a pytest-benchmark file that firstlight wrote", b"{", b'"tool": "firstlight ')
+ENTRIES = Form("a list for github-action-benchmark that firstlight wrote", b"[", b", firstlight ")
+PROGRAM = Form("a program that firstlight wrote", b"#!/usr/bin/env python3\n", b"firstlight/cli/standalone.py")
+REPORT = Form("a report of Nsight Compute", b"")  # who calls asks for the ending .ncu-rep
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +57,11 @@ def unfinished(path: str) -> Unfinished:
     return Unfinished(f"{path}.part")
 
 
-def writable(path: str, *, option: str = "--out") -> None:
-    """Refuse a path that could not be written later; `option` is what the user typed it behind, e.g. '--html'."""
+def writable(path: str, form: Form, *, option: str = "--out") -> None:
+    """Refuse a path that could not be written later, or where another thing is than what is written now.
+
+    `option` is what the user typed it behind, e.g. '--html'.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise BadInput(f"{option} {path}: there is no folder {folder}; make it, or name another file")
@@ -43,6 +69,18 @@ def writable(path: str, *, option: str = "--out") -> None:
         raise BadInput(f"{option} {path}: is a folder; name a file")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise BadInput(f"{option} {path}: cannot be written here; name a file you can write")
+    if os.path.isfile(path) and not _may_be_replaced(path, form):
+        raise BadInput(f"{option} {path}: is there already, and is not {form.words}; name another file")
+
+
+def _may_be_replaced(path: str, form: Form) -> bool:
+    """Whether nothing is in the file, or what we write there: who measures again replaces a run, nobody's notes."""
+    try:
+        with open_regular(path) as file:
+            held = file.read(_MOST_READ)
+    except OSError:
+        return False
+    return not held or (held.startswith(form.start) and form.mark in held)
 
 
 def is_plain(path: str) -> bool:

@@ -147,16 +147,26 @@ def _cases_of(device: str) -> tuple[tuple[Case, ...], Peaks]:
     return ALL_CASES(place_of(described)), peaks
 
 
+def keep_what_is_read(given: dict[str, Any]) -> None:
+    """Refuse --out, or a file that stands beside it, where it is the baseline or the file of cases."""
+    from firstlight.cli.written_over import refuse_as_output
+
+    read = [(name, given[key]) for name, key in (("--baseline", "baseline"), ("", "file")) if given.get(key)]
+    for ending in ("", ".part", ".again") if given["out"] else ():
+        refuse_as_output(f"{given['out']}{ending}", read)
+
+
 def measure(choice: Choice, given: dict[str, Any]) -> int:
     """Run, print, write, compare; the exit code. `given` holds the options, and a suite where it is not ours."""
     import sys
 
     from firstlight.bench.results import read_run, to_text
-    from firstlight.bench.saving import save, unfinished, writable
+    from firstlight.bench.saving import RUN, save, unfinished, writable
 
+    keep_what_is_read(given)
     baseline = read_run(given["baseline"]) if given["baseline"] else None
     if given["out"]:
-        writable(given["out"])
+        writable(given["out"], RUN)
     run = _run(choice, given)
     if not given["only"] and "suite" not in given and not run.run.interrupted:
         from firstlight.cli.kept import keep

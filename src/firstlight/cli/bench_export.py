@@ -8,6 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from firstlight.bench.results import RunResult
+    from firstlight.bench.saving import Form
     from firstlight.report.exports import Format
 
 # As report/exports.py has them; a test holds the two together. Listed here so that --help imports nothing.
@@ -43,7 +44,7 @@ def command(*, run_file: str, wanted: str, out: str, as_json: bool) -> None:
     run, target = read_run(run_file), Format(wanted)
     _require_figures(run, target, run_file=run_file)
     if out:
-        writable(out)
+        writable(out, _form(target))
     text = exported(run, target)
     if out:
         save(out, text)
@@ -52,6 +53,18 @@ def command(*, run_file: str, wanted: str, out: str, as_json: bool) -> None:
         click.echo(json.dumps(export_document(run, target, text=text, out=out), indent=1))
     elif not out:
         click.echo(text, nl=False)
+
+
+def _form(target: Format) -> Form:
+    from firstlight.bench import saving
+    from firstlight.report.exports import Format
+
+    return {
+        Format.PYTEST_BENCHMARK: saving.PYTEST_BENCHMARK,
+        Format.GITHUB_ACTION_BENCHMARK: saving.ENTRIES,
+        Format.OPENMETRICS: saving.METRICS,
+        Format.JUNIT: saving.JUNIT,
+    }[target]
 
 
 def _require_figures(run: RunResult, target: Format, *, run_file: str) -> None:

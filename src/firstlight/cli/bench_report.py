@@ -28,7 +28,8 @@ def command(*, runs: tuple[str, ...], out: str, as_json: bool) -> None:
     open it in a browser, print it, send it. `firstlight report --from FILE` takes the data out again.
     Exit code 0: written; 2: a file cannot be read or written.
     """
-    from firstlight.bench.saving import save, writable
+    from firstlight.bench.saving import PAGE, save, writable
+    from firstlight.cli.written_over import refuse_as_output
     from firstlight.errors import BadInput
     from firstlight.report.html.bench_page import bench_report
     from firstlight.tables import load
@@ -37,7 +38,8 @@ def command(*, runs: tuple[str, ...], out: str, as_json: bool) -> None:
         raise BadInput("--json and --out -: both print to stdout; name a file with --out.")
     where = out or _beside(runs[-1])
     if where != "-":
-        writable(where)
+        refuse_as_output(where, [("", path) for path in runs])
+        writable(where, PAGE)
     report = bench_report([run for path in runs for run in read_runs(path)], load())
     if where == "-":
         click.echo(report.text, nl=False)

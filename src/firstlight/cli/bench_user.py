@@ -40,13 +40,14 @@ def command(ctx: click.Context, /, **typed: Any) -> None:
     from firstlight.bench.place import ASSUMED, device_names, import_torch
     from firstlight.bench.user_cases.build import user_suite
     from firstlight.bench.user_cases.load import description
-    from firstlight.cli.bench import measure
+    from firstlight.cli.bench import keep_what_is_read, measure
 
     given = _merged(ctx, typed)
     if given["estimate"]:
         raise click.UsageError(
             "--estimate is for the suite: how long your cases take is not known before they ran.", ctx
         )
+    keep_what_is_read({**given, "file": str(ctx.info_name)})
     import_torch()
     description(str(ctx.info_name))
     if not given["lists"]:

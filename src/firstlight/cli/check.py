@@ -44,17 +44,17 @@ def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
     if given["deep"] and look.facts_file:
         raise BadInput(f"--deep loads libraries on this machine; it cannot be combined with --facts {look.facts_file}")
     if given["junit"]:
-        from firstlight.cli.verify import writable
+        from firstlight.bench.saving import JUNIT, writable
 
-        writable(given["junit"])
+        writable(given["junit"], JUNIT, option="--junit")
     lock = read_lock(given["lock_file"])
     looking = Looking(real_names(look))
     check = checked(lock, look, looking.facts, given)
     if given["junit"]:
-        from firstlight.cli.verify import save_junit
+        from firstlight.bench.saving import save
         from firstlight.report.check_junit import check_junit
 
-        save_junit(given["junit"], check_junit(check))
+        save(given["junit"], check_junit(check), option="--junit")
     _print(check, lock, given)
     ctx.exit(check.exit_code)
 

@@ -74,6 +74,10 @@ def doctor(**given: Any) -> None:
         from firstlight.cli.html_file import html_can_be_written
 
         html_can_be_written(given["html_file"])
+    if given["junit_file"]:
+        from firstlight.bench.saving import JUNIT, writable
+
+        writable(given["junit_file"], JUNIT, option="--junit")
     lock = _lock(given["lock_file"])
     looks = _recorded(given["folder"]) if _source(given) == "--facts" else _over_ssh(given)
     fleet = _judged(looks, goal=given["goal"], lock=lock)
@@ -148,7 +152,9 @@ def _written(fleet: Fleet, given: dict[str, Any]) -> None:
     if given["identify"]:
         names = {name: name for name in names}
     if given["junit_file"]:
-        _write(given["junit_file"], fleet_junit(fleet, names))
+        from firstlight.bench.saving import save
+
+        save(given["junit_file"], fleet_junit(fleet, names), option="--junit")
     if given["html_file"]:
         from firstlight.cli.html_file import write_html
         from firstlight.report.html.fleet_page import fleet_page
@@ -174,11 +180,3 @@ def _next(fleet: Fleet, given: dict[str, Any]) -> tuple[str, ...]:
         return (f"firstlight doctor --facts {os.path.join(given['folder'], name)}",)
     config = f" --ssh-config {given['ssh_config']}" if given["ssh_config"] else ""
     return (f"firstlight doctor --host {name}{config}",)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BadInput(f"--junit {path}: {error.strerror}; give a file you can write") from None

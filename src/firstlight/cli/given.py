@@ -5,16 +5,18 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from firstlight.cli.written_over import keep_inputs
 from firstlight.errors import BadInput
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def refuse_nothing(command: click.Command) -> click.Command:
-    """The same command; options whose default is an empty text no longer take one from the command line."""
+    """The same command; options whose default is an empty text no longer take one, and what it reads is kept."""
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.default == "" and parameter.callback is None:
             parameter.callback = _refuse
+    keep_inputs(command)
     if isinstance(command, click.Group):
         for each in command.commands.values():
             refuse_nothing(each)

@@ -65,14 +65,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     network and no script, prints well, and has pseudonyms in place of names. Exit code 0: written; 1: written, and it
     says that the machine is not ready; 2: a file cannot be read or written, or is of another machine.
     """
-    from firstlight.bench.saving import save, writable
+    from firstlight.bench.saving import PAGE, save, writable
     from firstlight.report.handover import Colour, handover_document
 
     out = options["out"]
     if out == "-" and options["as_json"]:
         raise BadInput("--json and --out -: both print to stdout; name a file with --out.")
     if out != "-":
-        writable(out)
+        writable(out, PAGE)
     handed = _handed(options)
     if out == "-":
         click.echo(handed.page, nl=False)

@@ -7,9 +7,9 @@ import click
 
 def html_can_be_written(path: str) -> None:
     """Refuse a path that could not be written later, before anything is looked at."""
-    from firstlight.bench.saving import writable
+    from firstlight.bench.saving import PAGE, writable
 
-    writable(path, option="--html")
+    writable(path, PAGE, option="--html")
 
 
 def write_html(path: str, text: str) -> None:

@@ -55,9 +55,12 @@ def autotune(budget: float, device: int, dtype: str, out: str) -> None:
     _require_torch()
     from pathlib import Path
 
+    from firstlight.bench.saving import DOCUMENT, writable
     from firstlight.kernels.autotune import autotune as measure
     from firstlight.report.kernels_text import tuned_text
 
+    if out:
+        writable(out, DOCUMENT)
     tuned = measure(
         budget_s=budget, dtype=dtype, device=device, path=Path(out) if out else None,
         say=lambda line: click.echo(line, err=True),

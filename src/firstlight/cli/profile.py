@@ -84,7 +84,7 @@ def _print_known(given: dict[str, Any]) -> None:
 
 def _wanted(given: dict[str, Any]) -> Wanted:
     """The options, checked before anything runs."""
-    from firstlight.bench.saving import writable
+    from firstlight.bench.saving import REPORT, writable
     from firstlight.profile.ncu import Launches
     from firstlight.profile.result import Kind
     from firstlight.profile.session import NO_BENCH, Wanted
@@ -100,7 +100,7 @@ def _wanted(given: dict[str, Any]) -> Wanted:
     if given["report"]:
         if not given["report"].endswith(".ncu-rep"):
             raise BadInput(f"--report {given['report']!a}: Nsight Compute opens files that end in .ncu-rep; name one")
-        writable(given["report"], option="--report")
+        writable(given["report"], REPORT, option="--report")
     return Wanted(
         tiers,
         report=given["report"],

@@ -49,9 +49,9 @@ def command(*, source: str, number: int | None, lists: bool, out: str, as_json: 
     if not out:
         click.echo(text)
         return
-    from firstlight.bench.saving import save, writable
+    from firstlight.bench.saving import DOCUMENT, save, writable
 
-    writable(out)
+    writable(out, DOCUMENT)
     save(out, f"{text}\n")
     click.echo(f"firstlight: wrote {out}", err=True)
 

@@ -65,7 +65,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     chosen(CHECKS, _names(given["skip"]))  # refuses a name that is none
     requirements = _requirements(given["require_file"], names)
     if given["junit"]:
-        writable(given["junit"])
+        from firstlight.bench.saving import JUNIT, writable
+
+        writable(given["junit"], JUNIT, option="--junit")
     report = prove(tuple(check.name for check in checks), requirements, given)
     _print(report, given)
     from firstlight.verify.verdict import exit_code
@@ -172,9 +174,10 @@ def _tell(result: Result) -> None:
 
 def _print(report: Report, given: dict[str, Any]) -> None:
     if given["junit"]:
+        from firstlight.bench.saving import save
         from firstlight.report.verify_junit import verify_junit
 
-        save_junit(given["junit"], verify_junit(report))
+        save(given["junit"], verify_junit(report), option="--junit")
         click.echo(f"firstlight: wrote {given['junit']}", err=True)
     if given["as_json"]:
         from firstlight.report.verify_json import verify_document
@@ -184,24 +187,3 @@ def _print(report: Report, given: dict[str, Any]) -> None:
     from firstlight.report.verify_text import Detail, verify_text
 
     click.echo(verify_text(report, Detail.ALL if given["evidence"] else Detail.LINE), nl=False)
-
-
-def writable(path: str) -> None:
-    """Refuse a path that could not be written later, before minutes are spent."""
-    import os
-
-    from firstlight.errors import BadInput
-
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
-        raise BadInput(f"--junit {path}: cannot be written; accepted: a file in a folder that exists and is writable")
-
-
-def save_junit(path: str, text: str) -> None:
-    from firstlight.errors import BadInput
-
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BadInput(f"--junit {path}: {error.strerror}; the results were not written") from error

@@ -34,6 +34,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 
 def write_zipapp(path: str) -> str:
     """Write the file; returns a sentence that says what was written."""
+    from firstlight.bench.saving import PROGRAM, writable
+
+    writable(path, PROGRAM, option="--write-zipapp")
     members = dict(sorted(_members()))
     try:
         with open(path, "wb") as file:
