@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from firstlight.lint.edits import apply
 from firstlight.lint.images import image_named
 from firstlight.ways.kinds import UseImage
-from tests.lint.linting import found
+from tests.lint.linting import H100_550, H100_580, found
 
 RTX_5090, V100, H100_570 = "RTX 5090, driver 580", "V100, driver 535", "H100, driver 570"
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
@@ -230,3 +231,38 @@ def test_a_project_of_another_tool_is_told_to_name_the_release_in_its_own_file(t
     beside = {"pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch==2.3.1"]\n'}
     [seen] = [each for each in found(text, RTX_5090, beside=beside) if each.code == "torch-has-no-code-for-gpu"]
     assert seen.answers[0].title.endswith(f"in {named}")
+
+
+@pytest.mark.parametrize(
+    ("line", "on", "advice"),
+    [
+        ("jax==0.4.30", H100_580, "jax[cuda12]==0.4.30"),
+        ("jax==0.7.1", H100_580, "jax[cuda12]==0.7.1"),
+        ("jax==0.7.2", H100_580, "jax[cuda13]==0.7.2"),
+        ("jax==0.7.2", H100_550, "jax[cuda12]==0.7.2"),
+        ("jax<0.5", H100_580, "jax[cuda12]<0.5"),
+        ("jax", H100_580, "jax[cuda13]"),
+        ("jax==0.4.20", H100_580, "jax[cuda12]>=0.4.22"),
+        ("jax[cuda13]==0.4.30", H100_580, "jax[cuda12]==0.4.30"),
+        ("jax[cuda13]~=0.4.30", H100_580, "jax[cuda12]~=0.4.30"),
+        ("jax[cuda12_pip]==0.6.0", H100_580, "jax[cuda12]==0.6.0"),
+        ("jax[cuda12_pip]", H100_580, "jax[cuda13]"),
+    ],
+)
+def test_the_plugin_of_jax_is_one_that_the_release_has(line: str, on: str, advice: str) -> None:
+    (finding,) = found(f"{line}\n", on, file="requirements.txt")
+    assert finding.code == "framework-without-cuda"
+    assert apply(f"{line}\n", finding, finding.answers[0]) == f"{advice}\n"
+    assert codes(f"{advice}\n", on, file="requirements.txt") == set()
+
+
+@pytest.mark.parametrize("line", ["jax[cuda12]==0.4.30", "jax[cuda12_pip]==0.5.3", "jax[cuda12]==0.4.13", "jax[cuda]"])
+def test_an_extra_that_a_release_has_or_that_nobody_looked_at_is_let_be(line: str) -> None:
+    assert codes(f"{line}\n", file="requirements.txt") == set()
+
+
+def test_a_pin_of_jax_stays_when_the_driver_asks_for_another_plugin() -> None:
+    text = "jax[cuda13]==0.8.0\n"
+    (finding,) = found(text, H100_550, file="requirements.txt")
+    assert finding.code == "framework-needs-newer-driver"
+    assert apply(text, finding, finding.answers[0]) == "jax[cuda12]==0.8.0\n"

@@ -12,7 +12,7 @@ from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.facts.place import Platform
 from firstlight.lint.driver_rules import compat_inside
 from firstlight.lint.framework_libraries import ANY_CUDNN, Libraries, libraries_of
-from firstlight.lint.frameworks import SERVERS, Framework, bounds_of, cuda_of, frameworks, named_for_gpu
+from firstlight.lint.frameworks import SERVERS, Framework, bounds_of, cuda_of, frameworks, has_extra, named_for_gpu
 from firstlight.lint.host import compat_serves, floor_of, gpu_words, machine_words, runs_major
 from firstlight.lint.images import KNOWS_BLACKWELL, Flavour
 from firstlight.lint.meant import for_cpu_alone, gpu_is_meant
@@ -28,7 +28,6 @@ _JAX_OLDEST = {12: ComputeCapability(5, 2), 13: ComputeCapability(7, 5)}  # docs
 # "SGLang only supports sm75 and above": its model_runner.py at v0.4.0, v0.4.5, v0.5.2 and v0.5.10.
 _SGLANG_OLDEST = ComputeCapability(7, 5)
 _BLACKWELL = ComputeCapability(12, 0)  # the newest that CUDA 12.8 makes code for
-_JAX_12 = chain(InstallWheels((Package("jax", extras=("cuda12",)),)), title="take the plugin for CUDA 12: jax[cuda12]")
 
 
 def framework_needs_newer_driver(target: Target, question: Question) -> Iterator[Seen]:
@@ -48,7 +47,7 @@ def _of_major(each: Framework, question: Question) -> tuple[Chain, ...]:
     """The same framework for a CUDA that the driver runs."""
     runs = [major for major in (13, 12, 11) if runs_major(question, major)]
     if each.project == "jax" and 12 in runs:
-        return (_JAX_12,)
+        return (_jax_12(each, question),)
     if match := re.fullmatch(r"cupy-cuda\d+x", each.project):
         return tuple(chain(InstallWheels((Package(f"cupy-cuda{major}x"),))) for major in runs[:1] if match)
     rows = [row for row in question.tables.framework_builds if row.project == each.project and row.major in runs]
@@ -57,6 +56,20 @@ def _of_major(each: Framework, question: Question) -> tuple[Chain, ...]:
         title = f"take a release for CUDA {rows[-1].major}: {package.requirement}"
         return (chain(InstallWheels((package,)), title=title),)
     return (ask("get a newer driver on that machine", Why.HOST),)
+
+
+def _jax_12(each: Framework, question: Question) -> Chain:
+    package = _jax_by_extra(each, question, ("cuda12",))
+    return chain(InstallWheels((package,)), title=f"take the plugin for CUDA 12: {package.requirement}")
+
+
+def _jax_by_extra(each: Framework, question: Question, extras: tuple[str, ...]) -> Package:
+    """JAX as it is asked for with the first of these extras that it has; a later one where it has none of them."""
+    rows = [row for extra in extras for row in question.tables.framework_extras if row.extra == extra]
+    for row in rows:
+        if has_extra(row, each.spec):
+            return Package("jax", extras=(row.extra,), bounds=each.spec)
+    return Package("jax", extras=(rows[-1].extra,), bounds=f">={rows[-1].first}")
 
 
 def framework_without_cuda(target: Target, question: Question) -> Iterator[Seen]:
@@ -68,6 +81,7 @@ def framework_without_cuda(target: Target, question: Question) -> Iterator[Seen]
         severity = Severity.BLOCKS if meant or named_for_gpu(each) else Severity.DEGRADES
         if each.major == 0 and not _beside_a_gpu_build(each, here) and not _chosen_for_cpu(each, severity):
             saw = f"{each.shown} has no CUDA on {question.facts.place.arch}"
+            saw += f": {each.lacks}" if each.lacks else ""
             yield Seen(each.place, saw, _with_cuda(each, question), severity=severity)
         elif each.project == "tensorflow" and not each.brings_libraries and not _may_have_libraries(target, question):
             other = f"{target.image.name} has none" if target.image.name else "nothing else brings them"
@@ -97,12 +111,13 @@ def _with_cuda(each: Framework, question: Question) -> tuple[Chain, ...]:
     if platform(question.facts) is Platform.JETSON:
         return (ask("take NVIDIA's build for Jetson", Why.PROGRAM),)
     if each.project == "jax":
-        extra = "cuda13" if runs_major(question, 13) else "cuda12"
-        return (chain(InstallWheels((Package("jax", extras=(extra,)),)), title=f"name the plugin: jax[{extra}]"),)
+        fitting = ("cuda13", "cuda12") if runs_major(question, 13) else ("cuda12",)
+        package = _jax_by_extra(each, question, fitting)
+        return (chain(InstallWheels((package,)), title=f"name the plugin: {package.requirement}"),)
     if each.project == "onnxruntime" and (with_libraries := _onnxruntime(question)):
         return with_libraries
     if arch == "x86_64" and each.project == "tensorflow":
-        package = Package("tensorflow", extras=("and-cuda",), bounds=each.shown.partition("tensorflow")[2])
+        package = Package("tensorflow", extras=("and-cuda",), bounds=each.spec)
         return (chain(InstallWheels((package,)), title="name the extra: tensorflow[and-cuda]"),)
     return (ask("take NVIDIA's image of it, nvcr.io/nvidia/tensorflow", Why.PROGRAM),)
 
@@ -168,7 +183,7 @@ def _codes_of(torch: TorchVersion, cuda: str, question: Question) -> tuple[Compu
 
 def _newer(each: Framework, question: Question) -> tuple[Chain, ...]:
     if each.project == "jax" and each.major == 13 and platform(question.facts) is not Platform.JETSON:
-        return (_JAX_12,)
+        return (_jax_12(each, question),)
     if _too_old_for_sglang(each, question):
         return (ask("run another server on this GPU, e.g. an image of vLLM's that has code for it", Why.PROGRAM),)
     of_image = [repository for repository, name in SERVERS.items() if name.lower() == each.project]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.specifiers import satisfies
@@ -10,7 +11,7 @@ from firstlight.frozen import dataclass
 from firstlight.lint.images import GPU_SERVERS, KNOWS_BLACKWELL
 from firstlight.lint.installs import installs
 from firstlight.lint.model import Install, Place, Requirement, Target, stages_of
-from firstlight.tables.pin_rows import FrameworkBuild
+from firstlight.tables.pin_rows import FrameworkBuild, FrameworkExtra
 from firstlight.versions import CudaVersion, TorchVersion
 
 _JAX = re.compile(r"jax(?:-cuda\d+-(?:plugin|pjrt))?")
@@ -31,6 +32,8 @@ class Framework:
     brings_libraries: bool = True
     install: Install | None = None
     extras: tuple[str, ...] = ()
+    spec: str = ""  # ==2.15.1
+    lacks: str = ""  # why its extra brings no CUDA: "the extra cuda13 brings a plugin from jax 0.7.2 on"
     torch: TorchVersion | None = None  # inside a server's image
 
 
@@ -115,14 +118,16 @@ def _framework(asked: Requirement, install: Install, question: Question) -> Fram
     if _JAX.fullmatch(asked.project):
         if not _FOR_OTHERS.isdisjoint(asked.extras):
             return None
-        return Framework("jax", shown, place, _jax_major(asked), install=install, extras=asked.extras)
+        return _jax(
+            asked, Framework("jax", shown, place, 0, install=install, extras=asked.extras, spec=asked.spec), question
+        )
     if asked.project in _WITHOUT_CUDA:
-        return Framework(asked.project, shown, place, 0, install=install)
+        return Framework(asked.project, shown, place, 0, install=install, spec=asked.spec)
     row = _row(asked, question)
     if row is None:
         return None
     if question.facts.place.arch not in row.machines:
-        return Framework(asked.project, shown, place, 0, install=install, extras=asked.extras)
+        return Framework(asked.project, shown, place, 0, install=install, extras=asked.extras, spec=asked.spec)
     return Framework(
         asked.project,
         shown,
@@ -133,7 +138,44 @@ def _framework(asked: Requirement, install: Install, question: Question) -> Fram
         brings_libraries=bool(row.brought_by) and row.brought_by in asked.extras,
         install=install,
         extras=asked.extras,
+        spec=asked.spec,
     )
+
+
+def _jax(asked: Requirement, plain: Framework, question: Question) -> Framework:
+    """JAX with the CUDA of its extra; without where no release that is asked for has that extra."""
+    rows = [row for row in question.tables.framework_extras if row.project == asked.project]
+    named = [row for row in rows if row.extra in {_normal(extra) for extra in asked.extras}]
+    for row in named:
+        if has_extra(row, asked.spec):
+            return replace(plain, major=row.major)
+    if named and all(_was_looked_at(row, asked) for row in named):
+        row = named[-1]
+        until = f" and before {row.before}" if row.before else ""
+        return replace(plain, lacks=f"the extra {row.extra} brings CUDA from jax {row.first} on{until}")
+    return replace(plain, major=_jax_major(asked))
+
+
+def has_extra(row: FrameworkExtra, spec: str) -> bool:
+    """Whether the release that pip takes has the extra: of jax==0.4.30 cuda12, not cuda13."""
+    exact = Requirement(row.project, spec).exact
+    taken = exact or next((version for version in _RELEASES_OF_JAX if not spec or satisfies(version, spec)), row.first)
+    return bool(satisfies(taken, f">={row.first}" + (f",<{row.before}" if row.before else "")))
+
+
+# Numbers that stand for releases, newest first, also of those to come: the first that a bound such as <0.5 admits.
+_RELEASES_OF_JAX = tuple(
+    f"0.{minor}.{patch}" for minor in range(20, 3, -1) for patch in reversed(range(40 if minor == 4 else 5))
+)
+
+
+def _was_looked_at(row: FrameworkExtra, asked: Requirement) -> bool:
+    """Whether the releases that are asked for are among those whose extras were read."""
+    return not asked.exact or bool(satisfies(asked.exact, f">={row.seen_from},<{row.unseen_from}"))
+
+
+def _normal(extra: str) -> str:
+    return extra.lower().replace("_", "-")
 
 
 def _jax_major(asked: Requirement) -> int:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from firstlight.tables.stored import StoredRows
 
 if TYPE_CHECKING:
-    from firstlight.tables.pin_rows import FrameworkBuild, PackagePins, WheelSize
+    from firstlight.tables.pin_rows import FrameworkBuild, FrameworkExtra, PackagePins, WheelSize
 
 
 class PinLookups(StoredRows):
-    """The tables `package_pins`, `framework_builds` and `wheel_sizes`. None and () mean that the tables do not know."""
+    """`package_pins`, `framework_builds`, `framework_extras`, `wheel_sizes`. None and (): the tables do not know."""
 
     __slots__ = ()
 
@@ -22,6 +22,10 @@ class PinLookups(StoredRows):
     @property
     def framework_builds(self) -> tuple[FrameworkBuild, ...]:
         return self._rows("framework_builds")
+
+    @property
+    def framework_extras(self) -> tuple[FrameworkExtra, ...]:
+        return self._rows("framework_extras")
 
     @property
     def wheel_sizes(self) -> tuple[WheelSize, ...]:

@@ -57,6 +57,23 @@ class WheelSize(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class FrameworkExtra(Row):
+    """Releases whose extra brings CUDA: jax[cuda13] from 0.7.2 on; of releases before seen_from nothing is known."""
+
+    project: str
+    extra: str
+    first: str
+    before: str  # '' = up to the newest
+    cuda: str
+    seen_from: str
+    unseen_from: str
+
+    @property
+    def major(self) -> int:
+        return int(self.cuda)
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class FrameworkBuild(Row):
     """Releases of another framework on PyPI: tensorflow from 2.18 on is built for CUDA 12.5 and cuDNN 9, on x86_64.
 

@@ -147,6 +147,14 @@ SUBJECTS = (
         ("project", "first"),
     ),
     Subject(
+        "framework_extras",
+        "companions",
+        "extras by which JAX brings CUDA",
+        "pin_rows",
+        "FrameworkExtra",
+        ("project", "extra", "first"),
+    ),
+    Subject(
         "wheel_sizes",
         "companions",
         "sizes of wheels on PyPI",
