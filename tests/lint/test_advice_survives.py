@@ -102,3 +102,31 @@ def test_an_answer_that_is_written_leaves_a_file_that_parses(case: Case) -> None
         for answer in finding.answers:
             text = apply(case.fires, finding, answer)
             assert text is None or (text != case.fires and found(text, case.on) is not None)
+
+
+IMAGE = "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime"
+SBATCH = "#!/bin/bash\n#SBATCH --gpus-per-node=1\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("job.sbatch", f"{SBATCH}apptainer exec --nv docker://{IMAGE} python train.py\n"),
+        ("job.sbatch", f"{SBATCH}IMAGE=docker://{IMAGE}\nsingularity run --nv $IMAGE python train.py\n"),
+        ("job.sbatch", f"{SBATCH}srun --container-image={IMAGE} python train.py\n"),
+        ("job.sbatch", f"{SBATCH}docker run --gpus all -v /data:/data {IMAGE} python train.py\n"),
+        (".devcontainer/devcontainer.json", f'{{\n "image": "{IMAGE}",\n "runArgs": ["--gpus=all"]\n}}\n'),
+        (
+            ".github/workflows/ci.yml",
+            "on: push\njobs:\n  test:\n    runs-on: [self-hosted, gpu]\n    container:\n"
+            f"      image: {IMAGE}\n      options: --gpus all\n    steps:\n      - run: python train.py\n",
+        ),
+    ],
+)
+def test_where_the_torch_is_in_an_image_another_image_is_named_and_ends_it(file: str, text: str) -> None:
+    (hit,) = (each for each in found(text, "H100, driver 550", file=file) if each.code.startswith("torch"))
+    (way,) = hit.answers[0].ways
+    assert way == UseImage(IMAGE.replace("13.0", "12.8"))
+    changed = apply(text, hit, hit.answers[0])
+    assert changed == text.replace("cuda13.0", "cuda12.8")
+    assert found(changed, "H100, driver 550", file=file) == ()

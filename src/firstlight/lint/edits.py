@@ -263,9 +263,16 @@ def _one_line(text: str, finding: LintFinding, line: str) -> str:
 
 
 def _image_line(text: str, finding: LintFinding, way: UseImage) -> str | None:
-    pattern = r"(image\"?\s*:\s*)([\"']?)\S+?\2(,?)$"
+    if finding.syntax is Syntax.SHELL:
+        changed = _IN_COMMAND.sub(lambda m: m[1] + way.image, _line(text, finding), count=1)
+        return _one_line(text, finding, changed) if way.image in changed else None
+    pattern = r"((?:image|container)\"?\s*:\s*)([\"']?)\S+?\2(,?)$"
     changed = re.sub(pattern, lambda m: f"{m[1]}{m[2]}{way.image}{m[2]}{m[3]}", _line(text, finding))
     return _one_line(text, finding, changed) if way.image in changed else None
+
+
+# An image that a job names: docker://..., --container-image=nvcr.io#nvidia/..., IMAGE=..., or a word of `docker run`.
+_IN_COMMAND = re.compile(r"((?:docker://|[=\s])[\"']?)[a-z][\w.-]*(?:[/#][\w.-]+)+:\w[\w.-]*")
 
 
 def _variable_line(text: str, finding: LintFinding, way: SetVariables) -> str | None:

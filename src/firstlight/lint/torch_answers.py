@@ -37,7 +37,7 @@ from firstlight.ways.kinds import (
 )
 from firstlight.ways.way import Chain, chain
 
-_WITH_IMAGES = (Syntax.DOCKERFILE, Syntax.COMPOSE, Syntax.KUBERNETES)
+_LISTS = (Syntax.REQUIREMENTS, Syntax.PYPROJECT, Syntax.LOCK, Syntax.CONDA, Syntax.PIXI)  # which name no image
 _SOLVED_AT_ONCE = (Syntax.REQUIREMENTS, Syntax.PYPROJECT, Syntax.CONDA, Syntax.PIXI)
 _PYPI = "https://pypi.org/simple"
 _BUILT = (Syntax.DOCKERFILE, Syntax.COMPOSE)
@@ -68,7 +68,7 @@ def other_wheel(torch: InImage, target: Target, question: Question) -> tuple[Cha
         return jetson_wheel(question)
     if together := _with_its_project(torch, target, question):
         return together
-    base = torch.install is None and torch.place.syntax in _WITH_IMAGES
+    base = torch.install is None and torch.place.syntax not in _LISTS
     found = wheels_for(question, torch.version, torch.python, cuda_major=compiled_for(target))
     found = found or wheels_for(question, torch.version, torch.python)
     wheel = best_of(with_image(found, torch, question), target, question) if base else next(iter(found), None)

@@ -123,6 +123,7 @@ BY_KIND: dict[Syntax, Writes] = {
     Syntax.SHELL: {
         ChangeImage: _command,
         InstallWheels: lambda way: iter((pip_line(way),)),
+        UseImage: lambda way: iter((way.image,)),
         SetVariables: lambda way: (f"export {each.name}={shlex.quote(each.value)}" for each in way.variables),
         StartContainer: _job,
     },
