@@ -187,3 +187,22 @@ def test_a_job_that_needs_a_gpu_is_not_for_a_runner_without_one(label: str, scri
     job = Service("test", place, (), gpus=False, runtime="", shm_size="", ipc="host", runs_on=(label,))
     target = Target("test", image_named(""), place, steps, service=job, where=Where.RUNNER)
     assert len(list(runner_without_gpu(target, machine(H100_580)))) == said
+
+
+def _served(count: str, split: str) -> str:
+    device = f"{{driver: nvidia, count: {count}, capabilities: [gpu]}}"
+    return (
+        f"services:\n  llm:\n    image: vllm/vllm-openai:v0.11.0\n    ipc: host\n    command: --model x {split}\n"
+        f"    deploy: {{resources: {{reservations: {{devices: [{device}]}}}}}}\n"
+    )
+
+
+@pytest.mark.parametrize("split", ["--tensor-parallel-size 2", "--tensor-parallel-size=2", "-tp 2"])
+@pytest.mark.parametrize("count", ["2", "all"])
+def test_a_model_that_is_split_over_two_gpus_is_not_told_to_take_all_of_one(count: str, split: str) -> None:
+    (hit,) = found(_served(count, split), "H100, driver 580", file="compose.yml")
+    assert hit.code == "more-gpus-than-machine"
+    (answer,) = hit.answers
+    assert answer.title.startswith("take a machine with 2 GPUs, or ")
+    assert found(_served(count, split), "2x H100, driver 580", file="compose.yml") == ()
+    assert found(_served("all", split.replace("2", "1")), "H100, driver 580", file="compose.yml") == ()

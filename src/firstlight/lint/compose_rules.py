@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.facts.known import Known
+from firstlight.frozen import dataclass
 from firstlight.lint.meant import gpu_is_meant, meant_for_cpu, needs_gpu
-from firstlight.lint.model import Device, Ran, Syntax, Target, Where
+from firstlight.lint.model import Device, Place, Ran, Syntax, Target, Where
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.run_rules import computes, uses_cuda
 from firstlight.lint.shell import whole_number
@@ -114,19 +116,54 @@ def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen
 
 
 def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]:
-    """count: 8 on a machine with one GPU."""
+    """count: 8, or --tensor-parallel-size 8, on a machine with one GPU."""
     count = question.facts.gpus.count
     if target.service is None or not isinstance(count, Known) or count.value == 0:
         return
+    more = '; where it has more, name them: --for "8x H100, ..."' if count.seen_in == "--for" else ""
+    split = next((each for each in _split(target) if each.gpus > count.value), None)
+    said = False
     for device in target.service.devices:
         wanted = whole_number(device.count) or 0
         beyond = [each for each in device.ids if (whole_number(each) or 0) >= count.value]
         if wanted > count.value or beyond:
             asked = f"{wanted} GPUs" if wanted > count.value else f"device_ids {', '.join(beyond)}, counted from 0,"
-            more = '; where it has more, name them: --for "8x H100, ..."' if count.seen_in == "--for" else ""
             saw = f"{asked} are asked for; the machine has {count.value}{more}"
             because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
-            yield Seen(device.place, saw, (_fewer(device, count.value),), because, error)
+            yield Seen(device.place, saw, (_fewer(device, count.value, split),), because, error)
+            said = True
+    if split is not None and not said and target.service.place.syntax is Syntax.COMPOSE:
+        saw = f"{split.option} {split.gpus} asks for {split.gpus} GPUs; the machine has {count.value}{more}"
+        because = "It puts a part of the model on each, and stops where there are fewer."
+        error = f"World size ({split.gpus}) is larger than the number of available GPUs ({count.value}) in this node."
+        yield Seen(split.place, saw, (_less_split(split, count.value),), because, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A server's model over several GPUs: --tensor-parallel-size 8."""
+
+    option: str
+    gpus: int
+    place: Place
+
+
+_TENSOR_PARALLEL = ("--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--num-shard")
+
+
+def _split(target: Target) -> Iterator[_Split]:
+    """Over how many GPUs vLLM, SGLang or TGI is told to put a model."""
+    for ran in target.starts:
+        words = [part for word in ran.words for part in (word.split("=", 1) if word.startswith("-") else (word,))]
+        for option, value in itertools.pairwise(words):
+            if option in _TENSOR_PARALLEL and (target.image.is_server or _OF_TORCH.search(" ".join(ran.words))):
+                yield _Split(option, whole_number(value) or 0, ran.place)
+
+
+def _less_split(split: _Split, count: int, *, also: str = "") -> Chain:
+    fits = f"a model that fits into {count}"
+    title = f"take a machine with {split.gpus} GPUs, or {split.option} {count}{also} and {fits}"
+    return ask("take a machine with more GPUs, or split less", Why.DECISION, title=title)
 
 
 _NO_SUCH_NODE = {
@@ -141,7 +178,9 @@ _NO_SUCH_NODE = {
 }
 
 
-def _fewer(device: Device, count: int) -> Chain:
+def _fewer(device: Device, count: int, split: _Split | None) -> Chain:
+    if split is not None and device.place.syntax is Syntax.COMPOSE:
+        return _less_split(split, count, also=" with `count: all`")
     if device.place.syntax is Syntax.COMPOSE:
         return ask("write `count: all`", Why.PROGRAM)
     return ask(f"ask for {count}, or take a machine with more", Why.DECISION)
