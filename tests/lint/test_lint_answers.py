@@ -108,12 +108,6 @@ def test_the_printed_line_in_place_of_the_faulty_one_ends_the_finding(code: str,
     assert code not in {each.code for each in found(mended, on)}, mended
 
 
-def test_a_virtual_environment_is_two_lines_in_order() -> None:
-    text = "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3 python3-pip\nRUN pip install x\n"
-    (hit,) = (each for each in found(text) if each.code == "pip-refused-by-system")
-    assert written(hit) == ("RUN python3 -m venv /opt/venv", "ENV PATH=/opt/venv/bin:$PATH")
-
-
 def test_a_path_is_kept_without_what_another_finding_tells_to_take_out() -> None:
     text = "FROM nvidia/cuda:13.0.2-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/opt/lib:/usr/local/cuda/compat\n"
     (hit,) = (each for each in found(text) if each.code == "library-path-lost")
@@ -417,3 +411,42 @@ def test_another_release_is_not_asked_of_apt_for_an_environment() -> None:
     (finding,) = (each for each in found(text) if each.code == "no-python-in-image")
     assert written(finding) == ()
     assert "put the last stage on ubuntu:24.04" in says(finding.answers[0], finding.syntax)
+
+
+@pytest.mark.parametrize(
+    ("packages", "brings"),
+    [
+        ("python3-pip", ("RUN apt-get update && apt-get install --yes python3-venv",)),
+        ("python3-pip python3-venv", ()),
+        ("python3-pip python3.12-venv", ()),
+        ("python3-full", ()),
+    ],
+)
+def test_an_environment_is_made_where_apt_has_brought_the_module_for_it(packages: str, brings: tuple[str, ...]) -> None:
+    text = f"FROM ubuntu:24.04\nRUN apt-get update && apt-get install --yes {packages}\nRUN pip3 install torch==2.9.0\n"
+    (hit,) = (each for each in found(text) if each.code == "pip-refused-by-system")
+    assert written(hit) == (*brings, "RUN python3 -m venv /opt/venv", "ENV PATH=/opt/venv/bin:$PATH")
+
+
+@pytest.mark.parametrize(
+    ("package", "library"),
+    [
+        ("cupy-cuda11x", "libnvrtc.so.11.2"),
+        ("cupy-cuda12x", "libnvrtc.so.12"),
+        ("cupy-cuda13x", "libnvrtc.so.13"),
+        ("onnxruntime-gpu==1.18.0", "libcublasLt.so.11"),
+        ("onnxruntime-gpu==1.22.0", "libcublasLt.so.12"),
+    ],
+)
+def test_the_library_that_is_missing_is_of_the_cuda_that_is_asked_for(package: str, library: str) -> None:
+    hits = found(f"FROM python:3.12\nRUN pip install {package}\n")
+    (hit,) = (each for each in hits if each.code == "framework-libraries-differ")
+    assert hit.error.startswith(f"{library}: cannot open")
+
+
+def test_jetsons_image_is_pulled_on_an_arm_server_and_its_torch_sees_no_gpu() -> None:
+    (hit,) = found("FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3\n", "gh200-torch-pypi")
+    assert (hit.code, hit.error) == ("image-other-architecture", "torch.cuda.is_available() is False")
+    assert "for Jetson alone; the machine is a server" in hit.saw
+    (hit,) = found("FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3\n", H100_580)
+    assert hit.error.startswith("no matching manifest for linux/amd64")

@@ -218,10 +218,17 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
         wants = f"CUDA {each.major}" + (f" and cuDNN {each.cudnn}" if each.cudnn else "")
         if have:
             saw = f"{each.shown} wants {wants}; {have[0].where} brings {have[0].shown}"
-            yield Seen(each.place, saw, _libraries_for(each, have[0], question))
+            yield Seen(each.place, saw, _libraries_for(each, have[0], question), error=_not_found(each))
         elif each.project != "tensorflow":  # of that framework-without-cuda speaks
             saw = f"{each.shown} wants the libraries of {wants}, and nothing in the image brings them"
-            yield Seen(each.place, saw, _libraries_for(each, None, question))
+            yield Seen(each.place, saw, _libraries_for(each, None, question), error=_not_found(each))
+
+
+def _not_found(each: Framework) -> str:
+    """What the loader says, of the library that the framework asks for first: CuPy's compiler, cuBLAS of the others."""
+    nvrtc = {11: "11.2"}.get(each.major, str(each.major))  # the one whose name has a minor
+    name = f"libnvrtc.so.{nvrtc}" if each.project.startswith("cupy") else f"libcublasLt.so.{each.major}"
+    return f"{name}: cannot open shared object file: No such file or directory"
 
 
 def _serves(brought: Libraries, each: Framework) -> bool:
@@ -277,8 +284,8 @@ FRAMEWORK_LINT_RULES = (
         framework_libraries_differ,
         Severity.BLOCKS,
         "a framework does not find the CUDA libraries it is built for",
-        "Libraries are found by their major: libcublas.so.12 does not stand in for libcublas.so.11.",
-        "libcublasLt.so.11: cannot open shared object file: No such file or directory",
+        "Libraries are found by their major: libcublas.so.12 does not stand in for libcublas.so.11, nor for .so.13.",
+        "cannot open shared object file: No such file or directory",
         "onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements",
     ),
 )

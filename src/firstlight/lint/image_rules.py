@@ -36,10 +36,21 @@ def image_other_architecture(target: Target, question: Question) -> Iterator[See
             yield Seen(stage.place, saw, (other,), error="exec format error")
         elif _elsewhere(stage.image, question):
             made_for = ", ".join(_SHOWN[each] for each in stage.image.processors)
+            if arch == "aarch64" and "tegra" in stage.image.processors:
+                yield _jetsons_on_server(stage, question)
+                continue
             saw = f"{stage.image.name} is for {made_for} alone; the machine is {_machine(question)}"
             wanted = {"x86_64": "linux/amd64", "aarch64": "linux/arm64/v8"}.get(arch, f"linux/{arch}")
             error = f"no matching manifest for {wanted} in the manifest list entries; or: exec format error"
             yield Seen(stage.place, saw, _other_base(stage.image, question), error=error)
+
+
+def _jetsons_on_server(stage: Target, question: Question) -> Seen:
+    """l4t on a GH200: the processor is the same, so it is pulled, and it starts."""
+    saw = f"{stage.image.name} is for Jetson alone; the machine is a server, though of the same processor (arm64)"
+    because = "It is pulled and starts. Its CUDA libraries and its torch are made for Jetson's own GPU and driver."
+    error = "torch.cuda.is_available() is False"
+    return Seen(stage.place, saw, _other_base(stage.image, question), because, error)
 
 
 def _elsewhere(image: Image, question: Question) -> bool:
@@ -146,7 +157,7 @@ IMAGE_LINT_RULES = (
         "image-other-architecture",
         image_other_architecture,
         Severity.BLOCKS,
-        "the image is for another processor",
+        "the image is for another kind of machine",
         "There is nothing to pull for this machine; where another processor is imitated, no GPU is reached from it.",
         "no matching manifest; or: exec format error",
         "docs.docker.com/build/building/multi-platform",

@@ -46,9 +46,21 @@ def pip_refused_by_system(target: Target, question: Question) -> Iterator[Seen]:
             yield Seen(
                 install.ran.place,
                 f"{install.ran.shown}: {stage.image.name} has {stage.image.system}'s Python, which apt manages",
-                (chain(*_ENVIRONMENT),),
+                (chain(*_venv_of_apt(stage, install.ran), *_ENVIRONMENT),),
             )
             break  # once for a stage: the first one ends the build
+
+
+def _venv_of_apt(stage: Target, before: Ran) -> tuple[ChangeImage, ...]:
+    """apt's python3-venv where nothing before brought it: Debian's and Ubuntu's python3 makes no environment without.
+
+    packages.debian.org/bookworm/python3-venv: ensurepip, which `python3 -m venv` runs, is in that package alone.
+    """
+    done = stage.before(before)
+    brought = (package for package, ran in apt_packages(stage) if ran in done)
+    if any(re.fullmatch(r"python3(?:\.\d+)?-(?:venv|full)", package) for package in brought):
+        return ()
+    return (ChangeImage(f"{_APT} python3-venv"),)
 
 
 def no_python_in_image(target: Target, question: Question) -> Iterator[Seen]:
