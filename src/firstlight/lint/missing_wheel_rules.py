@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
+from firstlight.diagnosis.wheel_answers import COMPANIONS
 from firstlight.diagnosis.wheel_bounds import why_no_variant
 from firstlight.lint.host import install_of, wheel_for
 from firstlight.lint.installs import installs
-from firstlight.lint.model import Install, Requirement, Target
+from firstlight.lint.model import Install, Requirement, Syntax, Target
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.torch_answers import compiled_for, other_wheel, pypi_where_named, works
 from firstlight.lint.torches import InImage, python_of, torches
@@ -47,7 +48,9 @@ def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterat
     """Why the wheel of one torch of an image does not exist: by its index, its variant or its Python."""
     if not torch.pinned or torch.was_there or torch.install is None or torch.install.tool == "conda":
         return
-    if no_index_has_local(torch.install) and not may_be_configured(target, torch.version.local):
+    if no_index_has_local(torch.install, torch_asked(torch.install)) and not may_be_configured(
+        target, torch.version.local
+    ):
         default = torch.index or torch.install.index or "PyPI, which carries no versions with a local part"
         searched = " and ".join((*torch.install.extra_indexes, default))
         saw = f"{torch.how}: no torch {torch.version} is on {searched}"
@@ -57,6 +60,8 @@ def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterat
         else:
             yield Seen(torch.place, saw, others)
         return
+    if torch.place.syntax is Syntax.PYPROJECT:
+        yield from _beside_it(torch, torch.install)
     newest = question.tables.newest_torch(question.facts.place.arch)
     if torch.version.stage != 2 or newest is None or torch.version > newest.torch:
         return
@@ -67,6 +72,19 @@ def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterat
             yield Seen(torch.place, f"{torch.how}: {why_not.rstrip('.')}", other_wheel(torch, target, question))
             return
     yield from _python_lacks(torch, question)
+
+
+def _beside_it(torch: InImage, install: Install) -> Iterator[Seen]:
+    """torchvision==0.24.0+cu128 of a project whose index is `explicit`: uv looks there for what names it alone."""
+    for each in install.requirements:
+        if each.project in COMPANIONS and torch.index and no_index_has_local(install, each):
+            where = each.index or install.index or "PyPI, which carries no versions with a local part"
+            saw = f"{each.project}{each.spec}: it is looked for on {where}; {torch.index} is named for torch alone"
+            title = f"name the index of torch for {each.project} too, under [tool.uv.sources]"
+            error = f"Because there is no version of {each.project}{each.spec}"
+            yield Seen(
+                each.place or torch.place, saw, (ask("name the index of torch for it too", title=title),), error=error
+            )
 
 
 def _none_for_processor(target: Target, question: Question) -> Seen | None:

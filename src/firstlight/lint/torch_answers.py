@@ -135,7 +135,11 @@ def _in_its_place(way: InstallWheels, torch: InImage) -> str:
     if torch.place.syntax is not Syntax.PYPROJECT or not torch.index or not way.index:
         return ""
     named = " and ".join(package.requirement for package in way.packages)
-    return f"write {named} among the dependencies, and {way.index} in place of {torch.index}"
+    asked = () if torch.install is None else torch.install.requirements
+    local = {package.project for package in way.packages if "+" in package.version}
+    without = [each.project for each in asked if not each.index and each.project in local]
+    also = f", the index of torch for {' and '.join(without)} too under [tool.uv.sources]" if without else ""
+    return f"write {named} among the dependencies{also}, and {way.index} in place of {torch.index}"
 
 
 def _in_other_file(wheel: Wheel, torch: InImage) -> str:

@@ -135,12 +135,11 @@ def _has(index: str, version: TorchVersion, question: Question) -> bool:
     return not _why_no_variant(question, version, variant)
 
 
-def no_index_has_local(install: Install) -> bool:
-    """Whether torch is asked for with a local part (2.9.0+cu130) of indexes that cannot have it.
+def no_index_has_local(install: Install, asked: Requirement | None) -> bool:
+    """Whether torch, or what is beside it, is asked for with a local part (2.9.0+cu130) of indexes without it.
 
     PyPI takes no local versions: packaging.python.org/en/latest/specifications/version-specifiers.
     """
-    asked = torch_asked(install)
     if asked is None or "+" not in asked.exact or install.tool == "conda" or install.find_links:
         return False
     local = asked.exact.partition("+")[2]
