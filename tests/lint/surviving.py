@@ -21,6 +21,8 @@ from firstlight.ways.way import Chain
 
 MILDER = {each: WORST_FIRST[index + 1 :] for index, each in enumerate(WORST_FIRST)}
 
+OF_TORCH = {"torch-needs-newer-driver", "torch-has-no-code-for-gpu", "torch-is-cpu-only"}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -32,15 +34,45 @@ class Outcome:
 
 
 def outcomes(given: Given, folder: Path, machine: str) -> list[Outcome]:
-    """Every finding of a file on a machine, with its first answer that can be applied."""
+    """Every finding of a file on a machine, with its first answer that can be applied; then all of them at once."""
     asked = question(machine)
     before = lint(given, asked, read=reader_of(folder))
+    own = [finding for finding in before.findings if finding.file == given.file]
     return [
-        _outcome(given, folder, asked, before, finding) for finding in before.findings if finding.file == given.file
+        *(_outcome(given, folder, asked, before, finding) for finding in own),
+        *_together(given, folder, asked, before),
+    ]
+
+
+def _together(given: Given, folder: Path, asked: Question, before: LintReport) -> list[Outcome]:
+    """What still blocks, by code, where the first answer of every finding is followed, from the last line up."""
+    text, machine, by_hand, followed = given.text, asked, Counter[str](), 0
+    for finding in sorted(before.findings, key=lambda each: -each.line):
+        if finding.file != given.file:
+            continue
+        for answer in finding.answers:
+            newer = _newer_driver(answer, finding, asked)
+            changed = text if newer is not None else apply(text, finding, answer)
+            if changed is not None:
+                text, machine, followed = changed, newer or machine, followed + 1
+                break
+        else:
+            by_hand[finding.code] += 1
+    if followed < 2:
+        return []  # one alone is tried by itself
+    after = lint(replace(given, text=text), machine, read=reader_of(folder)).findings
+    blocks = [each for each in after if each.severity is Severity.BLOCKS and each.file == given.file]
+    count = Counter(each.code for each in blocks)
+    left = [each for each in blocks if count[each.code] > by_hand[each.code]]
+    return [
+        Outcome(each.code, f"with all answers followed, {each.line}: {each.code}: {each.saw}\n{text}") for each in left
     ]
 
 
 def _outcome(given: Given, folder: Path, asked: Question, before: LintReport, finding: LintFinding) -> Outcome:
+    codes = {each.code for each in before.findings}
+    if finding.code == "framework-libraries-differ" and codes & OF_TORCH:
+        return Outcome(finding.code, "")  # it goes with the torch that is advised beside it: tried together
     for answer in finding.answers:
         newer = _newer_driver(answer, finding, asked)
         text = given.text if newer is not None else apply(given.text, finding, answer)

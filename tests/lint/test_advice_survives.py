@@ -9,10 +9,11 @@ import pytest
 from benchmarks.lint_corpus import MACHINES, given_of
 
 from firstlight.lint.edits import apply
-from firstlight.lint.judge import Given
+from firstlight.lint.judge import Given, lint
 from firstlight.lint.written import says
-from firstlight.ways.kinds import InstallWheels, MakeEnvironment, UseImage, WireCompat
+from firstlight.ways.kinds import AskPerson, InstallWheels, MakeEnvironment, UseImage, WireCompat
 from tests.lint.linting import FILES, found
+from tests.lint.linting import machine as machine_of
 from tests.lint.surviving import outcomes
 from tests.lint.test_lint_rules import CASES, Case
 from tests.plan.planning import ranked_of
@@ -130,3 +131,35 @@ def test_where_the_torch_is_in_an_image_another_image_is_named_and_ends_it(file:
     changed = apply(text, hit, hit.answers[0])
     assert changed == text.replace("cuda13.0", "cuda12.8")
     assert found(changed, "H100, driver 550", file=file) == ()
+
+
+def test_what_goes_beside_a_torch_goes_with_the_torch_that_is_advised() -> None:
+    """torch==2.15.0, of CUDA 13, and cupy-cuda12x in one report: followed, the second would be wrong again."""
+    text, on = "torch==2.4.1\ncupy-cuda11x\n", "RTX 5090, driver 580"
+    hits = {each.code: each for each in found(text, on, file="requirements.txt")}
+    for code in ("framework-libraries-differ", "torch-has-no-code-for-gpu"):
+        changed = apply(text, hits[code], hits[code].answers[0])
+        assert changed is not None
+        text = changed
+    assert text == "torch==2.15.0\ncupy-cuda13x\n"
+    assert found(text, on, file="requirements.txt") == ()
+    kept = {each.code: each for each in found("torch==2.4.1\ncupy-cuda13x\n", on, file="requirements.txt")}
+    assert kept["framework-libraries-differ"].answers[0].title.startswith("keep it: it goes with torch 2.15.0")
+
+
+def test_a_torch_that_works_nowhere_there_is_not_pinned() -> None:
+    (pin,) = (
+        each for each in found("torch<2.6\n", "RTX 5090, driver 580", file="requirements.txt") if "pin" in each.code
+    )
+    (way,) = pin.answers[0].ways
+    assert isinstance(way, AskPerson)
+    assert way.what == "pin one that runs there: see torch-has-no-code-for-gpu"
+
+
+@pytest.mark.parametrize("where", ["    container: nvidia/cuda:12.4.1-base-ubuntu22.04\n", ""])
+def test_a_wheel_that_does_not_exist_is_missing_on_githubs_own_runners_too(where: str) -> None:
+    step = "pip install torch==2.9.0 --index-url https://download.pytorch.org/whl/cu121"
+    text = f"on: push\njobs:\n  test:\n    runs-on: ubuntu-22.04\n{where}    steps:\n      - run: {step}\n"
+    report = lint(Given(".github/workflows/ci.yml", text), machine_of("H100, driver 550"), read=lambda _: None)
+    assert "torch-wheel-does-not-exist" in {each.code for each in report.findings}
+    assert report.not_judged == ()  # whether it has code for the GPU is no question then

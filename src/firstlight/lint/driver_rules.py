@@ -36,16 +36,16 @@ from firstlight.lint.torch_answers import (
     other_date,
     other_torch,
     other_wheel,
-    runs_there,
     solved_without_driver,
-    without_code,
 )
 from firstlight.lint.torches import (
     InImage,
     codes_in_reach,
     codes_of,
     replaces_vendor_torch,
+    runs_there,
     torches,
+    without_code,
 )
 from firstlight.lint.wheels import torch_asked
 from firstlight.lint.written import ask, variables_in

@@ -342,6 +342,7 @@ def _requirement_line(text: str, finding: LintFinding, way: InstallWheels) -> st
         return None
     package = way.packages[0]
     name = re.sub(r"[-_.]", "[-_.]", package.project)
+    name = re.sub(r"cuda\d+x", r"cuda\\d+x", name)  # of CuPy each major is a project
     quoted = r"(?<=['\"])" if finding.syntax is Syntax.PYPROJECT else r"(?<![\w-])"
     pattern = rf"{quoted}{name}(?:\[[^\]]*\])?(?:\s*[=<>!~][^'\";#]*)?(?=['\";#\s]|$)"
     changed, count = re.subn(pattern, package.requirement, line, count=1)

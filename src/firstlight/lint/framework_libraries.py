@@ -38,7 +38,7 @@ def libraries_of(target: Target, question: Question) -> tuple[Libraries, ...]:
 
 def _found(target: Target, question: Question) -> Iterator[Libraries]:
     image, torch = target.image, torches(target, question).last
-    by_torch = 0 if torch is None else _torch_cudnn(torch.version.public)
+    by_torch = 0 if torch is None else torch_cudnn(torch.version.public)
     if image.cuda is not None and image.flavour in _WITH_LIBRARIES and image.torch is None:
         yield Libraries(image.cuda.major, image.cudnn or _cudnn_of_apt(target) or by_torch, image.name)
     if torch is not None and torch.cuda is not None:
@@ -56,7 +56,7 @@ def _cudnn_of_apt(target: Target) -> int:
     return next((int(match.group(1)) for match in named if match is not None), 0)
 
 
-def _torch_cudnn(version: str) -> int:
+def torch_cudnn(version: str) -> int:
     """torch has cuDNN 9 from 2.4 on: onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return 9 if (major, minor) >= (2, 4) else 8

@@ -11,13 +11,14 @@ from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.facts.place import Platform
 from firstlight.lint.driver_rules import compat_inside
-from firstlight.lint.framework_libraries import ANY_CUDNN, Libraries, libraries_of
+from firstlight.lint.framework_libraries import ANY_CUDNN, Libraries, libraries_of, torch_cudnn
 from firstlight.lint.frameworks import SERVERS, Framework, bounds_of, cuda_of, frameworks, has_extra, named_for_gpu
-from firstlight.lint.host import compat_serves, floor_of, gpu_words, machine_words, runs_major
+from firstlight.lint.host import compat_serves, floor_of, gpu_words, machine_words, runs_major, wheels_for
 from firstlight.lint.images import KNOWS_BLACKWELL, Flavour
 from firstlight.lint.meant import for_cpu_alone, gpu_is_meant
 from firstlight.lint.model import Target
 from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.torches import fails, torches
 from firstlight.lint.written import ask
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
@@ -218,10 +219,31 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
         wants = f"CUDA {each.major}" + (f" and cuDNN {each.cudnn}" if each.cudnn else "")
         if have:
             saw = f"{each.shown} wants {wants}; {have[0].where} brings {have[0].shown}"
-            yield Seen(each.place, saw, _libraries_for(each, have[0], question), error=_not_found(each))
+            yield Seen(each.place, saw, _beside_the_torch(each, have[0], target, question), error=_not_found(each))
         elif each.project != "tensorflow":  # of that framework-without-cuda speaks
             saw = f"{each.shown} wants the libraries of {wants}, and nothing in the image brings them"
             yield Seen(each.place, saw, _libraries_for(each, None, question), error=_not_found(each))
+
+
+def _beside_the_torch(each: Framework, have: Libraries, target: Target, question: Question) -> tuple[Chain, ...]:
+    """What goes with the libraries that are there, or with those of the torch that another finding puts there."""
+    torch = torches(target, question).last
+    if torch is None or torch.install is None or not fails(torch, question) or have.where != torch.shown:
+        return _libraries_for(each, have, question)
+    wheel = next(iter(wheels_for(question, torch.version, torch.python)), None)
+    if wheel is None:
+        return _libraries_for(each, have, question)
+    there = Libraries(wheel.cuda.major, torch_cudnn(wheel.torch.public), f"torch {wheel.torch.public}")
+    if _serves(there, each):
+        title = f"keep it: it goes with {there.where}, which is to be installed in place of {torch.shown}"
+        return (ask("keep it, and install the other torch", Why.PROGRAM, title=title),)
+    return tuple(_going_with(answer, there.where) for answer in _libraries_for(each, there, question))
+
+
+def _going_with(answer: Chain, torch: str) -> Chain:
+    """The answer with the torch that it is for, since another finding brings that one."""
+    named = [way.packages[0].requirement for way in answer.ways if isinstance(way, InstallWheels)]
+    return replace(answer, title=f"take {named[0]}, which goes with {torch}, the one to install") if named else answer
 
 
 def _not_found(each: Framework) -> str:

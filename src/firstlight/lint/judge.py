@@ -17,7 +17,7 @@ from firstlight.lint.image_rules import IMAGE_LINT_RULES
 from firstlight.lint.kinds import kind_of
 from firstlight.lint.library_path_rules import LIBRARY_PATH_LINT_RULES
 from firstlight.lint.missing_wheel_rules import MISSING_WHEEL_LINT_RULES
-from firstlight.lint.model import Syntax, Target
+from firstlight.lint.model import Place, Syntax, Target
 from firstlight.lint.overwritten_rules import OVERWRITTEN_LINT_RULES
 from firstlight.lint.python_rules import PYTHON_LINT_RULES
 from firstlight.lint.readers import read_targets
@@ -64,16 +64,23 @@ def lint(given: Given, question: Question, *, read: ReadFile) -> LintReport:
     arch = question.facts.place.arch
     reading = Reading(given.file, given.text, syntax, read, arch, given.target, given.arguments)
     targets = read_targets(reading)
+    unread: dict[str, None] = {}
     for target in targets:
         every = _found(target, question)
         said = tuple(_said(every, target, arch))
         idle += [finding for finding in every if finding not in said]
+        unread.update(dict.fromkeys(not_judged(target, question, decided=_decided(said))))
         for finding in said:
             found.setdefault((finding.code, finding.file, finding.line, finding.saw), finding)
     kept, ignored = _silenced(tuple(found.values()), reading)
     order = sorted(kept, key=lambda each: (each.file != given.file, each.file, each.line, _rank(each)))
-    unread = dict.fromkeys(sentence for target in targets for sentence in not_judged(target, question))
     return LintReport(given.file, tuple(order), tuple(unread), ignored, syntax, tuple(idle))
+
+
+def _decided(said: tuple[LintFinding, ...]) -> frozenset[Place]:
+    """Where a torch was found not to exist."""
+    missing = (each for each in said if each.code == "torch-wheel-does-not-exist" and each.severity is Severity.BLOCKS)
+    return frozenset(Place(each.file, each.line, each.syntax) for each in missing)
 
 
 def _silenced(found: tuple[LintFinding, ...], reading: Reading) -> tuple[tuple[LintFinding, ...], tuple[Ignored, ...]]:
@@ -122,7 +129,10 @@ def _said(found: list[LintFinding], target: Target, arch: str) -> Iterator[LintF
     ended = {(code, one.file, one.line) for one in found for code in _ends(one)}
     for each in found:
         never_met = other and _IDLE_THEN.fullmatch(each.code) and not (builds and each.code in _WHATEVER_THE_GPU)
-        idle = never_met or (elsewhere and _OF_THE_MACHINE.fullmatch(each.code))
+        on_runner = (
+            arch == "x86_64" and each.code == "torch-wheel-does-not-exist"
+        )  # for which it is no matter what runs
+        idle = never_met or (elsewhere and _OF_THE_MACHINE.fullmatch(each.code) and not on_runner)
         if not idle and (each.code, each.file, each.line) not in ended:
             yield each
 

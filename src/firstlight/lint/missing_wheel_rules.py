@@ -11,8 +11,8 @@ from firstlight.lint.host import install_of, wheel_for
 from firstlight.lint.installs import installs
 from firstlight.lint.model import Install, Requirement, Syntax, Target
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.torch_answers import compiled_for, other_wheel, pypi_where_named, works
-from firstlight.lint.torches import InImage, python_of, torches
+from firstlight.lint.torch_answers import compiled_for, other_wheel, pypi_where_named
+from firstlight.lint.torches import InImage, python_of, torches, works
 from firstlight.lint.wheels import (
     index_may_be_told,
     may_be_configured,

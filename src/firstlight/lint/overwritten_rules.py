@@ -9,8 +9,8 @@ from firstlight.diagnosis.specifiers import newest
 from firstlight.lint.build_rules import cuda_builds
 from firstlight.lint.model import Syntax, Target
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.torch_answers import begin_with, fails
-from firstlight.lint.torches import Replacement, torches
+from firstlight.lint.torch_answers import begin_with
+from firstlight.lint.torches import Replacement, fails, torches
 from firstlight.lint.written import ask
 from firstlight.ways.kinds import ChangeImage, InstallWheels, Package, Why
 from firstlight.ways.way import Chain, chain

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.lint.frameworks import frameworks
-from firstlight.lint.host import driver_cuda, runs_major
+from firstlight.lint.host import driver_cuda
 from firstlight.lint.images import CUDA_REPOSITORIES, Flavour
 from firstlight.lint.installs import apt_packages
 from firstlight.lint.meant import NO_DEVICES, for_cpu_alone, needs_gpu
 from firstlight.lint.model import EnvSet, Ran, Target, UserSet
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.shell import whole_number
-from firstlight.lint.torches import torches
+from firstlight.lint.torches import InImage, runs_there, torches, without_code
 from firstlight.lint.written import ask, variables_in
 from firstlight.versions import CudaVersion
 from firstlight.ways.kinds import InstallWheels, Package, UnsetVariables, UseImage, Variable, Why
@@ -225,15 +225,26 @@ def torch_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
         return
     if target.image.vendor_torch:  # which is to stay: vendor-torch-replaced
         return
-    does_not_run = torch.cuda is not None and runs_major(question, torch.cuda.major) is False
     pinned = Package("torch", torch.version.public)
     pin = chain(InstallWheels((pinned,), torch.install.index), title=f"pin it: {pinned.requirement}")
-    see = ask("pin one that runs there: see torch-needs-newer-driver", Why.PROGRAM)
     yield Seen(
         torch.place,
         f"{torch.how} names no version; on {question.tables.newest_date()} it gives torch {torch.version}",
-        (see if does_not_run else pin,),
+        (_pin_another(torch, question) or pin,),
     )
+
+
+def _pin_another(torch: InImage, question: Question) -> Chain | None:
+    """Not the one of today, where another finding says that it does not work there, and what does; else None."""
+    if torch.cuda is not None and not runs_there(torch, question):
+        other = "torch-needs-newer-driver"
+    elif torch.cuda is not None and without_code(torch, question):
+        other = "torch-has-no-code-for-gpu"
+    elif torch.variant == "cpu" and gpus_of(question) and not torch.from_index:  # not asked for: an arm64 wheel of PyPI
+        other = "torch-is-cpu-only"
+    else:
+        return None
+    return ask(f"pin one that runs there: see {other}", Why.PROGRAM)
 
 
 RUN_LINT_RULES = (

@@ -11,7 +11,7 @@ from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.torch_build_rules import jetson_wheel
 from firstlight.diagnosis.wheel_answers import COMPANIONS
-from firstlight.diagnosis.wheel_choice import SeenGpu, Wheel, gpus_of
+from firstlight.diagnosis.wheel_choice import Wheel, gpus_of
 from firstlight.facts.place import Platform
 from firstlight.lint.arch_list import named_targets
 from firstlight.lint.build_rules import arch_lists, cuda_builds, toolkit_of
@@ -19,11 +19,10 @@ from firstlight.lint.host import driver_cuda, install_of, is_board, lets_in, run
 from firstlight.lint.images import KNOWS_BLACKWELL, Image
 from firstlight.lint.installs import CPU, LOCK, MANIFEST_OF, installs
 from firstlight.lint.model import Place, Syntax, Target, stages_of
-from firstlight.lint.torches import InImage, Replacement, brought_torch, runs_on_gpu, torches
+from firstlight.lint.torches import InImage, Replacement, brought_torch, fails, torches, without_code
 from firstlight.lint.wheels import torch_asked
 from firstlight.lint.written import ask, variables_in
 from firstlight.lint.written_kinds import pip_line
-from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 from firstlight.ways.kinds import (
     ChangeImage,
@@ -168,26 +167,6 @@ def one_with_cuda(torch: InImage, target: Target, question: Question) -> tuple[C
     return chain(told, title="tell conda the CUDA of the driver"), *others
 
 
-def works(torch: InImage, question: Question) -> bool:
-    """Whether a torch runs with the driver and has code for the GPUs."""
-    return runs_there(torch, question) and not without_code(torch, question)
-
-
-def runs_there(torch: InImage, question: Question) -> bool:
-    """Whether the driver runs the CUDA of a torch."""
-    return torch.cuda is not None and runs_major(question, torch.cuda.major) is not False
-
-
-def without_code(torch: InImage, question: Question) -> list[SeenGpu]:
-    """The GPUs that a torch has no code for: no driver and no compat library makes it run there."""
-    return [gpu for gpu in gpus_of(question) if runs_on_gpu(torch, gpu.capability, question) is Runs.NO]
-
-
-def fails(torch: InImage, question: Question) -> bool:
-    """Whether a torch is known not to work there; of conda's the CUDA may not be in the file."""
-    return (torch.cuda is not None or bool(torch.variant)) and not works(torch, question)
-
-
 def _kept(torch: InImage, target: Target, question: Question) -> Iterator[InImage]:
     """The torch of an earlier line that is not known to fail there, and that this one replaces."""
     for each in torches(target, question).replaced:
@@ -280,8 +259,9 @@ def best_of(wheels: tuple[Wheel, ...], target: Target, question: Question) -> Wh
 
 
 def compiled_for(target: Target) -> int | None:
-    """The major of the nvcc that compiles something in the image; None where nothing is compiled."""
-    toolkits = (toolkit_of(stage) for stage in stages_of(target) if any(cuda_builds(stage)))
+    """The major of the nvcc that compiles something in the image, or of the one to put there; None: nothing is."""
+    building = (stage for stage in stages_of(target) if any(cuda_builds(stage)))
+    toolkits = (toolkit_of(stage) or (stage.image.cuda if stage.image.requires_cuda else None) for stage in building)
     return next((toolkit.major for toolkit in toolkits if toolkit is not None and not target.image.torch), None)
 
 

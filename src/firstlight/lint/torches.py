@@ -8,6 +8,7 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_bounds import compiler_knows
+from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
 from firstlight.frozen import dataclass
 from firstlight.lint.companions import (
     Present,
@@ -17,6 +18,7 @@ from firstlight.lint.companions import (
     release_left,
     torches_admitted,
 )
+from firstlight.lint.host import runs_major
 from firstlight.lint.installs import installs
 from firstlight.lint.model import Install, Place, Ran, Requirement, Target
 from firstlight.lint.wheels import built_for, taken, torch_asked
@@ -323,3 +325,23 @@ def _compiler_may_know(cuda: CudaVersion, gpu: ComputeCapability, question: Ques
     named = {ComputeCapability.parse(each) for row in question.tables.toolkit_targets for each in row.targets}
     family = [each for each in named if each.major == gpu.major and each <= gpu]
     return not family or any(compiler_knows(question.tables, cuda, each) for each in family)
+
+
+def works(torch: InImage, question: Question) -> bool:
+    """Whether a torch runs with the driver and has code for the GPUs."""
+    return runs_there(torch, question) and not without_code(torch, question)
+
+
+def runs_there(torch: InImage, question: Question) -> bool:
+    """Whether the driver runs the CUDA of a torch."""
+    return torch.cuda is not None and runs_major(question, torch.cuda.major) is not False
+
+
+def without_code(torch: InImage, question: Question) -> list[SeenGpu]:
+    """The GPUs that a torch has no code for: no driver and no compat library makes it run there."""
+    return [gpu for gpu in gpus_of(question) if runs_on_gpu(torch, gpu.capability, question) is Runs.NO]
+
+
+def fails(torch: InImage, question: Question) -> bool:
+    """Whether a torch is known not to work there; of conda's the CUDA may not be in the file."""
+    return (torch.cuda is not None or bool(torch.variant)) and not works(torch, question)

@@ -11,20 +11,23 @@ from firstlight.lint.frameworks import in_base
 from firstlight.lint.host import driver_of, machine_words
 from firstlight.lint.images import Flavour
 from firstlight.lint.installs import installs, installs_of
-from firstlight.lint.model import Target, Where
+from firstlight.lint.model import Place, Target, Where
 from firstlight.lint.torches import InImage, runs_on_gpu, torches
 from firstlight.lint.wheels import torch_asked
 from firstlight.tables.gpu_rows import Runs
 
 
-def not_judged(target: Target, question: Question) -> Iterator[str]:
-    """What could not be read, then what the tables do not know of the torch inside."""
+def not_judged(target: Target, question: Question, *, decided: frozenset[Place]) -> Iterator[str]:
+    """What could not be read, then what the tables do not know of the torch inside.
+
+    `decided` are places whose torch is judged already: of one that does not exist nothing else is asked.
+    """
     yield from _not_read(target, question)
     if branches_not_known(target.image, question) and not {"NVIDIA_REQUIRE_CUDA", "NVIDIA_DISABLE_REQUIRE"} & set(
         target.env
     ):
         yield f"{target.place}: whether {target.image.name} lets in {machine_words(question)} is not in the tables"
-    yield from _torch_not_known(target, question)
+    yield from _torch_not_known(target, question, decided)
 
 
 def _not_read(target: Target, question: Question) -> Iterator[str]:
@@ -43,16 +46,16 @@ def _not_read(target: Target, question: Question) -> Iterator[str]:
         yield from _not_read(other, question)
 
 
-def _torch_not_known(target: Target, question: Question) -> Iterator[str]:
+def _torch_not_known(target: Target, question: Question, decided: frozenset[Place]) -> Iterator[str]:
     """A torch that cannot be held against the driver or the GPUs; nothing where the machine has neither."""
     if driver_of(question) is None and not gpus_of(question):
         return
     torch = torches(target, question).last
     if torch is not None:
-        yield from _cuda_or_code_not_known(torch, question)
+        yield from () if torch.place in decided else _cuda_or_code_not_known(torch, question)
         return
     for install in installs(target):
-        if torch_asked(install) is not None:
+        if torch_asked(install) is not None and install.ran.place not in decided:
             yield f"{install.ran.place}: {install.ran.shown}: which torch it brings is not known"
 
 
