@@ -167,6 +167,26 @@ def test_the_way_out_of_an_unsteady_base_ends_in_a_verdict(tmp_path: Path) -> No
     assert "no regression" in after.stdout
 
 
+def test_the_way_out_of_two_unsteady_runs_measures_both(tmp_path: Path) -> None:
+    runs = {
+        "base.json": on_processor(a_user_case(WILD)),
+        "new.json": on_processor(a_user_case(WILD), name="run-b"),
+        "base-again.json": on_processor(a_user_case(STEADY), name="run-c"),
+        "new-again.json": on_processor(a_user_case(STEADY), name="run-d"),
+    }
+    for name, run in runs.items():
+        (tmp_path / name).write_text(to_text(run))
+    said = (
+        CliRunner().invoke(command, [str(tmp_path / "base.json"), str(tmp_path / "new.json"), "--margin", "60%"]).stdout
+    )
+    first, second, compare = said.partition("Neither run is steady.")[2].split("\n")[1:4]
+    assert first.endswith("--only user/axpy --out base-again.json")
+    assert second.endswith("--only user/axpy --out new-again.json")
+    assert compare.split() == "firstlight bench compare base-again.json new-again.json --margin 60%".split()
+    after = CliRunner().invoke(command, [*(str(tmp_path / each) for each in list(runs)[2:]), "--margin", "60%"])
+    assert "no regression" in after.stdout
+
+
 @pytest.mark.parametrize("shown", [bench_text, bench_markdown, lambda run, tables: cases_section(run)])
 def test_cores_that_others_held_and_a_wide_spread_are_said_in_words(shown: Callable[[RunResult, Tables], str]) -> None:
     figure = a_figure(STEADY)

@@ -19,6 +19,7 @@ from firstlight.report.layout import counted
 
 SCHEMA = "firstlight.compare/1"
 _BASE_AGAIN = "base-again.json"
+_NEW_AGAIN = "new-again.json"
 _MOST_UNCLEAR = 12
 _MARGIN_STEP_PCT = 5  # of a margin that is proposed
 _MEANING = {
@@ -200,10 +201,7 @@ def _advice(comparison: Comparison, base: RunResult, new: RunResult, again: tupl
     if comparison.looks > 1 or comparison.identical:
         return
     if shaky := [case for case in comparison.unsteady if case.unsteady_base]:
-        yield "\nThe base is not steady. Measure it again, with the code of then, while the machine is quiet:"
-        yield _pasted(repeated(base, effort="rigorous", only=named(shaky), out=_BASE_AGAIN))
-        if again:
-            yield _pasted((*again[:3], _BASE_AGAIN, *again[4:]))  # in the place of the base
+        yield from _measured_anew(shaky, base, new, again)
     if cases := needs_second_look(comparison):
         yield "\nA second look confirms changes and settles what is unclear:"
         yield _pasted(repeated(new, effort="rigorous", only=named(cases), out="again.json"))
@@ -212,6 +210,21 @@ def _advice(comparison: Comparison, base: RunResult, new: RunResult, again: tupl
     elif not shaky and comparison.tells_nothing and again and (margin := _wider(comparison)):
         yield f"\nTwo runs of the same code differ too much for this margin. To ask for changes above {margin}:"
         yield _pasted((*again, "--margin", margin))
+
+
+def _measured_anew(shaky: list[CaseChange], base: RunResult, new: RunResult, again: tuple[str, ...]) -> Iterator[str]:
+    """The commands that measure the base again, or both runs where the new one is no steadier, and compare then."""
+    both = [case for case in shaky if case.unsteady_new]
+    if both:
+        yield "\nNeither run is steady. Measure both again while the machine is quiet, the base with the code of then:"
+    else:
+        yield "\nThe base is not steady. Measure it again, with the code of then, while the machine is quiet:"
+    yield _pasted(repeated(base, effort="rigorous", only=named(shaky), out=_BASE_AGAIN))
+    if both:
+        yield _pasted(repeated(new, effort="rigorous", only=named(shaky), out=_NEW_AGAIN))
+    if again:
+        new_file = (_NEW_AGAIN,) if both else again[4:5]
+        yield _pasted((*again[:3], _BASE_AGAIN, *new_file, *again[5:]))  # in the place of those that were given
 
 
 def _wider(comparison: Comparison) -> str:
