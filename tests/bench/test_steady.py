@@ -182,7 +182,7 @@ def test_the_way_out_of_two_unsteady_runs_measures_both(tmp_path: Path) -> None:
     first, second, compare = said.partition("Neither run is steady.")[2].split("\n")[1:4]
     assert first.endswith("--only user/axpy --out base-again.json")
     assert second.endswith("--only user/axpy --out new-again.json")
-    assert compare.split() == "firstlight bench compare base-again.json new-again.json --margin 60%".split()
+    assert compare.split() == ["firstlight", "bench", "compare", "base-again.json", "new-again.json", "--margin", "60%"]
     after = CliRunner().invoke(command, [*(str(tmp_path / each) for each in list(runs)[2:]), "--margin", "60%"])
     assert "no regression" in after.stdout
 

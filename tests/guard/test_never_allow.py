@@ -97,7 +97,7 @@ def test_without_tree_sitter_everything_is_denied_with_what_to_install(tmp_path:
     (tmp_path / "without" / "tree_sitter" / "__init__.py").write_text("raise ImportError('gone', name='tree_sitter')\n")
     done = _hook(tmp_path, _bash("ls"), PYTHONPATH=str(tmp_path / "without"))
     assert done.returncode == 2
-    assert b"pip install 'firstlight[guard]'" in done.stderr
+    assert b"pip install 'tree-sitter>=0.23' 'tree-sitter-bash>=0.23'" in done.stderr
 
 
 def test_a_bug_of_ours_is_deny(tmp_path: Path) -> None:

@@ -62,8 +62,13 @@ def cmake_and_ninja(case: BuildCase) -> Iterator[Fault]:
         yield from _tool(case, case.tools.ninja, "ninja", "")
 
 
+# As the extra `build` of firstlight asks for them; a test holds the two together.
+_ENOUGH = {"cmake": "3.28", "ninja": "1.11"}
+
+
 def _tool(case: BuildCase, tool: Fact[Tool], name: str, least: str) -> Iterator[Fault]:
-    command = f"{_python(case)} -m pip install '{name}{f'>={least}' if least else ''}'"
+    enough = _ENOUGH[name] if not least or _older(least, _ENOUGH[name]) else least
+    command = f"{_python(case)} -m pip install '{name}>={enough}'"
     if isinstance(tool, Unknown):
         yield stops(f"no-{name}", tool.reason, "Install it into the environment.", command=command)
         return

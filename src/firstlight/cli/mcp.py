@@ -31,7 +31,7 @@ _DOCUMENTS = (0, 1, 2, 3)  # exit codes with which a verb prints its document
 def command(as_json: bool) -> None:  # noqa: FBT001 click's signature
     """Serve facts, doctor, explain, plan, libs, check, guard and check_claim to a coding agent. Nothing is changed.
 
-    It speaks the Model Context Protocol on stdin and stdout, by the official SDK: pip install 'firstlight[mcp]'. Each
+    It speaks the Model Context Protocol on stdin and stdout, by the official SDK, the package mcp. Each
     call runs the verb in a process of its own, for at most five minutes, and answers with its JSON document. Exit code
     0: the other side has ended; 2: the SDK is not installed.
     """
@@ -47,7 +47,7 @@ def command(as_json: bool) -> None:  # noqa: FBT001 click's signature
         import mcp  # noqa: F401 asked for here, so that the complaint is one line
     except ImportError:
         raise BadInput(
-            "the mcp package is not installed; accepted: 2.0 or newer. Install it: pip install 'firstlight[mcp]'"
+            "the mcp package is not installed; accepted: 2.0 or newer. Install it: pip install 'mcp>=2.0'"
         ) from None
     anyio.run(_serve)
 

@@ -41,8 +41,9 @@ def hook_line(tool: str) -> str:
     return (
         f'd="{folder}"; f="$d/.venv/bin/firstlight"; [ -x "$f" ] || f=firstlight; '
         f'"$f" {HOOK} {tool} --policy "$d/firstlight.toml"; r=$?; case $r in 0|2) exit $r;; esac; '
-        'echo "firstlight guard could not run (exit $r), so this is denied. In a terminal of your own, install it with '
-        "pip install 'firstlight[guard]', or take the hooks out with firstlight emit agents --remove\" >&2; exit 2"
+        'echo "firstlight guard could not run (exit $r), so this is denied. In a terminal of your own, install '
+        "firstlight from its wheel or its checkout, with tree-sitter and tree-sitter-bash, or take the hooks out with "
+        'firstlight emit agents --remove" >&2; exit 2'
     )
 
 

@@ -17,7 +17,7 @@ from firstlight.opening import open_given
 
 _LIMIT = 16 << 20
 _WAIT_S = 60
-_INSTALL = "pip install 'firstlight[fleet]'"
+INSTALL = "pip install 'ansible-core>=2.16'"
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_.@:\[\]%+-]+")
 
 
@@ -87,7 +87,7 @@ def _of_ansible(path: str, *, limit: str = "", vault: str = "") -> Iterator[Targ
     program = ansible_program("ansible-inventory")
     if not program:
         raise BadInput(
-            f"-i {path!a} is read by Ansible, which is not installed; install it with: {_INSTALL}. "
+            f"-i {path!a} is read by Ansible, which is not installed; install it with: {INSTALL}. "
             "Or give a file with one host a line"
         )
     more = (*((f"--limit={limit}",) if limit else ()), *((f"--vault-password-file={vault}",) if vault else ()))

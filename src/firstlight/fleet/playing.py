@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from firstlight.errors import BadInput
 from firstlight.fleet.children import on_host
-from firstlight.fleet.inventory import ansible_program
+from firstlight.fleet.inventory import INSTALL, ansible_program
 from firstlight.fleet.outcomes import Outcome, outcome_of
 from firstlight.fleet.questions import NEWEST_FIRST
 from firstlight.fleet.refused import why_not
@@ -59,7 +59,7 @@ def play(played: Play, told: Callable[[Outcome], None]) -> None:
     """Do it on every host of the play; `told` hears of each change as it comes. KeyboardInterrupt ends the child."""
     program = ansible_program("ansible-playbook")
     if not program:
-        raise BadInput("this needs Ansible, which is not installed; install it with: pip install 'firstlight[fleet]'")
+        raise BadInput(f"this needs Ansible, which is not installed; install it with: {INSTALL}")
     token = secrets.token_hex(8)
     lines = f"{played.folder}/told-{token}.jsonl"
     _write_files(played, token)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LONGEST = 200_000  # bytes of shell text; a hook has no time for more
 MOST_NODES = 60_000
 DEEPEST = 120
-INSTALL = "pip install 'firstlight[guard]'"
+INSTALL = "pip install 'tree-sitter>=0.23' 'tree-sitter-bash>=0.23'"
 _JOINED = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n")
 _HAS_TEXT_OF_ITS_OWN = {"string", "heredoc_body", "heredoc_redirect", "expansion", "translated_string", "test_command"}
 _MAY_LIE_BETWEEN = re.compile(rb"[\s\\;&|-]*")
