@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import firstlight
 from firstlight.cli.emit import command
+from firstlight.cli.main import run
 from firstlight.emit.kinds import NAMES
 from firstlight.errors import BadInput
 from firstlight.own_wheel import own_wheel
@@ -256,3 +257,47 @@ def test_where_files_take_another_option_than_doctors_first_that_is_said_with_th
     same = _run("bash", "--facts", str(MACHINES / "v100-torch-cu130"))
     assert (named.exit_code, same.exit_code) == (0, 0)
     assert "doctor names first" not in f"{named.stderr}{same.stderr}"
+
+
+DIGEST = f"@sha256:{'a' * 64}"
+VALUES = {
+    "--volume": ("/data",), "--python": ("3.11",), "--base": (f"python:3.11-slim{DIGEST}",), "--user": ("bob",),
+    "--name": ("mine",), "--runtime-class": ("nvidia",), "--firstlight-from-index": (),
+}  # fmt: skip
+BUILT = ("--image", f"x/y{DIGEST}")
+WITHOUT_IMAGE = {"k8s"}  # where one has to be named
+WITH_IMAGE = {"devcontainer", "runpod", "compose", "k8s"}
+CALLS = [(kind, ()) for kind in NAMES if kind not in WITHOUT_IMAGE] + [(kind, BUILT) for kind in sorted(WITH_IMAGE)]
+
+
+@pytest.mark.parametrize(("kind", "image"), CALLS, ids=[" ".join((kind, *image[:1])) for kind, image in CALLS])
+def test_every_option_changes_the_files_or_is_refused(
+    kind: str, image: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ("--base", "none") if kind == "kit" else ()
+
+    def files(*words: str) -> object:
+        code = run(["emit", kind, "--for", "H100, driver >= 580", "--json", *base, *image, *words])
+        told = capsys.readouterr()
+        assert code in (0, 2), told.err
+        return [(file["name"], file["text"]) for file in json.loads(told.out)["files"]] if code == 0 else None
+
+    plain = files()
+    assert plain is not None
+    for option, value in VALUES.items():
+        if option not in base:
+            assert files(option, *value) != plain, option
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--want", "torch==2.9.0"], "--want says nothing to agents"),
+        (["--platform", "aarch64"], "--platform says nothing to agents"),
+    ],
+)
+def test_an_option_is_called_as_it_is_typed(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["emit", "agents", "--out", str(tmp_path), *words]) == 2
+    assert said in capsys.readouterr().err

@@ -170,9 +170,7 @@ def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given:
 
     plan = {**{name: given[name] for name in _OF_A_PLAN}, "for": class_text is not None, "facts": facts_file}
     if unread := [name for name, value in plan.items() if value]:
-        raise BadInput(
-            f"--{unread[0].replace('_', '-')} says nothing to {kind}, which is made of firstlight.toml. Leave it out."
-        )
+        raise BadInput(f"{_typed(unread[0])} says nothing to {kind}, which is made of firstlight.toml. Leave it out.")
     as_json = "yes" if given["as_json"] else "no"
     if given["remove"]:
         if given["tools"] or given["mcp"]:
@@ -182,15 +180,22 @@ def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given:
     emit_agents(out, asked_of(given["tools"], mcp="yes" if given["mcp"] else "no"), as_json=as_json)
 
 
+def _typed(name: str) -> str:
+    """The option as it is typed: --want of `wants`."""
+    return "--" + {"wants": "want", "machine": "platform", "tools": "tool"}.get(name, name.replace("_", "-"))
+
+
 def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
     """Refuse what would change nothing: whoever typed it believes that it did."""
     for name, kinds in _READ_BY.items():
         if given[name] and kind not in kinds:
             instead = _INSTEAD.get(name, "Leave it out.")
-            option = "tool" if name == "tools" else name.replace("_", "-")
-            raise BadInput(f"--{option} says nothing to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
+            raise BadInput(f"{_typed(name)} says nothing to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
     if given["firstlight_from_index"] and given["image"]:
         raise BadInput("--firstlight-from-index beside --image: the image that was built has firstlight. Leave it out.")
+    for name in ("user", "name"):
+        if kind == "compose" and given[name] and given["image"]:
+            raise BadInput(f"--{name} beside --image: that image was built and named already. Leave --{name} out.")
     for name in ("image", "base"):
         if given["python"] and given[name]:
             raise BadInput(f"--python and --{name}: accepted is one of them. That image has its Python already.")
