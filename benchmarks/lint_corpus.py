@@ -2,6 +2,7 @@
 
     python -m benchmarks.lint_corpus tests/lint/corpus            counts, then what was missed and what is false
     python -m benchmarks.lint_corpus tests/lint/corpus --misses   these in full, with what was expected
+    python -m benchmarks.lint_corpus tests/lint/corpus --out results/lint-corpus.json
 
 A case is a folder with the file and case.json: what is right to say on each of six machines. A finding is right where
 machine, code and severity agree and it stands in the same instruction, step or service; `may` counts for nothing.
@@ -192,16 +193,35 @@ def report(score: Score, cases: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def document(score: Score, cases: int, folder: Path) -> dict[str, Any]:
+    """What is in results/lint-corpus.json: the first runs as they were written down then, and what lint says now."""
+    now = {
+        "files": cases,
+        "machines": len(MACHINES),
+        "to_say": score.expected,
+        "precision_blocks": round(score.precision("blocks"), 3),
+        "precision_rest": round(score.precision("degrades", "note"), 3),
+        "recall": round(score.recall, 3),
+        "false": [str(each) for each in score.false],
+        "missed": [str(each) for each in score.missed],
+    }
+    first = json.loads((folder / "first_runs.json").read_text())
+    return {"made_by": "benchmarks/lint_corpus.py", "first_runs": first, "now": now}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Precision and recall of `firstlight lint` on judged files.")
     parser.add_argument("folder", type=Path, nargs="+", help="a folder of cases, each with case.json")
     parser.add_argument("--only", default="*", metavar="NAMES", help="cases of these names alone, e.g. 'img-*'")
     parser.add_argument("--misses", action="store_true", help="print each false and each missed one")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures there, with those of first runs")
     options = parser.parse_args()
     cases = [path for each in options.folder for path in sorted(each.glob(f"{options.only}/case.json"))]
     folders = [path.parent.resolve() for path in cases]
     score = total([score_of(folder) for folder in folders])
     sys.stdout.write(report(score, len(folders)))
+    if options.out is not None:
+        options.out.write_text(json.dumps(document(score, len(folders), options.folder[0]), indent=1) + "\n")
     if options.misses:
         sys.stdout.write("".join(f"FALSE  {each}\n" for each in score.false))
         sys.stdout.write("".join(f"MISSED {each}\n" for each in score.missed))

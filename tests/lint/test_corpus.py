@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from benchmarks.lint_corpus import Claim, Score, blocks_of, report, score_of, total
+from benchmarks.lint_corpus import Claim, Score, blocks_of, document, report, score_of, total
 
+ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"
+RESULT = json.loads((ROOT / "results/lint-corpus.json").read_text())
 
 
 def test_what_is_said_of_judged_files_is_right_and_little_is_missed() -> None:
@@ -17,6 +20,21 @@ def test_what_is_said_of_judged_files_is_right_and_little_is_missed() -> None:
     assert score.precision("blocks") >= 0.97, said
     assert score.precision("degrades", "note") >= 0.92, said
     assert score.recall >= 0.9, said
+    assert document(score, len(cases), CORPUS) == RESULT, "python -m benchmarks.lint_corpus ... --out writes it anew"
+
+
+def test_the_page_has_the_figures_of_the_results() -> None:
+    page = (ROOT / "docs/lint.md").read_text()
+    for each in RESULT["first_runs"]["sets"]:
+        assert f"| {each['set']}, first run | {_figures(each)} |" in page
+    assert f"| all of them, once what those runs showed was mended | {_figures(RESULT['now'])} |" in page
+    assert f"{RESULT['now']['files']} files as found in public repositories" in page
+
+
+def _figures(row: dict[str, float]) -> str:
+    return f"{row['files']} | " + " | ".join(
+        f"{row[key]:.3f}" for key in ("precision_blocks", "precision_rest", "recall")
+    )
 
 
 def test_a_line_counts_within_its_instruction_service_or_step() -> None:
