@@ -279,7 +279,7 @@ def test_a_project_with_other_sources_is_told_that_the_table_is_there_once() -> 
     assert "where it is there already, write the next line below it" in header
 
 
-OUT = "leave torch out of this install: the image has one"
+OUT = "remove this install: the image has one"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ OUT = "leave torch out of this install: the image has one"
         ("25.01", "torch==2.5.1", "RTX 5090, driver 570", OUT),
         ("25.01", "torch==2.5.1 --index-url https://download.pytorch.org/whl/cpu", H100_550, OUT),
         ("25.01", "torch==2.5.1+cu130", H100_550, OUT),
-        ("23.04", "-U torch", "RTX 5090, driver 570", "take a later date of the image, and leave torch out here"),
+        ("23.04", "-U torch", "RTX 5090, driver 570", "take a later date of the image, and remove this install"),
     ],
 )
 def test_over_nvidias_own_torch_all_that_is_said_has_one_cure(date: str, asked: str, on: str, order: str) -> None:
@@ -450,3 +450,30 @@ def test_jetsons_image_is_pulled_on_an_arm_server_and_its_torch_sees_no_gpu() ->
     assert "for Jetson alone; the machine is a server" in hit.saw
     (hit,) = found("FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3\n", H100_580)
     assert hit.error.startswith("no matching manifest for linux/amd64")
+
+
+def test_of_a_heredoc_the_line_is_shown_that_asks_for_a_gpu() -> None:
+    text = "FROM python:3.12\nRUN python3 <<PY\nimport torch\nassert torch.cuda.is_available()\nPY\n"
+    (hit,) = (each for each in found(text) if each.code == "gpu-during-build")
+    assert hit.saw == "RUN python3, which reads `assert torch.cuda.is_available()`"
+
+
+@pytest.mark.parametrize(
+    ("packages", "what"),
+    [
+        ("torch==2.5.1 torchvision", "remove this install: the image has one"),
+        ("torch==2.5.1 einops", "leave torch out of this install: the image has one"),
+    ],
+)
+def test_where_an_install_has_nothing_but_torch_it_is_removed(packages: str, what: str) -> None:
+    text = f"FROM nvcr.io/nvidia/pytorch:25.04-py3\nRUN pip install {packages}\n"
+    (hit,) = (each for each in found(text) if each.code == "vendor-torch-replaced")
+    (way,) = hit.answers[0].ways
+    assert isinstance(way, AskPerson)
+    assert way.what == what
+
+
+def test_in_an_environment_the_lines_of_condas_torch_go() -> None:
+    text = "name: x\nchannels: [pytorch, nvidia]\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n"
+    (hit,) = found(text, "RTX 5090, driver 580", file="environment.yml")
+    assert says(hit.answers[0], hit.syntax) == "write under `pip`, in place of every line of torch and its CUDA"

@@ -128,7 +128,9 @@ def _decode_scalar(kind: Any, value: Any, where: str) -> Any:
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if fits and (kind is not float or math.isfinite(value)):
         if kind in (int, float) and value and not SMALLEST <= abs(value) <= LARGEST:
-            raise BadInput(f"{where}: {short(value)} is no measurement; accepted: 0, or {SMALLEST:g} to {LARGEST:g}")
+            raise BadInput(
+                f"{where}: {short(value)} is no measurement; accepted: numbers from {SMALLEST:g} to {LARGEST:g}, and 0"
+            )
         return value
     raise BadInput(f"{where}: expected {_NAMES.get(kind, str(kind))}, found {short(value)}")
 

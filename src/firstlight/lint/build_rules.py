@@ -223,12 +223,20 @@ def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
         for ran in stage.ran:
             if target.where is not Where.BUILD or ran.command.ends == "||":
                 continue
-            asserts = _GPU_USE.search(f"{' '.join(ran.words)}\n{ran.command.stdin}")
+            inside = _GPU_USE.search(ran.command.stdin)
+            asserts = _GPU_USE.search(" ".join(ran.words)) or inside
             if ran.command.program == "nvidia-smi" or (ran.command.program.startswith("python") and asserts):
                 ends = "AssertionError" if asserts and asserts[0].startswith("assert") else _NO_DRIVER
                 error = "" if ran.command.program == "nvidia-smi" else ends
                 prove = AskPerson("prove it when the container runs", Why.PROGRAM, (("firstlight", "verify"),))
-                yield Seen(ran.place, f"RUN {ran.shown}", (chain(prove),), error=error)
+                read = "" if inside is None else f", which reads `{_line_of(inside)}`"
+                yield Seen(ran.place, f"RUN {ran.shown}{read}", (chain(prove),), error=error)
+
+
+def _line_of(match: re.Match[str]) -> str:
+    """The whole line of a heredoc that something was found in."""
+    start, end = match.string.rfind("\n", 0, match.start()) + 1, match.string.find("\n", match.end())
+    return match.string[start : end if end >= 0 else None].strip()[:90]
 
 
 BUILD_LINT_RULES = (

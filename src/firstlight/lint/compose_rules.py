@@ -323,7 +323,7 @@ COMPOSE_LINT_RULES = (
         "more-gpus-than-machine",
         more_gpus_than_machine,
         Severity.BLOCKS,
-        "the service asks for GPUs that the machine does not have",
+        "more GPUs are asked for than the machine has",
         "The container toolkit refuses the whole container.",
         "nvidia-container-cli: device error: ... unknown device",
         _DOCKER,
@@ -332,7 +332,7 @@ COMPOSE_LINT_RULES = (
         "small-shared-memory",
         small_shared_memory,
         Severity.DEGRADES,
-        "the service has little shared memory",
+        "there is little shared memory",
         "DataLoader workers and NCCL pass tensors through /dev/shm.",
         "RuntimeError: DataLoader worker (pid ...) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",

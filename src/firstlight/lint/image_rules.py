@@ -106,7 +106,7 @@ def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
         asked = torch_asked(install)
         if asked is not None and replaces_vendor_torch(install, asked):
             by = f"it asks for torch{asked.spec}" if asked.spec or asked.address else "it upgrades torch"
-            answer = vendors_torch(target.image, question)
+            answer = vendors_torch(target.image, question, install)
         elif (brought := brought_torch(install, question)) is not None:
             by, answer = brought[2], _without_vendors(brought[0].project, question)
         else:

@@ -18,7 +18,7 @@ from firstlight.lint.build_rules import arch_lists, cuda_builds, toolkit_of
 from firstlight.lint.host import driver_cuda, install_of, is_board, lets_in, runs_major, wheel_for, wheels_for
 from firstlight.lint.images import KNOWS_BLACKWELL, Image
 from firstlight.lint.installs import CPU, LOCK, MANIFEST_OF, installs
-from firstlight.lint.model import Place, Syntax, Target, stages_of
+from firstlight.lint.model import Install, Place, Syntax, Target, stages_of
 from firstlight.lint.torches import InImage, Replacement, brought_torch, fails, torches, without_code
 from firstlight.lint.wheels import torch_asked
 from firstlight.lint.written import ask, variables_in
@@ -59,7 +59,7 @@ def other_wheel(torch: InImage, target: Target, question: Question) -> tuple[Cha
     Where something is compiled, one of the compiler's CUDA major, if there is one.
     """
     if replaces_vendors(torch, target):
-        return (vendors_torch(target.image, question),)
+        return (vendors_torch(target.image, question, torch.install),)
     for kept in _kept(torch, target, question):
         title = f"keep {kept.shown} of line {kept.place.line}: see torch-overwritten-later"
         return (ask("keep the torch of the earlier line", Why.PROGRAM, title=title),)
@@ -99,15 +99,13 @@ def replaces_vendors(torch: InImage, target: Target) -> bool:
     return target.image.vendor_torch and torch.install is not None and torch.install in tuple(installs(target))
 
 
-def vendors_torch(image: Image, question: Question) -> Chain:
+def vendors_torch(image: Image, question: Question, install: Install | None) -> Chain:
     """The image's own torch, of an image that has code for the GPU: no install over it."""
     _, other = other_date(image, question)
-    order = (
-        f"take {other} of the image, and leave torch out here"
-        if other
-        else "leave torch out of this install: the image has one"
-    )
-    return ask(order, Why.PROGRAM)
+    asked = () if install is None or install.files else install.requirements
+    alone = bool(asked) and all(each.project in ("torch", *COMPANIONS) for each in asked)
+    without = "remove this install" if alone else "leave torch out of this install"
+    return ask(f"take {other} of the image, and {without}" if other else f"{without}: the image has one", Why.PROGRAM)
 
 
 # docs.nvidia.com/deeplearning/triton-inference-server, introduction/compatibility: 25.10 at the latest is of CUDA 13,

@@ -133,7 +133,10 @@ UNDER: dict[Syntax, dict[type[Way], str]] = {
     Syntax.COMPOSE: {SetVariables: "write under `environment`", StartContainer: "write in the service"},
     Syntax.REQUIREMENTS: {InstallWheels: "write in the requirements file"},
     Syntax.PYPROJECT: {InstallWheels: "write among the dependencies, and the index where uv looks for it"},
-    Syntax.CONDA: {InstallWheels: "write under `pip`", SetVariables: "write under `variables`"},
+    Syntax.CONDA: {
+        InstallWheels: "write under `pip`, in place of every line of torch and its CUDA",
+        SetVariables: "write under `variables`",
+    },
     Syntax.PIXI: {InstallWheels: "take torch from PyTorch's index"},
     Syntax.KUBERNETES: {
         SetVariables: "write under `env` of the container",
