@@ -301,3 +301,11 @@ def test_an_option_is_called_as_it_is_typed(
 ) -> None:
     assert run(["emit", "agents", "--out", str(tmp_path), *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NAMES if kind != "k8s"])
+def test_commands_stand_alone_on_their_line(kind: str) -> None:
+    said = _run(kind, *FOR, *(("--base", "none") if kind == "kit" else ())).stderr
+    programs = ("sh", "docker", "make", "sbatch", "kubectl", "ansible-playbook", "runpodctl", "devcontainer")
+    assert [line for line in said.splitlines() if line.startswith("    ") and line.split()[0] in programs], said
+    assert not [line for line in said.splitlines() if any(f": {name} " in line for name in programs)], said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstlight import __version__
 from firstlight.emit.bash import pythons_of, shell_text, wiring_in
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, ansible_text, comment, yaml_text
@@ -77,15 +77,18 @@ def emit_ansible(subject: Subject) -> Emitted:
         tool_made=Quoted(f"{_tool(subject)}/lib/python{{{{ firstlight_version.stdout }}}}/site-packages/{_INFO}"),
         verify=_verify(subject),
     )
+    to_run = (ToRun("Bring up the hosts of an inventory", f"ansible-playbook --inventory HOSTS {NAME}"),)
     notes = (
-        f"ansible-playbook --inventory HOSTS {NAME}; with --check --diff it says what it would change.",
         where_from(subject),
+        "--check --diff says what it would change. "
         "-e firstlight_disable_require=true goes on where a host does not fit; --skip-tags verify skips the proof.",
     )
     files = [EmittedFile(NAME, text), EmittedFile("files/firstlight.sh", shell_text(subject, HOME)), *_scripts(subject)]
     if compat is not None:
         files += [EmittedFile(f"files/{file.name}", file.text, int(file.mode, 8)) for file in compat.files]
-    return Emitted("ansible", tuple(files), gates, subject.plan.digest, notes, wheel=emitted_wheel(subject))
+    return Emitted(
+        "ansible", tuple(files), gates, subject.plan.digest, notes, to_run=to_run, wheel=emitted_wheel(subject)
+    )
 
 
 def _scripts(subject: Subject) -> tuple[EmittedFile, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, absolute_path
@@ -56,13 +56,15 @@ def emit_bash(subject: Subject) -> Emitted:
         shell=Quoted(shell_text(subject, state)),
         key=environment_key(subject),
     )
+    to_run = (ToRun("Run it at every start of the pod, as root", f"sh {NAME}"),)
     notes = (
-        f"Run it at every start of the pod, as root: sh {NAME}",
         f"{state} is taken as the part that outlives a restart; another: --volume FOLDER.",
         where_from(subject),
     )
     files = (EmittedFile(NAME, text, 0o755),)
-    return Emitted("bash", files, subject.gates, subject.plan.digest, notes, wheel=emitted_wheel(subject))
+    return Emitted(
+        "bash", files, subject.gates, subject.plan.digest, notes, to_run=to_run, wheel=emitted_wheel(subject)
+    )
 
 
 def state_folder(subject: Subject) -> str:

@@ -10,7 +10,7 @@ from firstlight.emit.containers import (
     refuse_base_of_an_image,
 )
 from firstlight.emit.dockerfile import image_files, image_name
-from firstlight.emit.document import Emitted, EmittedFile
+from firstlight.emit.document import Emitted, EmittedFile, ToRun
 from firstlight.emit.header import header_lines
 from firstlight.emit.image_reference import image_reference
 from firstlight.emit.quoting import Quoted, dockerfile_exec
@@ -39,10 +39,11 @@ def emit_compose(subject: Subject) -> Emitted:
         proof=dockerfile_exec(proof_arguments()),
     )
     files = (EmittedFile(NAME, text), *(image_files(subject, "compose") if builds else ()))
-    notes = [
-        *(("In the folder of these files: docker compose build", where_from(subject)) if builds else ()),
-        f"Prove it: docker compose run --rm {SERVICE}",
-        f"Your own program: docker compose run --rm {SERVICE} python train.py",
-    ]
+    to_run = (
+        *((ToRun("In the folder of these files", "docker compose build"),) if builds else ()),
+        ToRun("Prove it", f"docker compose run --rm {SERVICE}"),
+        ToRun("Your own program", f"docker compose run --rm {SERVICE} python train.py"),
+    )
+    notes = (where_from(subject),) if builds else ()
     wheel = emitted_wheel(subject) if builds else None
-    return Emitted("compose", files, subject.gates, subject.plan.digest, tuple(notes), wheel=wheel)
+    return Emitted("compose", files, subject.gates, subject.plan.digest, notes, to_run=to_run, wheel=wheel)

@@ -8,7 +8,7 @@ from typing import Any
 
 from firstlight.emit.containers import ENTRYPOINT, SHARED_MEMORY_GIB, proof_arguments, refuse_base_of_an_image
 from firstlight.emit.dockerfile import HOME, image_files, image_name, user_of
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.gate_words import gates_as_json
 from firstlight.emit.header import header_lines
 from firstlight.emit.image_reference import image_reference
@@ -35,12 +35,11 @@ def emit_devcontainer(subject: Subject) -> Emitted:
         EmittedFile(f"{FOLDER}/check_host.sh", check, 0o755),
         *(replace(file, name=f"{FOLDER}/{file.name}") for file in image),
     )
-    notes = (
-        f"Put the folder {FOLDER} into the project and open it in an editor, or: devcontainer up --workspace-folder .",
-        "The check runs on the host with sh; a Windows host has it in WSL alone.",
-    )
+    opened = f"Put the folder {FOLDER} into the project and open it in an editor; without one"
+    to_run = (ToRun(opened, "devcontainer up --workspace-folder ."),)
+    notes = ("The check runs on the host with sh; a Windows host has it in WSL alone.",)
     wheel = None if subject.choices.image else emitted_wheel(subject, f"{FOLDER}/wheels")
-    return Emitted("devcontainer", files, subject.gates, subject.plan.digest, notes, wheel=wheel)
+    return Emitted("devcontainer", files, subject.gates, subject.plan.digest, notes, to_run=to_run, wheel=wheel)
 
 
 def _document(subject: Subject) -> str:

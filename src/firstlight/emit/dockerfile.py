@@ -6,7 +6,7 @@ import re
 
 from firstlight import __version__
 from firstlight.emit.bash import pythons_of, shell_text, wiring_in
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.image_reference import image_reference
 from firstlight.emit.preflight import preflight_functions
@@ -45,14 +45,15 @@ class _Compat:
 def emit_dockerfile(subject: Subject) -> Emitted:
     """Dockerfile, entrypoint.sh and the small files it copies; `docker build .` in their folder."""
     files = image_files(subject, "dockerfile")
+    to_run = (ToRun("In the folder of these files", f"docker build --tag {image_name(subject)} ."),)
     notes = [
-        f"In the folder of these files: docker build --tag {image_name(subject)} .",
         "RUN --mount needs BuildKit (Docker 23 or newer), Podman 4 or buildah 1.28.",
         where_from(subject),
     ]
     if "@sha256:" not in base_of(subject):
         notes.append("The base is not pinned: --base IMAGE@sha256:... builds the same image later too.")
-    return Emitted("dockerfile", files, subject.gates, subject.plan.digest, tuple(notes), wheel=emitted_wheel(subject))
+    wheel = emitted_wheel(subject)
+    return Emitted("dockerfile", files, subject.gates, subject.plan.digest, tuple(notes), to_run=to_run, wheel=wheel)
 
 
 def image_files(subject: Subject, kind: str) -> tuple[EmittedFile, ...]:

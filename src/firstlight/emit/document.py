@@ -26,6 +26,14 @@ class EmittedWheel:
 
 
 @dataclass(frozen=True, slots=True)
+class ToRun:
+    """A command for whoever has the files, and when: 'Prove it', 'docker compose run --rm gpu'."""
+
+    says: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class Emitted:
     """Everything that one kind writes; the first file is the one that is printed where no folder is given."""
 
@@ -37,6 +45,7 @@ class Emitted:
     what: str = ""  # what is shipped, in words, where it is not what the plan brings
     compat: tuple[CompatPart, ...] | None = None  # the compat library, where it is not the plan's
     sources: tuple[EmittedFile, ...] = ()  # of this package, written as they are: nothing in them is a secret
+    to_run: tuple[ToRun, ...] = ()
     wheel: EmittedWheel | None = None  # None: nothing here installs firstlight, or an index is to have it
 
 

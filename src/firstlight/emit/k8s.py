@@ -6,7 +6,7 @@ import re
 import textwrap
 
 from firstlight.emit.containers import ENTRYPOINT, SHARED_MEMORY_GIB, gate_command, proof_arguments
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.image_reference import image_reference
 from firstlight.emit.quoting import Quoted, dockerfile_exec
@@ -34,17 +34,17 @@ def emit_k8s(subject: Subject) -> Emitted:
     )
     notes = [
         "The image must be one that was built from the files of `firstlight emit dockerfile`: it holds the gate.",
-        "Prove it on a node: kubectl apply -f job.yaml",
-        f"What it says: kubectl logs --follow job/{name}",
-        f"Why a node refused it: kubectl logs job/{name} --container gate",
-        f"A pod to work in, from pod.yaml: kubectl exec -it {name} -- {ENTRYPOINT} python",
+    ]
+    to_run = [
+        ToRun("Prove it on a node", "kubectl apply -f job.yaml"),
+        ToRun("What it says", f"kubectl logs --follow job/{name}"),
+        ToRun("Why a node refused it", f"kubectl logs job/{name} --container gate"),
+        ToRun("A pod to work in, from pod.yaml", f"kubectl exec -it {name} -- {ENTRYPOINT} python"),
     ]
     if subject.gates.asks_for_gpu and not subject.choices.runtime_class:
-        notes.append(
-            "Where nvidia is not the default runtime of the nodes, emit with --runtime-class nvidia; which there are: "
-            "kubectl get runtimeclass"
-        )
-    return Emitted("k8s", files, subject.gates, subject.plan.digest, tuple(notes))
+        notes.append("Where nvidia is not the default runtime of the nodes, emit with --runtime-class nvidia.")
+        to_run.append(ToRun("Which runtimes there are", "kubectl get runtimeclass"))
+    return Emitted("k8s", files, subject.gates, subject.plan.digest, tuple(notes), to_run=tuple(to_run))
 
 
 def _manifest(subject: Subject, name: str, *, kind: str, arguments: tuple[str, ...]) -> str:

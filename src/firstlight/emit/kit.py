@@ -6,7 +6,7 @@ from importlib.resources import files as package_files
 
 from firstlight.emit.containers import SHARED_MEMORY_GIB
 from firstlight.emit.dockerfile import HOME, base_of, image_files, image_name
-from firstlight.emit.document import Emitted, EmittedFile
+from firstlight.emit.document import Emitted, EmittedFile, ToRun
 from firstlight.emit.header import header_lines
 from firstlight.emit.quoting import Quoted
 from firstlight.emit.rendering import render
@@ -63,7 +63,7 @@ def emit_kit(subject: Subject) -> Emitted:
     )
     sources = tuple(EmittedFile(f"src/{name}", source_text(name)) for name in SOURCES)
     plan, wheel = subject.plan.digest, emitted_wheel(subject)
-    return Emitted("kit", files, subject.gates, plan, _notes(subject), sources=sources, wheel=wheel)
+    return Emitted("kit", files, subject.gates, plan, _notes(subject), sources=sources, to_run=_TO_RUN, wheel=wheel)
 
 
 def source_text(name: str) -> str:
@@ -147,11 +147,13 @@ def cutlass(subject: Subject) -> SourceTag:
     return row
 
 
+_TO_RUN = (ToRun("In the folder of these files", "make build lock verify run"),)
+
+
 def _notes(subject: Subject) -> tuple[str, ...]:
     where = (
         "make takes docker or podman where one is in PATH; CONTAINER=none builds and runs on the machine itself."
         if subject.choices.base != NONE
         else "There is no image in it: nvcc, make and firstlight of the machine are used, and no CUTLASS."
     )
-    return ("In the folder of these files: make build, make lock, then make verify and make run.", where,
-            where_from(subject))  # fmt: skip
+    return where, where_from(subject)

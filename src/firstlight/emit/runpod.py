@@ -12,7 +12,7 @@ from typing import Any
 
 from firstlight.emit.bash import NAME as SETUP
 from firstlight.emit.bash import emit_bash
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.image_reference import image_reference
 from firstlight.emit.quoting import absolute_path, sh
 from firstlight.emit.subject import Subject
@@ -37,11 +37,12 @@ def emit_runpod(subject: Subject) -> Emitted:
     gpu = _gpu(subject)
     common = _container(subject)
     count: dict[str, Any] = {"id": gpu, "count": 1}
-    notes = [f"POST runpod-pod.json to https://api.runpod.io/v2/pods; by hand: runpodctl pod create --gpu-id {sh(gpu)}"]
+    notes = ["POST runpod-pod.json to https://api.runpod.io/v2/pods."]
+    by_hand = f"runpodctl pod create --gpu-id {sh(gpu)}"
     floor = subject.gates.cuda_floor
     if isinstance(floor, Known):  # RunPod has a minimum and no list
         count["minCudaVersion"] = str(floor.value)
-        notes[0] += f" --min-cuda-version {floor.value}"
+        by_hand += f" --min-cuda-version {floor.value}"
         notes += _left_out(subject, floor.value)
     pod = {**common, "cloud": "SECURE", "gpu": count}
     files = [
@@ -58,7 +59,8 @@ def emit_runpod(subject: Subject) -> Emitted:
             f"Put {SETUP} on the volume as {volume}/{SETUP}; every start of the pod runs it before sshd starts."
         )
         notes.append(where_from(subject))
-    return Emitted("runpod", tuple(files), subject.gates, subject.plan.digest, tuple(notes), wheel=wheel)
+    digest, to_run = subject.plan.digest, (ToRun("By hand", by_hand),)
+    return Emitted("runpod", tuple(files), subject.gates, digest, tuple(notes), to_run=to_run, wheel=wheel)
 
 
 def _text(document: dict[str, Any]) -> str:

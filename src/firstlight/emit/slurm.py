@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from firstlight.emit.bash import environment_key, pythons_of, state_folder, wiring_in
-from firstlight.emit.document import Emitted, EmittedFile, made_by
+from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.gates import CompatPart, gates_of
 from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
@@ -110,7 +110,6 @@ def emit_slurm(subject: Subject) -> Emitted:
         on_node=Quoted(on_node),
     )
     notes = [
-        f"sbatch {name}.sbatch python train.py; without a command it proves the environment.",
         f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
         where_from(subject),
     ]
@@ -124,10 +123,15 @@ def emit_slurm(subject: Subject) -> Emitted:
         subject.gates,
         subject.plan.digest,
         tuple(notes),
+        to_run=_to_run(f"sbatch {name}.sbatch"),
         what=_what(subject, archive) if planned.compat else "",
         compat=subject.compat,
         wheel=emitted_wheel(subject),
     )
+
+
+def _to_run(sbatch: str) -> tuple[ToRun, ...]:
+    return ToRun("Prove the environment", sbatch), ToRun("Your own program", f"{sbatch} python train.py")
 
 
 def _what(subject: Subject, archive: CompatDownload | None) -> str:

@@ -46,7 +46,7 @@ def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
         ],
         "sources": [_named(file) for file in emitted.sources],
         "wheel": _wheel(emitted.wheel),
-        "notes": list(emitted.notes),
+        "notes": [*(f"{each.says}: {each.line}" for each in emitted.to_run), *emitted.notes],
     }
 
 

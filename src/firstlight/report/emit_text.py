@@ -43,3 +43,6 @@ def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
         yield f"  left out {each}"
     for note in emitted.notes:
         yield f"  {note}"
+    for command in emitted.to_run:  # alone on its line, to be pasted
+        yield f"  {command.says}:"
+        yield f"    {command.line}"
