@@ -16,10 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from firstlight.cli.main import run as firstlight  # noqa: E402
-from firstlight.report.html.bench_page import bench_report  # noqa: E402
-from firstlight.tables import load  # noqa: E402
 from tests.report.handed import proof_text, write_journal  # noqa: E402
-from tests.report.runs_to_show import processor_run  # noqa: E402
 from tests.system.chromium import Chromium  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
@@ -34,7 +31,6 @@ PICTURES = (
     ("doctor.png", "doctor", LAPTOP, "light", "header", 760),
     ("libs.png", "libs", LAPTOP, "light", "header", 680),
     ("doctor-phone-dark.png", "doctor", PHONE, "dark", "#out", 1100),
-    ("report-processor.png", "processor", LAPTOP, "light", "header", 980),
     ("handover.png", "handover", LAPTOP, "light", "header", 1500),
     ("handover-proved.png", "handover", LAPTOP, "dark", "#proved", 900),
     ("handover-phone.png", "handover", PHONE, "light", "#done", 900),
@@ -46,11 +42,10 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     machines = ROOT / "tests" / "machines"
     with tempfile.TemporaryDirectory() as folder:
-        names = ("doctor", "libs", "processor", "handover")
+        names = ("doctor", "libs", "handover")
         pages = {"bench": EXAMPLE, **{name: Path(folder) / f"{name}.html" for name in names}}
         run = str(ROOT / "results" / "bench-h200-standard.json")
         firstlight(["bench", "report", run, "--out", str(EXAMPLE)])
-        pages["processor"].write_text(bench_report((processor_run(),), load()).text)
         (Path(folder) / "verify.json").write_text(proof_text("h200-healthy"))
         journal = write_journal(Path(folder) / "journal", "h200-compat-stale")
         parts = ["--verify", f"{folder}/verify.json", "--journal", str(journal), "--bench", run, "--rate", "2.69"]
