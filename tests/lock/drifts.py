@@ -161,6 +161,24 @@ def installed(name: str, version: str) -> Plant:
     return after_way(InstallWheels((Package(name, version),)))
 
 
+def with_distributions(*names: str) -> Plant:
+    """Distributions beside those that are there, copies of one that no rule looks at."""
+
+    def planted(facts: Facts) -> Facts:
+        chosen = facts.python.selected
+        assert isinstance(chosen, Known)
+        environment = facts.python.environments[chosen.value]
+        other = next(each for each in environment.distributions if each.name == "numpy")
+        more = tuple(replace(other, name=name) for name in names)
+        changed = tuple(
+            replace(each, distributions=(*each.distributions, *more)) if place == chosen.value else each
+            for place, each in enumerate(facts.python.environments)
+        )
+        return replace(facts, python=replace(facts.python, environments=changed))
+
+    return planted
+
+
 def both(first: Plant, second: Plant) -> Plant:
     return lambda facts: second(first(facts))
 
@@ -216,5 +234,9 @@ DRIFTS: tuple[DriftCase, ...] = (
     DriftCase("a package replaced", "h200", as_it_is, installed("numpy", "2.4.0"), "packages", "numpy", "harmless"),
     DriftCase("LD_PRELOAD of a library", "h200", as_it_is, with_variable("LD_PRELOAD", "/opt/lib/libjemalloc.so.2"),
               "settings", "LD_PRELOAD", "harmless"),
+    DriftCase("a second NVIDIA wheel off its pin", "h100-cudnn-off-pin", as_it_is,
+              installed("nvidia-nccl-cu12", "2.20.5"), "packages", "nvidia-nccl-cu12", "abi"),
+    DriftCase("one of two NVIDIA wheels back on its pin", "h100-cudnn-off-pin", installed("nvidia-nccl-cu12", "2.20.5"),
+              as_it_is, "packages", "nvidia-nccl-cu12", "harmless"),
     DriftCase("another kind of GPU", "h200", as_it_is, with_set("capability=10.0"), "", "", ""),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstlight.cli.locking import DEFAULT, looked_at, real_names
+from firstlight.cli.locking import DEFAULT, looked_at, places_here, real_names
 from firstlight.cli.looking import look_options, look_patiently
 from firstlight.diagnosis.finding import Goal
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
@@ -146,7 +146,7 @@ def _proved(look: Look, facts: Facts, stack: Stack, given: dict[str, Any]) -> Lo
         verify=verify,
         bench=_bench_id(given["bench"]),
         held=stack.held,
-        findings=findings_to_keep(Question(facts, load(), goal), RULES),
+        findings=findings_to_keep(Question(facts, load(), goal), RULES, places=places_here(look, facts)),
     )
 
 

@@ -1,13 +1,16 @@
 """What a drift leads to, by the rules of diagnosis: findings that the lock does not know, and that go with the drift.
 
-A drift is undone on paper and the machine judged again: what is then gone, the drift brought about. Where paper cannot
-tell, a new finding belongs to the drifts that its rule looks at. Pure.
+A drift is undone on paper and the machine judged again: what is then gone, the drift brought about. A finding that two
+drifts bring about, so that neither alone takes it away, belongs to each that brings it without the others. Where paper
+cannot tell, it belongs to the drifts that its rule looks at. Pure.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import WORST_FIRST, Finding, Question, Rule, Severity
 from firstlight.diagnosis.judge import judge
@@ -17,7 +20,6 @@ from firstlight.lock.back import without
 from firstlight.lock.drift import Change, Drift, Group
 from firstlight.lock.places import Places
 from firstlight.lock.stack import Judged, LockedClass, Part
-from firstlight.tables import Tables
 
 
 class Consequence(enum.Enum):
@@ -31,7 +33,11 @@ class Consequence(enum.Enum):
 
 CONSEQUENCES = tuple(Consequence)
 _SLOWER = 70  # the depth from which on rules are about speed and health; below it they are about what fits together
-_MOST_ON_PAPER = 40  # of more drifts than these, as of another environment, the rules' own looks decide
+# Of more drifts than these, as of another environment, the rules' own looks decide. A drift undone takes 2 ms; to leave
+# one alone all others are undone, so that takes their square.
+_MOST_ON_PAPER = 200
+_MOST_ALONE = 60
+_MARK = 12  # letters of a SHA-256
 # Parts of a lock -> where the same is told in facts; `packages` is told apart below.
 _PATHS: dict[Part, tuple[str, ...]] = {
     Part.GPU: ("gpus",),
@@ -78,12 +84,20 @@ class Verdict:
         return min((each.consequence for each in self.told), key=CONSEQUENCES.index, default=None)
 
 
-def findings_to_keep(question: Question, rules: tuple[Rule, ...]) -> tuple[Judged, ...]:
+def findings_to_keep(question: Question, rules: tuple[Rule, ...], *, places: Places) -> tuple[Judged, ...]:
     """The findings of a machine that is locked: what they say is known then, and no drift later."""
     looks = {rule.code: rule.looks_at for rule in rules}
     found = judge(question, rules).findings
     kept = [each for each in found if each.severity is not Severity.NOTE and not _passes(looks[each.code])]
-    return tuple(Judged(each.code, each.severity.value) for each in sorted(kept, key=lambda each: each.code))
+    return tuple(
+        Judged(each.code, each.severity.value, tuple(sorted(_mark(line, places) for line in each.saw)))
+        for each in sorted(kept, key=lambda each: each.code)
+    )
+
+
+def _mark(line: str, places: Places) -> str:
+    """What stands for a line that a finding saw: the same on two machines of a kind, and it names nobody."""
+    return hashlib.sha256(places.shown(line).encode("utf-8", "surrogatepass")).hexdigest()[:_MARK]
 
 
 def _passes(looks_at: tuple[str, ...]) -> bool:
@@ -94,23 +108,29 @@ def judged(
     groups: tuple[Group, ...], question: Question, rules: tuple[Rule, ...], *, locked: LockedClass, places: Places
 ) -> Verdict:
     """Every drift with what it leads to."""
-    court = _Court(question.tables, question, rules, locked)
+    court = _Court(question, rules, locked, places)
     new = court.new_findings(question.facts)
-    gone = {
-        group.drift: court.gone_without(group.drift, new, places=places)
-        if len(groups) <= _MOST_ON_PAPER
-        else frozenset()
-        for group in groups
-    }
-    settled = frozenset().union(*gone.values()) if gone else frozenset()
+    on_paper = {group.drift: court.gone_without(group.drift, new) for group in groups[:_MOST_ON_PAPER]} if new else {}
+    gone = {drift: codes for drift, codes in on_paper.items() if codes is not None}
+    settled = frozenset().union(*gone.values())
+    if len(groups) <= _MOST_ALONE and frozenset(new) - settled:
+        together = frozenset(new) - settled - court.left_without(tuple(gone))
+        gone = {
+            drift: codes | (together & court.left_without(tuple(other for other in gone if other != drift)))
+            for drift, codes in gone.items()
+        }
+        settled = frozenset().union(*gone.values())
     told = []
     for group in groups:
-        codes = gone[group.drift] | {code for code in new if code not in settled and court.looks_at(code, group)}
+        seen = {code for code in new if code not in settled and court.looks_at(code, group)}
+        if group.drift in gone:
+            seen -= court.known  # paper tells whether it changed what a known finding sees
+        codes = gone.get(group.drift, frozenset()) | seen
         found = (*_causes_first(new[code] for code in new if code in codes), *court.other_torch(group.drift))
         worst = min((_consequence(each, court) for each in found), key=CONSEQUENCES.index, default=Consequence.HARMLESS)
         told.append(Told(group, worst, found))
     named = {finding.code for each in told for finding in each.findings}
-    return Verdict(tuple(told), tuple(each for code, each in new.items() if code not in named))
+    return Verdict(tuple(told), tuple(each for code, each in new.items() if code not in named | court.known))
 
 
 def _causes_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -128,32 +148,51 @@ def _consequence(finding: Finding, court: _Court) -> Consequence:
 class _Court:
     """The rules, and what the lock knows already."""
 
-    tables: Tables
     question: Question
     rules: tuple[Rule, ...]
     locked: LockedClass
+    places: Places
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset(each.code for each in self.locked.findings)
 
     def rule(self, code: str) -> Rule:
         return next(each for each in self.rules if each.code == code)
 
     def new_findings(self, facts: Facts) -> dict[str, Finding]:
-        """By code: what is worse than the lock knows; notes are no consequence."""
-        known = {each.code: each.severity for each in self.locked.findings}
-        order = [each.value for each in WORST_FIRST]
-        found = judge(Question(facts, self.tables, self.locked.goal), self.rules).findings
-        return {
-            each.code: each
-            for each in found
-            if each.severity is not Severity.NOTE
-            and (each.code not in known or order.index(each.severity.value) < order.index(known[each.code]))
-        }
+        """By code: what is worse than the lock knows, or saw what the lock does not; notes are no consequence."""
+        known = {each.code: each for each in self.locked.findings}
+        found = judge(Question(facts, self.question.tables, self.locked.goal), self.rules).findings
+        told = (self._beyond(each, known.get(each.code)) for each in found if each.severity is not Severity.NOTE)
+        return {each.code: each for each in told if each is not None}
 
-    def gone_without(self, drift: Drift, new: dict[str, Finding], *, places: Places) -> frozenset[str]:
-        """The new findings that are not there on paper, once the drift is taken back."""
-        if not new:
-            return frozenset()
-        paper = without(drift, self.question.facts, self.tables, places=places)
-        return frozenset() if paper is None else frozenset(set(new) - set(self.new_findings(paper)))
+    def _beyond(self, finding: Finding, known: Judged | None) -> Finding | None:
+        """A finding with what the lock does not know of it; None where it knows all. One of before marks knows all."""
+        order = [each.value for each in WORST_FIRST]
+        if known is None or order.index(finding.severity.value) < order.index(known.severity):
+            return finding
+        lines = tuple(line for line in finding.saw if known.saw and _mark(line, self.places) not in known.saw)
+        return replace(finding, saw=lines) if lines else None
+
+    def gone_without(self, drift: Drift, new: dict[str, Finding]) -> frozenset[str] | None:
+        """The new findings that are not there on paper, once the drift is taken back; None where paper cannot tell."""
+        paper = without(drift, self.question.facts, self.question.tables, places=self.places)
+        if paper is None:
+            return None
+        left = self.new_findings(paper)
+        return frozenset(
+            code
+            for code, finding in new.items()
+            if code not in left or (code in self.known and not set(finding.saw) <= set(left[code].saw))
+        )
+
+    def left_without(self, drifts: tuple[Drift, ...]) -> frozenset[str]:
+        """The new findings that are left on paper where all of these drifts are taken back."""
+        paper = self.question.facts
+        for drift in drifts:
+            paper = without(drift, paper, self.question.tables, places=self.places) or paper
+        return frozenset(self.new_findings(paper))
 
     def looks_at(self, code: str, group: Group) -> bool:
         """Whether a rule looks at what has drifted, or at what follows from that."""
@@ -166,7 +205,7 @@ class _Court:
         if drift.part is not Part.PACKAGES or drift.name != "torch" or drift.change is not Change.CHANGED:
             return ()
         wants = (f"torch=={drift.locked.partition(' ')[0]}",)
-        asked = Question(self.question.facts, self.tables, self.locked.goal, wants)
+        asked = Question(self.question.facts, self.question.tables, self.locked.goal, wants)
         return judge(asked, (self.rule("torch-not-as-wanted"),)).findings
 
 

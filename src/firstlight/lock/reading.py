@@ -107,7 +107,7 @@ def _class(table: dict[str, Any], path: str) -> LockedClass:
         verify=_word(table, "verify", where) if "verify" in table else "",
         bench=_word(table, "bench", where) if "bench" in table else "",
         held=held,
-        findings=tuple(Judged(code, severity) for code, severity in findings),
+        findings=tuple(_judged(code, text) for code, text in findings),
     )
     if _word(table, "digest", where) != digest_of(locked):
         raise BadInput(
@@ -132,6 +132,11 @@ def _rows(table: Any, where: str) -> list[tuple[str, str]]:
         if not isinstance(value, str) or not value.isprintable() or not key.isprintable():
             raise BadInput(f"{where}: {key[:60]!a} is {ascii(value)[:60]}; accepted is text on one line. {_AGAIN}.")
     return list(table.items())
+
+
+def _judged(code: str, text: str) -> Judged:
+    severity, *saw = text.split(" ")
+    return Judged(code, severity, tuple(saw))
 
 
 def _held(part: Part, table: Any, where: str) -> list[Held]:

@@ -58,10 +58,14 @@ class MachineKind:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A finding that was there when the lock was written, e.g. compat-baked-in, degrades."""
+    """A finding that was there when the lock was written, e.g. compat-baked-in, degrades.
+
+    `saw` has a mark of each thing that it saw, so that a second wheel off its pin is told from the first.
+    """
 
     code: str
     severity: str
+    saw: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def class_text(locked: LockedClass) -> str:
             lines += ["", f"[class.{part.value}]", *(f"{_key(each.name)} = {_text(value_of(each))}" for each in rows)]
     if locked.findings:
         lines += ["", f"[class.{FINDINGS}]"]
-        lines += [f"{_key(each.code)} = {_text(each.severity)}" for each in locked.findings]
+        lines += [f"{_key(each.code)} = {_text(' '.join((each.severity, *each.saw)))}" for each in locked.findings]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -55,7 +55,7 @@ def digest_of(locked: LockedClass) -> str:
         [locked.name, locked.kind.capability, locked.kind.processor, locked.kind.branch, locked.goal.value],
         [locked.verified, locked.verify, locked.bench],
         [[each.part.value, each.name, value_of(each)] for each in locked.held],
-        [[each.code, each.severity] for each in locked.findings],
+        [[each.code, each.severity, *each.saw] for each in locked.findings],
     ]
     return f"sha256:{hashlib.sha256(json.dumps(rows, separators=(',', ':')).encode()).hexdigest()}"
 
