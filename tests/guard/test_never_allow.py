@@ -110,6 +110,16 @@ def test_a_bug_of_ours_is_deny(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [("--shell", "pip install triton"), ("--edit", "firstlight.lock"), (), ("--shell", "ls", "--")]
+)
+def test_files_without_files_behind_the_dashes_is_denied(words: tuple[str, ...], tmp_path: Path) -> None:
+    project(tmp_path)
+    done = subprocess.run([*FIRSTLIGHT, "guard", "--files", *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--files" in done.stderr
+
+
 def test_a_symlinked_pip_is_pip(tmp_path: Path) -> None:
     where = project(tmp_path)
     (tmp_path / "real").mkdir()

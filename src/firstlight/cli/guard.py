@@ -69,6 +69,8 @@ def command(ctx: click.Context, /, what: tuple[str, ...], **given: Any) -> int:
     if given["tool"] is not None:
         return _hook(given["tool"], given["policy_file"])
     kinds = [each for each in (words, given["text"], given["path"]) if each is not None]
+    if given["files"] and not words:
+        raise BadInput("--files: the files stand behind --, e.g. firstlight guard --files -- requirements.txt.")
     if len(kinds) != 1 or words == ():
         raise BadInput("guard decides on one action; accepted: -- CMD..., --shell TEXT, --edit PATH or --hook TOOL.")
     policy, place = _policy(given["policy_file"], os.getcwd())
