@@ -6,6 +6,7 @@ from firstlight.frozen import dataclass
 
 HOLE = "\ufffc"  # stands in a word for what only the running shell knows
 SEP = "\x1f"  # stands between words that an unquoted expansion splits into
+SOMEWHERE = "/dev/null/somewhere"  # a folder that only the running shell knows; nothing of ours can lie there
 
 
 class Unreadable(Exception):

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 
 from firstlight.guard import interpreters, wrappers
-from firstlight.guard.call import HOLE, Call, Unreadable
+from firstlight.guard.call import HOLE, SOMEWHERE, Call, Unreadable
 from firstlight.guard.place import Place, program_file
 from firstlight.guard.programs import CONTAINERS, EVAL_FLAGS, PLAIN, SHELLS, WRAPPERS, compiler, is_followed, is_python
 from firstlight.guard.steps import is_tool, leaf, scan
@@ -156,7 +156,7 @@ def _builtin(shell: Shell, call: Call, name: str) -> str:
 
 def _cd(shell: Shell, where: list[str]) -> None:
     if HOLE in where[0] or where[0] == "-":
-        shell.cwds = tuple(dict.fromkeys((*shell.cwds, shell.place.root)))
+        shell.cwds = tuple(dict.fromkeys((*shell.cwds, shell.place.root, SOMEWHERE)))
         return
     there = tuple(os.path.normpath(os.path.join(cwd, os.path.expanduser(where[0]))) for cwd in shell.cwds)
     sure = all(os.path.isdir(path) for path in there)

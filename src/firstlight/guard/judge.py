@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from firstlight.frozen import dataclass
+from firstlight.guard.allow_list import elsewhere, is_entry
 from firstlight.guard.call import HOLE, Call, Unreadable
 from firstlight.guard.follow import calls_of, calls_of_words
 from firstlight.guard.managers import OF_PYTHON, Change, change_of
@@ -124,7 +125,7 @@ def _of_call(call: Call, policy: Policy, place: Place, shell: Shell) -> Iterator
             trail=call.trail,
         )
     if policy.mode == "allow-list" and not any(step.startswith(("make ", "package.json: ")) for step in call.trail):
-        yield from _allow_list(call, policy, name)
+        yield from _allow_list(call, policy, place, name)
 
 
 def _is_firstlight(call: Call, place: Place) -> bool:
@@ -262,7 +263,7 @@ def _held_names(path: str) -> set[str]:
     }
 
 
-def _allow_list(call: Call, policy: Policy, name: str) -> Iterator[Denied]:
+def _allow_list(call: Call, policy: Policy, place: Place, name: str) -> Iterator[Denied]:
     words = call.words
     entries = ", ".join(" ".join(entry) for entry in policy.allow)
     if steering := [variable for variable, _ in call.sets if STEERING.fullmatch(variable)]:
@@ -275,55 +276,25 @@ def _allow_list(call: Call, policy: Policy, name: str) -> Iterator[Denied]:
         )
     if name in BUILTINS_THAT_DO_NOTHING and "/" not in words[0] and not call.writes:
         return
-    if any(_is_entry(words, entry) for entry in policy.allow) or call.words[0] in ("source", "."):
-        return
     shown = " ".join(word.replace(HOLE, "?") for word in words)
+    if any(is_entry(words, entry) for entry in policy.allow):
+        if folder := elsewhere(call, place):
+            yield Denied(
+                f"{shown if len(shown) < 100 else name} would run in {folder}",
+                "allow",
+                policy.line("allow"),
+                f"The list is for the project's folder: {place.root}.",
+                trail=call.trail,
+            )
+        return
+    if call.words[0] in ("source", "."):
+        return
     yield Denied(
         f"{shown if len(shown) < 100 else name} is not on the list",
         "allow",
         policy.line("allow"),
         f"Allowed: {entries}.",
         trail=call.trail,
-    )
-
-
-def _is_entry(words: tuple[str, ...], entry: tuple[str, ...]) -> bool:
-    """Whether a command is one of the list: the same words, and after them none that lead elsewhere."""
-    if entry[0] not in ("make", "gmake"):
-        return words[: len(entry)] == entry
-    if words[:1] != entry[:1]:
-        return False
-    rest = list(words[1:])
-    for word in entry[1:]:
-        if word not in rest:
-            return False
-        rest.remove(word)
-    flags = (
-        "-j",
-        "-k",
-        "-s",
-        "-B",
-        "-w",
-        "--jobs",
-        "--silent",
-        "--keep-going",
-        "--no-print-directory",
-        "-O",
-        "--output-sync",
-    )
-    for word in rest:
-        if HOLE in word or not (word.startswith(flags) or word.isdigit() or _is_setting(word)):
-            return False
-    return True
-
-
-def _is_setting(word: str) -> bool:
-    name, equals, value = word.partition("=")
-    return (
-        bool(equals)
-        and name.isidentifier()
-        and not STEERING.fullmatch(name)
-        and not any(each in value for each in "$`;|&<>()\n")
     )
 
 
