@@ -159,5 +159,5 @@ def _cd(shell: Shell, where: list[str]) -> None:
         shell.cwds = tuple(dict.fromkeys((*shell.cwds, shell.place.root, SOMEWHERE)))
         return
     there = tuple(os.path.normpath(os.path.join(cwd, os.path.expanduser(where[0]))) for cwd in shell.cwds)
-    sure = all(os.path.isdir(path) for path in there)
+    sure = all(os.path.isdir(path) or (shell.after_another and path in shell.folders) for path in there)
     shell.cwds = tuple(dict.fromkeys(there if sure else (*there, *shell.cwds)))[:6]

@@ -15,7 +15,7 @@ from firstlight.guard.overlap import may_bring, stays_within
 from firstlight.guard.pins import StepsOff, change_off_pins, off_pins
 from firstlight.guard.place import Place, program_file
 from firstlight.guard.policy import CONSTRAINTS, Policy
-from firstlight.guard.programs import BUILTINS_THAT_DO_NOTHING, MANAGERS, STEERING, compiler, is_pip
+from firstlight.guard.programs import BUILTINS_THAT_DO_NOTHING, MANAGERS, OVERWRITE, STEERING, compiler, is_pip
 from firstlight.guard.protect import Touched, protected_by, touched
 from firstlight.guard.walk import Shell
 
@@ -100,6 +100,8 @@ def _decide(shell: Shell, policy: Policy, place: Place) -> Decision:
 def _of_call(call: Call, policy: Policy, place: Place, shell: Shell) -> Iterator[Denied]:
     yield from _protected(call, policy, place)
     name = call.words[0].rsplit("/", 1)[-1]
+    if name in OVERWRITE:
+        yield from _overwritten(call, name, policy, place, shell)
     if _is_firstlight(call, place):
         return
     for off in off_pins(call, policy):
@@ -174,6 +176,17 @@ def _protected(call: Call, policy: Policy, place: Place) -> Iterator[Denied]:
                 f"code that calls {manager}", "ban", policy.line("ban"), f"Call {manager} directly.", trail=call.trail
             )
             return
+
+
+def _overwritten(call: Call, name: str, policy: Policy, place: Place, shell: Shell) -> Iterator[Denied]:
+    from firstlight.guard.overwrites import overwritten  # most actions do not need it
+
+    for swath in overwritten(call, name, shell.written):
+        for entry in policy.protected:
+            if swath.covers(os.path.join(place.root, os.path.expanduser(entry))):
+                reason = f"{swath.by} may overwrite {entry}, which is protected"
+                yield Denied(reason, "protect", policy.line("protect"), swath.instead, trail=call.trail)
+                return
 
 
 def _names_a_manager(touch: Touched) -> str:

@@ -104,6 +104,18 @@ PLAIN = {
     "rsync", "scp", "openssl", "tree", "vim", "vi", "nano", "emacs", "set", "unset", "return", "exit", "local",
     "read",
 }  # fmt: skip
+# Programs that overwrite files which their words do not name: overwrites.py says which.
+OVERWRITE = {"git", "patch", "cp", "rsync", "scp", "tar", "bsdtar", "unzip"}
+# Programs that run text which they are handed: runners.py follows it.
+RUNNERS = {
+    "awk", "gawk", "mawk", "nawk", "sed", "gsed", "vim", "vi", "nvim", "ex", "ed", "view", "gvim", "emacs", "tmux",
+    "screen", "at", "batch", "gdb", "lldb", "cuda-gdb", "git", "just",
+}  # fmt: skip
+# Variables whose value is a command that another program runs.
+COMMANDS_IN_VARIABLES = {
+    "PROMPT_COMMAND", "EDITOR", "VISUAL", "PAGER", "MANPAGER", "SUDO_EDITOR", "RSYNC_RSH", "GIT_EDITOR", "GIT_PAGER",
+    "GIT_SEQUENCE_EDITOR", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",
+}  # fmt: skip
 # What these print is made to be given to eval.
 EVAL_SAFE = {"ssh-agent", "dircolors", "direnv", "brew", "starship", "zoxide", "fnm", "pyenv", "rbenv", "lesspipe"}
 BUILTINS_THAT_DO_NOTHING = {

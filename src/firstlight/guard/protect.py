@@ -35,6 +35,7 @@ _OUT = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document", "-P"), "
         "g++": ("-o",), "nvcc": ("-o",), "tar": ("-C", "--directory"), "unzip": ("-d",), "openssl": ("-out",),
         "patch": ("-o", "-d", "-i"), "jq": (), "clang": ("-o",), "yq": ()}  # fmt: skip
 _GIT_PATHS = {"rm", "mv", "restore", "checkout", "apply", "update-index"}
+_CONFIG_WITHOUT_A_VALUE = {"--unset", "--unset-all", "unset", "--edit", "-e", "edit"}
 _VALUED = {
     "-m",
     "--mode",
@@ -132,9 +133,8 @@ def _git(words: list[str]) -> Iterator[Touched]:
             operands = []
         for path in operands:
             yield Touched(os.path.join(folder, path), with_parents=verb in ("rm", "mv"))
-    if verb == "config" and any(
-        word.lower() in ("core.hookspath", "alias") or word.startswith("alias.") for word in operands
-    ):
+    keys = [at for at, word in enumerate(operands) if word.lower() == "core.hookspath" or word.startswith("alias.")]
+    if verb == "config" and keys and (operands[keys[0] + 1 :] or set(rest) & _CONFIG_WITHOUT_A_VALUE):
         yield Touched(".git/config")
     if (
         verb in ("checkout", "switch", "reset", "pull", "merge", "rebase", "clean", "stash", "am", "cherry-pick")

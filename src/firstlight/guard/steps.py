@@ -58,6 +58,11 @@ def _remember(shell: Shell, call: Call, name: str) -> None:
                 if name != "ln":
                     shell.written[path] = shell.file(operands[0]) if known(operands[0]) else None
     made = prints.downloads(call, name)
+    if name in ("mkdir", "git"):
+        if operands[:1] == ["clone"]:
+            made = (*made, *operands[2:])
+        folders = operands if name == "mkdir" else made if operands[:1] == ["clone"] else ()
+        shell.folders |= {os.path.normpath(os.path.join(cwd, each)) for cwd in call.cwds for each in folders}
     if name == "tee":
         made = tuple(operands)
     for target in made:

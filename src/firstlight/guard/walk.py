@@ -34,6 +34,7 @@ class Shell:
         self.functions: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
         self.written: dict[str, str | None] = {}  # files that the text itself writes, and their text
+        self.folders: set[str] = set()  # that the text itself makes
         self.renamed: dict[str, str] = {}  # a new name of a program: by ln, cp or mv
         self.cwds: tuple[str, ...] = (place.cwd,)
         self.trail: tuple[str, ...] = ()
@@ -90,9 +91,9 @@ class Shell:
         finally:
             self.trail, self.depth = trail, self.depth - 1
 
-    def file(self, path: str) -> str | None:
+    def file(self, path: str, cwds: tuple[str, ...] = ()) -> str | None:
         """The text of a file as it will be then: what the text wrote before it counts."""
-        for cwd in self.cwds:
+        for cwd in cwds or self.cwds:
             full = os.path.normpath(os.path.join(cwd, path))
             if full in self.written:
                 return self.written[full]
@@ -144,6 +145,11 @@ class Shell:
             return self._children(node, stdin)
         return ""
 
+    @property
+    def after_another(self) -> bool:
+        """Whether what is read runs only where the command before it went well, as behind &&."""
+        return self._maybe > 0
+
     def perhaps(self, act: Callable[[], str]) -> str:
         self._maybe += 1
         try:
@@ -160,7 +166,7 @@ class Shell:
         either = any(child.type == "||" for child in node.children)
         for other in others:
             before = self.cwds
-            said += self.perhaps(lambda other=other: self.statement(other, None))  # type: ignore[misc]
+            said += self.perhaps(lambda other=other: self.statement(other, stdin))  # type: ignore[misc]
             if either:
                 self.cwds = tuple(dict.fromkeys((*before, *self.cwds)))
         return said
