@@ -114,6 +114,8 @@ def _module(shell: Shell, call: Call, module: str, words: tuple[str, ...]) -> st
         shell.hide("python -m with a module that only the running shell knows")
     if root in ("pip", "uv", "conda", "pipx", "pipenv", "poetry", "pdm", "firstlight", "easy_install", "mamba"):
         return again(shell, call, (root, *words), f"python -m {root}")
+    if root == "piptools" and words[:1] == ("sync",):
+        return again(shell, call, ("pip-sync", *words[1:]), "python -m piptools")
     if root in ("runpy", "cProfile", "trace", "pdb", "timeit", "code"):
         scan(shell, replace(call, words=("python", *words)), "python")
     return leaf(shell, call, "python")

@@ -10,7 +10,7 @@ from firstlight.frozen import dataclass
 from firstlight.guard.allow_list import elsewhere, is_entry
 from firstlight.guard.call import HOLE, Call, Unreadable
 from firstlight.guard.follow import calls_of, calls_of_words
-from firstlight.guard.managers import OF_PYTHON, Change, change_of
+from firstlight.guard.managers import OF_PYTHON, Change, Wanted, change_of
 from firstlight.guard.overlap import may_bring, stays_within
 from firstlight.guard.pins import StepsOff, change_off_pins, off_pins
 from firstlight.guard.place import Place, program_file
@@ -213,7 +213,7 @@ def _of_change(change: Change, call: Call, policy: Policy, place: Place) -> Iter
                 yield Denied("a package whose name only the running shell knows", "packages", policy.line("packages"),
                              "Write the name out.", trail=call.trail)  # fmt: skip
             continue
-        yield from _of_wanted(wanted.name, wanted.spec, change, policy, call)
+        yield from _of_wanted(wanted, policy, call)
     for name in change.removes:
         if any(kept.name in _names(name) for kept in policy.kept):
             yield Denied(
@@ -232,18 +232,23 @@ def _names(name: str) -> set[str]:
     return names | ({"torch"} if names & {"pytorch", "pytorch-gpu", "pytorch-cuda"} else set())
 
 
-def _of_wanted(name: str, spec: str, change: Change, policy: Policy, call: Call) -> Iterator[Denied]:
+def _of_wanted(wanted: Wanted, policy: Policy, call: Call) -> Iterator[Denied]:
+    """What is asked for by name is taken in its newest version; what the project asks for is mostly there already."""
+    name, spec = wanted.name, wanted.spec
     names = _names(name)
+    brings = may_bring if wanted.asked_by == "" else stays_within
     for ban in policy.bans:
-        if ban.name in names and (not ban.spec or may_bring(spec, ban.spec)):
+        if ban.name in names and (not ban.spec or brings(spec, ban.spec)):
             instead = (
                 f"Take a version outside of {ban.spec}, e.g. with ==." if ban.spec else "The team does without it."
             )
+            asked = f", which {wanted.asked_by} asks for," if wanted.asked_by else ""
             yield Denied(
-                f"{name}{spec} is banned ({ban.name}{ban.spec})", "packages", ban.line, instead, trail=call.trail
+                f"{name}{spec}{asked} is banned ({ban.name}{ban.spec})", "packages", ban.line, instead, trail=call.trail
             )
+    fits = stays_within if wanted.asked_by == "" else may_bring
     for kept in policy.kept:
-        if kept.name in names and not stays_within(spec, kept.spec):
+        if kept.name in names and not fits(spec, kept.spec):
             yield Denied(f"{name}{spec} may leave {kept.name}{kept.spec}, which {policy.require} asks for", "require",
                          policy.line("require"), f"Ask for {kept.name}{kept.spec}.", trail=call.trail)  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firstlight.frozen import dataclass
@@ -35,6 +36,7 @@ _INSTALLS = {
     "poetry": ("add", "install", "update", "remove"), "pdm": ("add", "install", "update", "remove", "sync"),
     "pipenv": ("install", "update", "uninstall", "sync"), "pipx": ("install", "inject", "run", "upgrade"),
     "rye": ("add", "sync", "remove", "install"), "hatch": ("run",), "easy_install": ("",), "uvx": ("",),
+    "pip-sync": ("",),
     "apt": ("install", "upgrade", "full-upgrade", "dist-upgrade", "remove", "purge", "autoremove", "reinstall",
     "build-dep"),
     "dnf": ("install", "upgrade", "update", "remove", "erase", "autoremove", "reinstall", "downgrade", "swap",
@@ -78,6 +80,10 @@ _REMOVES = {
 _WHEEL = re.compile(r"([A-Za-z0-9][\w.]*?)-(\d[\w.!+]*?)(?:-\d\w*)?-(?:py|cp|pp)[\w.]*-[\w.]+-[\w.]+\.whl")
 _NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*(.*)", re.S)
 _UPGRADES = {"upgrade", "full-upgrade", "dist-upgrade", "update", "autoremove", "dup", "up"}
+_SYNCS = {
+    ("uv", "sync"), ("uv", "run"), ("uv", "add"), ("poetry", "install"), ("poetry", "update"), ("pdm", "install"),
+    ("pdm", "sync"), ("rye", "sync"),
+}  # fmt: skip
 OF_PYTHON = {"pip", "uv", "poetry", "pdm", "pipenv", "pipx", "rye", "easy_install", "uvx", "hatch"}
 _MOST_FILES = 40
 
@@ -89,6 +95,7 @@ class Wanted:
     name: str  # canonical; a hole where it is not known
     spec: str = ""
     url: str = ""
+    asked_by: str = ""  # the file of the project that asks for it; '' where the command does
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,11 @@ def change_of(call: Call, name: str, shell: Shell) -> Change | None:
     verb, operands = _verb(family, operands, options)
     if not verb or _asks_only(verb, family, words):
         return None
-    return _Reader(shell, family).change(verb, tuple(options), operands)
+    reader = _Reader(shell, family, call.cwds)
+    for variable in ("PIP_REQUIREMENT", "PIP_EDITABLE") if family == "pip" else ():
+        for value in (*(value for name, value in call.sets if name == variable), *shell.variables.get(variable, ())):
+            options += [("-r" if variable == "PIP_REQUIREMENT" else "-e", each) for each in fields(value)]
+    return reader.change(verb, tuple(options), operands)
 
 
 def _asks_only(verb: str, family: str, words: tuple[str, ...]) -> bool:
@@ -182,8 +193,8 @@ def _verb(family: str, operands: list[str], options: list[tuple[str, str]]) -> t
 class _Reader:
     """Reads the requirements of one call, through the files that it names."""
 
-    def __init__(self, shell: Shell, family: str) -> None:
-        self.shell, self.family = shell, family
+    def __init__(self, shell: Shell, family: str, cwds: tuple[str, ...]) -> None:
+        self.shell, self.family, self.cwds = shell, family, cwds
         self.wants: list[Wanted] = []
         self.unreadable: list[str] = []
         self.constraints: list[str] = []
@@ -195,9 +206,12 @@ class _Reader:
         for name, value in options:
             self._option(name, value, verb)
         names = [] if verb in ("run", "tool run", "pip sync", "") and self.family == "uv" else operands
-        if self.family == "uv" and verb == "pip sync":
-            for path in operands:
+        if (self.family == "uv" and verb == "pip sync") or self.family == "pip-sync":
+            names = []
+            for path in operands or ["requirements.txt"]:
                 self.file(path)
+        if not removes:
+            self._projects(verb, options, operands)
         if self.family == "uvx" or verb == "tool run" or (self.family == "pipx" and verb == "run"):
             names = operands[:1]
         if verb == "run" and self.family in ("cargo", "hatch"):
@@ -217,6 +231,8 @@ class _Reader:
             self.file(value)
         elif name in ("-c", "--constraint", "--constraints") and self.family in OF_PYTHON:
             self.constraints.append(value)
+        elif name in ("-e", "--editable", "--with-editable") and self.family in OF_PYTHON:
+            self.wants += [wanted for wanted in (self._wanted(value),) if wanted]
         elif name == "--with":
             self.wants += [wanted for part in value.split(",") if (wanted := self._wanted(part))]
         elif name in ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "--find-links", "-f"):
@@ -237,7 +253,7 @@ class _Reader:
         if full in self.seen or len(self.seen) > _MOST_FILES:
             return
         self.seen.add(full)
-        text = self.shell.file(full)
+        text = self.shell.file(full, self.cwds)
         if text is None:
             self.unreadable.append(path)
             return
@@ -248,6 +264,31 @@ class _Reader:
             return
         for line in text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines():
             self._line(line.split(" #")[0].strip(), folder)
+
+    def _projects(self, verb: str, options: tuple[tuple[str, str], ...], operands: list[str]) -> None:
+        """What the projects themselves ask for that are installed: pip install ., uv sync."""
+        given = dict(options)
+        extras = {value for name, value in options if name in ("--extra", "--group", "--with", "-E")}
+        extras |= {"*"} if {"--all-extras", "--all-groups"} & set(given) else set()
+        if self.family in ("pip", "uv") and verb in ("install", "pip install"):
+            for word in (*operands, *(value for name, value in options if name in ("-e", "--editable"))):
+                path, _, named = word.partition("[")
+                if path.startswith((".", "/", "~")) or path.endswith("/"):
+                    self._project(path, extras | set(re.findall(r"[\w.-]+", named)))
+        elif (self.family, verb) in _SYNCS and not {"--no-sync", "--no-project", "--no-root"} & set(given):
+            self._project(given.get("--project", given.get("--directory", ".")), extras | {"dev"})
+
+    def _project(self, folder: str, extras: set[str]) -> None:
+        from firstlight.guard.own_project import of_pyproject, of_setup_cfg  # most actions do not need it
+
+        text = self.shell.file(f"{folder}/pyproject.toml", self.cwds) if known(folder) else None
+        setup = self.shell.file(f"{folder}/setup.cfg", self.cwds) if known(folder) else None
+        for name, rows in (
+            ("pyproject.toml", of_pyproject(text, frozenset(extras)) if text is not None else ()),
+            ("setup.cfg", of_setup_cfg(setup) if setup is not None else ()),
+        ):
+            wanted = (self._wanted(row) for row in rows)
+            self.wants += [replace(each, asked_by=name) for each in wanted if each is not None]
 
     def _line(self, line: str, folder: str) -> None:
         if not line or line.startswith("#"):

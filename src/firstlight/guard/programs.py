@@ -85,7 +85,8 @@ CONTAINERS = {
 MANAGERS = {
     "uv", "uvx", "conda", "mamba", "micromamba", "pixi", "apt", "apt-get", "aptitude", "dnf", "yum", "zypper",
     "microdnf",
-    "tdnf", "apk", "pacman", "brew", "poetry", "pdm", "pipenv", "pipx", "easy_install", "hatch", "rye", "npm", "yarn",
+    "tdnf", "apk", "pacman", "brew", "poetry", "pdm", "pipenv", "pipx", "easy_install", "pip-sync", "hatch", "rye",
+    "npm", "yarn",
     "pnpm", "bun", "cargo", "gem", "go", "snap", "dpkg", "rpm", "apt-mark",
 }  # fmt: skip
 # Programs whose words are words: nothing that they are given is run.
