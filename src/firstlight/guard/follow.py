@@ -5,15 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
+from functools import partial
 
 from firstlight.guard import interpreters, wrappers
 from firstlight.guard.call import HOLE, SOMEWHERE, Call, Unreadable
 from firstlight.guard.place import Place, program_file
-from firstlight.guard.programs import CONTAINERS, EVAL_FLAGS, PLAIN, SHELLS, WRAPPERS, compiler, is_followed, is_python
+from firstlight.guard.programs import (
+    COMMANDS_IN_VARIABLES,
+    CONTAINERS,
+    EVAL_FLAGS,
+    PLAIN,
+    RUNNERS,
+    SHELLS,
+    WRAPPERS,
+    compiler,
+    is_followed,
+    is_python,
+)
 from firstlight.guard.steps import is_tool, leaf, scan
 from firstlight.guard.walk import Shell
 
 MOST_WORDS = 20_000
+_ANYBODYS = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 folders that anybody can write to
 
 
 def calls_of(text: str, place: Place) -> Shell:
@@ -44,6 +57,7 @@ def run(shell: Shell, call: Call) -> str:
     name = program_name(shell, call)
     shell.depth += 1
     try:
+        _variables(shell, call)
         return _followed(shell, call, name)
     finally:
         shell.depth -= 1
@@ -90,6 +104,12 @@ def _followed(shell: Shell, call: Call, name: str) -> str:
         return interpreters.run_code(shell, code, name)
     if name == "ssh":
         return wrappers.ssh(shell, call)
+    if name == "firstlight" and (folder := _brings_another(shell, call)):
+        shell.hide(f"firstlight, which this PATH may bring from {folder}")
+    if name in RUNNERS:
+        from firstlight.guard import runners
+
+        return runners.follow(shell, call, name)
     if name in ("make", "gmake", "npm", "yarn", "pnpm", "bun", "npx", "uv", "uvx", "conda", "mamba", "micromamba",
                 "pixi", "poetry", "pdm", "pipenv", "hatch", "rye", "firstlight"):  # fmt: skip
         leaf(shell, call, name)
@@ -105,6 +125,31 @@ def _followed(shell: Shell, call: Call, name: str) -> str:
     said = leaf(shell, call, name)
     scan(shell, call, name)
     return said
+
+
+def _variables(shell: Shell, call: Call) -> None:
+    """Commands that a call puts into variables, which another program runs later."""
+    for name, value in call.sets:
+        if name == "BASH_ENV" and value:
+            shell.aside(partial(interpreters.script_text, shell, value, f"BASH_ENV={value}"))
+        elif name in COMMANDS_IN_VARIABLES and value.strip(f"{HOLE} "):
+            shell.aside(partial(shell.read, value, name))
+
+
+def _brings_another(shell: Shell, call: Call) -> str:
+    """The folder in a PATH of the text itself from which another firstlight may come; '' where there is none."""
+    if call.words[0] != "firstlight":
+        return ""
+    usual = shell.place.env.get("PATH", "").split(":")
+    values = [value for name, value in call.sets if name == "PATH"] or list(shell.variables.get("PATH", ()))
+    for folder in (each for value in values for each in value.split(":") if each not in usual and HOLE not in each):
+        inside = folder.startswith(f"{shell.place.root}/")
+        there = program_file("firstlight", call.cwds, {"PATH": folder}) if os.path.isabs(folder) else ""
+        if not os.path.isabs(folder) or (folder.startswith(_ANYBODYS) and not inside):
+            return folder or "the folder at hand"
+        if there and there not in shell.place.own and folder != os.path.join(shell.place.root, ".venv/bin"):
+            return folder
+    return ""
 
 
 def _function(shell: Shell, call: Call) -> str:

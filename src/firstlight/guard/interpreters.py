@@ -20,6 +20,9 @@ def positional(shell: Shell, words: tuple[str, ...]) -> None:
 
 def shell_text(shell: Shell, call: Call) -> str:
     words = list(call.words[1:])
+    for path in (*(value for name, value in call.sets if name == "ENV"), *shell.variables.get("ENV", ())):
+        if shell.file(path) is not None or "/" in path:  # else it is somebody's own ENV=production
+            shell.aside(partial(script_text, shell, path, f"ENV={path}"))
     if call.words[0].rsplit("/", 1)[-1] == "busybox":
         return again(shell, call, tuple(words), "busybox")
     while words and words[0][:1] in ("-", "+") and len(words[0]) > 1:

@@ -10,6 +10,7 @@ from firstlight.frozen import dataclass
 from firstlight.guard.allow_list import elsewhere, is_entry
 from firstlight.guard.call import HOLE, Call, Unreadable
 from firstlight.guard.follow import calls_of, calls_of_words
+from firstlight.guard.git_hooks import leaves_hooks_out
 from firstlight.guard.managers import OF_PYTHON, Change, Wanted, change_of
 from firstlight.guard.overlap import may_bring, stays_within
 from firstlight.guard.pins import StepsOff, change_off_pins, off_pins
@@ -118,12 +119,12 @@ def _of_call(call: Call, policy: Policy, place: Place, shell: Shell) -> Iterator
                      "Run it inside of the container.",
                      f'docker run --rm -v "$PWD:/w" -w /w IMAGE {shlex.join(call.words)}',
                      call.trail)  # fmt: skip
-    if name == "git" and ("--no-verify" in call.words or ("commit" in call.words and "-n" in call.words)):
+    if name == "git" and (told := leaves_hooks_out(call)):
         yield Denied(
-            "git is told to leave out the hooks",
+            f"git is told to leave out the hooks ({told})",
             "protect",
             policy.line("protect"),
-            "Commit without --no-verify.",
+            "Let the hooks run.",
             trail=call.trail,
         )
     if policy.mode == "allow-list" and not any(step.startswith(("make ", "package.json: ")) for step in call.trail):
