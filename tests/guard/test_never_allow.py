@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from firstlight.emit.agents_texts import check_line
 from firstlight.guard import policy
+from firstlight.guard.syntax import INSTALL
+from firstlight.guard.ways_out import REMOVE, is_way_out
 from firstlight.lock import hold
 from tests.guard.projects import decide, project
 
@@ -137,6 +140,37 @@ def test_who_is_denied_is_not_locked_out(tmp_path: Path) -> None:
     for text in ("firstlight emit agents --remove", "firstlight check", "python -m firstlight doctor"):
         assert decide(text, where).allowed, text
     assert not decide("firstlight run -- pip install triton", where).allowed
+
+
+WAYS_OUT = (REMOVE, f".venv/bin/{REMOVE}", INSTALL)
+NO_WAYS_OUT = (
+    f"{REMOVE}; ls", f"{REMOVE} && ls", f"{REMOVE} $(ls)", f"{REMOVE}\nls", f"{REMOVE} > x", f"{INSTALL} lpips",
+    f"./{REMOVE}", f"A=1 {REMOVE}", "firstlight emit agents", "firstlight run -- ls",
+)  # fmt: skip
+
+
+def _without_tree_sitter(folder: Path) -> dict[str, str]:
+    (folder / "without" / "tree_sitter").mkdir(parents=True)
+    (folder / "without" / "tree_sitter" / "__init__.py").write_text("raise ImportError('gone', name='tree_sitter')\n")
+    return {"PYTHONPATH": str(folder / "without")}
+
+
+@pytest.mark.parametrize("torn", ["policy", "parser", "both"])
+def test_nobody_is_locked_out_by_a_torn_policy_or_a_missing_parser(torn: str, tmp_path: Path) -> None:
+    project(tmp_path)
+    env = _without_tree_sitter(tmp_path) if torn != "policy" else {}
+    if torn != "parser":
+        (tmp_path / "firstlight.toml").write_text("[ban")
+    for tool, text in itertools.product(("claude", "cursor"), WAYS_OUT):
+        done = _hook(tmp_path, _bash(text), tool, **env)
+        assert (done.returncode, done.stderr) == (0, b""), (tool, text)
+        assert done.stdout == (b"" if tool == "claude" else b'{"permission": "allow"}\n')
+
+
+@pytest.mark.parametrize("text", NO_WAYS_OUT)
+def test_what_only_begins_like_a_way_out_is_none(text: str) -> None:
+    assert not is_way_out("shell", (text,))
+    assert not is_way_out("edit", (text,))
 
 
 def test_the_repair_that_a_deny_prints_is_not_denied(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from firstlight.guard.protect import Touched, protected_by, touched
 from firstlight.guard.walk import Shell
 
 _ONLY_ASKS = {"--version", "-V", "--help", "-h", "-v", "-version"}
-_REMOVE = "firstlight emit agents --remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +314,3 @@ def _allow_list(call: Call, policy: Policy, place: Place, name: str) -> Iterator
         f"Allowed: {entries}.",
         trail=call.trail,
     )
-
-
-def remove_hint() -> str:
-    """The command that takes the guard's hooks out again."""
-    return _REMOVE
