@@ -107,6 +107,33 @@ def test_a_lock_that_cannot_be_used_is_one_line_and_exit_2(
     assert path.read_bytes() == data
 
 
+def test_what_a_torn_lock_says_to_do_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "firstlight.lock"
+    words = ["lock", "--facts", "example:h100-driver-570", "--out", str(path)]
+    assert run(words) == 0
+    for torn in (path.read_text()[:-40], path.read_text().replace("9.0", "9.1", 1)):
+        path.write_text(torn)
+        capsys.readouterr()
+        assert run(["check", "--lock", str(path), "--facts", "example:h100-driver-570"]) == 2
+        assert "move it away" in capsys.readouterr().err
+        assert run(words) == 2, "a lock that cannot be read is not overwritten"
+        path.rename(tmp_path / "away")
+        assert run(words) == 0
+
+
+def test_the_facts_of_another_machine_are_locked_by_those_facts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock, facts = str(tmp_path / "firstlight.lock"), str(Path(__file__).parents[1] / "machines/h200")
+    assert run(["lock", "--facts", facts, "--out", lock]) == 0
+    capsys.readouterr()
+    run(["check", "--lock", lock, "--facts", facts, "--set", "driver=580.178.01", "--locked"])
+    said = capsys.readouterr().out
+    words = f"firstlight lock --facts {facts} --set driver=580.178.01 --out {lock} --class sm90-x86_64-r580"
+    assert words in " ".join(said.replace("\\\n", " ").split())
+    assert "prove it" not in said
+
+
 def test_bytes_that_are_no_text_a_folder_and_nothing_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

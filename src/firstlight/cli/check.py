@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +56,11 @@ def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
         from firstlight.report.check_junit import check_junit
 
         save(given["junit"], check_junit(check), option="--junit")
-    _print(check, lock, given)
+    _print(check, lock, look, given)
     ctx.exit(check.exit_code)
 
 
-def _print(check: Check, lock: Lock, given: dict[str, Any]) -> None:
+def _print(check: Check, lock: Lock, look: Look, given: dict[str, Any]) -> None:
     if given["as_json"]:
         from firstlight import __version__
         from firstlight.facts.codec import to_json
@@ -70,17 +71,25 @@ def _print(check: Check, lock: Lock, given: dict[str, Any]) -> None:
     elif check.class_name:
         from firstlight.report.check_text import check_text
 
-        tell(check_text(check))
+        tell(check_text(check, of=_named(look)))
     else:
-        click.echo(_none_fits(lock, check), err=True)
+        click.echo(_none_fits(lock, check, look), err=True)
 
 
-def _none_fits(lock: Lock, check: Check) -> str:
+def _named(look: Look) -> tuple[str, ...]:
+    """The options that name another machine than this one; () for this one."""
+    sets = tuple(word for each in look.overrides for word in ("--set", each))
+    return ("--facts", look.facts_file, *sets) if look.facts_file else ()
+
+
+def _none_fits(lock: Lock, check: Check, look: Look) -> str:
     from firstlight.lock.classes import has_classes
+
+    lock_it = shlex.join(("firstlight", "lock", *_named(look)))
 
     return (
         f"firstlight: no class of {lock.path} fits this machine ({check.machine}). It has {has_classes(lock)}. "
-        "Lock this kind of machine too (firstlight lock), or name a class (--class NAME)."
+        f"Lock this kind of machine too ({lock_it}), or name a class (--class NAME)."
     )
 
 

@@ -17,7 +17,7 @@ from firstlight.opening import open_given
 
 _LARGEST = 16 << 20
 _DIGEST = re.compile(r"(.*?)\s*(sha256:[0-9a-f]{64})")
-_AGAIN = "Write it again with `firstlight lock`, or take it from version control"
+_AGAIN = "Take it from version control, or move it away and write it again with `firstlight lock`"
 _TOP = ("name", "capability", "processor", "driver_branch_floor", "goal", "verified", "verify", "bench", "digest")
 _PARTS = {part.value: part for part in Part}
 
@@ -112,7 +112,7 @@ def _class(table: dict[str, Any], path: str) -> LockedClass:
     if _word(table, "digest", where) != digest_of(locked):
         raise BadInput(
             f"{where} is not what `firstlight lock` wrote: its digest is that of other values. It was edited or cut "
-            f"short. Take it from version control, or lock that machine again: firstlight lock --class {name}"
+            f"short. Take it from version control, or move it away and lock its machines again: firstlight lock"
         )
     return locked
 

@@ -22,8 +22,8 @@ _WHAT = {
 _MEANS = {"abi": "ABI"}
 
 
-def check_text(check: Check) -> list[Part]:
-    """The screen as parts, of which a terminal paints some words."""
+def check_text(check: Check, *, of: tuple[str, ...] = ()) -> list[Part]:
+    """The screen as parts, of which a terminal paints some words; `of` are the options that named another machine."""
     parts: list[Part] = []
     if not check.class_name:
         return parts
@@ -34,6 +34,7 @@ def check_text(check: Check) -> list[Part]:
         parts += ["\n", *_drift(each)]
     parts += _quiet(quiet)
     parts += _rest(check)
+    parts += _anew(check, of)
     return parts
 
 
@@ -112,9 +113,15 @@ def _rest(check: Check) -> Iterator[Part]:
         yield "\nto bring back what the lock has\n"
         for each_order in check.to_do:
             yield from _order(each_order)
-    if check.exit_code and not any(each.consequence == "blocks" for each in check.drifts):
-        yield "or, if this is how it shall be from now on, prove it and lock it\n"
-        yield command_lines(("firstlight", "lock", "--out", check.lock, "--class", check.class_name), 2)
+
+
+def _anew(check: Check, of: tuple[str, ...]) -> Iterator[Part]:
+    """How to keep it as it is: proved on this machine, or from the facts of another one."""
+    if not check.exit_code or any(each.consequence == "blocks" for each in check.drifts):
+        return
+    do = "lock these facts" if of else "prove it and lock it"
+    yield f"or, if this is how it shall be from now on, {do}\n"
+    yield command_lines(("firstlight", "lock", *of, "--out", check.lock, "--class", check.class_name), 2)
 
 
 def _order(order: ToDo) -> Iterator[str]:
