@@ -12,6 +12,7 @@ from firstlight.lock.stack import LockedClass
 from firstlight.lock.writing import SCHEMA as LOCK
 from firstlight.report.check import SCHEMA as CHECK
 from firstlight.report.check import Check
+from firstlight.report.lock_hold_text import HoldShown
 
 FOLDER = Path(__file__).parents[1] / "src" / "firstlight" / "schemas"
 _TEXT = {"type": "string"}
@@ -27,11 +28,12 @@ def schema(name: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     top = object_of(kind, definitions)
     first = {"schema": {"const": const}, "made_by": _TEXT, **dict.fromkeys(more, _TEXT)}
+    held = {"hold": object_of(HoldShown, definitions)} if kind is LockedClass else {}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         **top,
-        "properties": {**first, **top["properties"]},
+        "properties": {**first, **top["properties"], **held},
         "required": [*first, *top["required"]],
         "$defs": dict(sorted(definitions.items())),
     }

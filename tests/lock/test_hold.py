@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.apply.wheels import make_wheel
 
+SCHEMAS = Path(__file__).parents[2] / "src/firstlight/schemas"
 UV = Path(sys.executable).with_name("uv")
 pytestmark = pytest.mark.skipif(not UV.exists(), reason="needs uv beside the interpreter")
 MANIFEST = """\
@@ -187,3 +190,30 @@ def test_an_answer_is_asked_for_and_a_dry_run_changes_nothing(tmp_path: Path) ->
     asked = team.firstlight("lock", "--hold", "--python", str(team.venv))
     assert (asked.returncode, team.files()) == (2, before)
     assert "Give --yes" in asked.stderr
+
+
+def test_the_stack_of_conda_is_pinned_and_told_as_one_document_and_undo_takes_it_back(tmp_path: Path) -> None:
+    team = Team(tmp_path)
+    records = ("pytorch-2.9.0-py3.12_cuda12.8_0", "cuda-nvcc-12.8.93-0", "cudnn-9.10.0-h1", "zlib-1.3.1-h2")
+    meta = team.venv / "conda-meta"
+    meta.mkdir()
+    (team.venv / "pyvenv.cfg").unlink()  # what tells a venv from an environment of conda
+    for record in records:
+        (meta / f"{record}.json").write_text("{}")
+    (meta / "pinned").write_text("zlib ==1.3.1\n")
+    team.lock()
+    before = team.files()
+    done = team.firstlight("lock", "--hold", "--yes", "--json", "--python", str(team.venv))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((SCHEMAS / "lock-1.json").read_text()))
+    assert document["hold"]["held"] == "done"
+    pinned = (meta / "pinned").read_text()
+    assert pinned.startswith("zlib ==1.3.1\n")
+    assert {line.split()[0] for line in pinned.splitlines() if line[:1] not in ("", "#")} == {
+        "zlib", "pytorch", "cuda-nvcc", "cudnn",
+    }  # fmt: skip
+    again = team.firstlight("lock", "--hold", "--yes", "--json", "--python", str(team.venv))
+    assert json.loads(again.stdout)["hold"] == {"held": "nothing to do", "run": 0, "steps": []}
+    assert team.firstlight("undo", "--yes").returncode == 0
+    assert team.files() == before

@@ -61,7 +61,8 @@ def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
         locked = _proved(look, facts, stack, given)
         if not given["dry_run"]:
             _write(given["out"], before, locked)
-        _told(locked, given)
+        if not (given["hold"] and given["as_json"]):  # one document, at the end
+            _told(locked, given)
     if given["hold"]:
         from firstlight.cli.lock_hold import hold
 

@@ -24,6 +24,7 @@ from firstlight.lock.stack import LockedClass
 from firstlight.machine.live import LiveMachine
 from firstlight.plan.plan import digest_of
 from firstlight.report.lock_hold_text import Held, held_text, hold_json, hold_text
+from firstlight.report.lock_json import lock_document
 from firstlight.tables import load
 from firstlight.ways.at import At
 from firstlight.ways.diffs import FileText
@@ -32,6 +33,7 @@ from firstlight.ways.platform import platform_of
 from firstlight.ways.step import Step
 from firstlight.ways.steps import steps_of
 
+_DOCUMENT = "firstlight.lock.document"  # what --json prints at the end, with what came of the hold
 RESUME = "`firstlight lock --hold` again, once that is put right"
 BACK = "`firstlight undo` takes back what was done"
 
@@ -39,6 +41,7 @@ BACK = "`firstlight undo` takes back what was done"
 def hold(ctx: click.Context, locked: LockedClass, look: Look, facts: Facts, given: dict[str, Any]) -> None:
     """Plan, show, ask and act; the lock is written by now."""
     form = Form.JSON if given["as_json"] else Form.TEXT
+    ctx.meta[_DOCUMENT] = lock_document(locked, file=given["out"])
     machine = LiveMachine()
     how = How(yes=given["yes"], dry_run=given["dry_run"], proves=False, optional=(), offline="", form=form, look=look)
     finish_interrupted(ctx, machine, how)
@@ -66,7 +69,13 @@ def _steps(machine: LiveMachine, facts: Facts, constraints: str) -> tuple[Step, 
     texts = tuple(FileText(path, text) for path in paths if (text := machine.read(path)) is not None)
     records = machine.list(f"{prefix}/conda-meta", "*.json") if prefix else ()
     ways = hold_ways(facts, constraints=constraints, conda_records=records, packages=extras.packages)
-    at = At(facts, load(), platform_of(facts), replace(extras, files=(*extras.files, *texts)), "lock")
+    at = At(
+        facts,
+        load(),
+        platform_of(facts),
+        replace(extras, files=(*extras.files, *texts)),
+        "the stack shall stay as locked",
+    )
     made = tuple(step for way in ways for step in steps_of(way, at) if _changes(step))
     return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))
 
@@ -103,7 +112,7 @@ def _act(ctx: click.Context, machine: LiveMachine, held: Held, form: Form) -> No
 
 def _end(ctx: click.Context, held: Held, form: Form, *, code: int) -> NoReturn:
     if form is Form.JSON:
-        click.echo(json.dumps(hold_json(held), indent=1), err=True)
+        click.echo(json.dumps({**ctx.meta[_DOCUMENT], "hold": hold_json(held)}, indent=1))
     else:
         click.echo(held_text(held), nl=False)
     ctx.exit(code)

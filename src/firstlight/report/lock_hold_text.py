@@ -6,6 +6,7 @@ from typing import Any
 
 from firstlight.apply.account import Taken
 from firstlight.apply.outcome import Ending
+from firstlight.facts.codec import to_json
 from firstlight.frozen import dataclass
 from firstlight.plan.request import NO_RATE
 from firstlight.report.apply_text import taken_text
@@ -55,6 +56,16 @@ def _sentence(held: Held) -> str:
     return "nothing was changed" if held.ending is Ending.DECLINED else "nothing to do: it is held already"
 
 
+@dataclass(frozen=True, slots=True)
+class HoldShown:
+    """What came of --hold, for a program: done, shown, declined or nothing to do; the run in the journal; the steps."""
+
+    held: str
+    run: int
+    steps: tuple[str, ...]
+
+
 def hold_json(held: Held) -> dict[str, Any]:
-    """The end of a call for a program: beside the class, which stdout has."""
-    return {"held": held.ending.value, "run": held.run, "steps": [step.id for step in held.steps]}
+    """The end of a call, as the part `hold` of the document of the class."""
+    shown: dict[str, Any] = to_json(HoldShown(held.ending.value, held.run, tuple(step.id for step in held.steps)))
+    return shown
