@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -194,3 +196,19 @@ def test_a_hook_line_works_in_folders_with_spaces_and_denies_where_firstlight_is
     only.mkdir()
     (only / "git").symlink_to(shutil.which("git") or "/usr/bin/git")
     assert answer("ls", PATH=str(only)) == 2
+
+
+def test_the_server_is_the_projects_own_firstlight_where_it_has_one(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    own = folder / ".venv/bin/firstlight"
+    own.parent.mkdir(parents=True)
+    own.write_text('#!/bin/sh\necho "own $*"\n')
+    own.chmod(0o755)
+    assert run(["emit", "agents", "--mcp", "--out", str(folder)]) == 0
+    server = json.loads((folder / ".mcp.json").read_text())["mcpServers"]["firstlight"]
+    done = subprocess.run([server["command"], *server["args"]], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.stdout == "own mcp\n"
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    codex = toml.loads((folder / ".codex/config.toml").read_text())
+    assert codex["mcp_servers"]["firstlight"] == server
+    assert re.search(r"files: \(.*pyproject", (folder / ".pre-commit-config.yaml").read_text())

@@ -16,7 +16,7 @@ from firstlight.guard import policy
 from firstlight.guard.syntax import INSTALL
 from firstlight.guard.ways_out import REMOVE, is_way_out
 from firstlight.lock import hold
-from tests.guard.projects import decide, project
+from tests.guard.projects import decide, decide_path, project
 
 FIRSTLIGHT = [sys.executable, "-m", "firstlight"]
 
@@ -192,3 +192,29 @@ def test_the_line_of_a_session_that_starts_calls_a_check_that_there_is(tmp_path:
     assert done.returncode == 0
     assert "firstlight.lock" in done.stderr
     assert "No such" not in done.stderr  # neither the command nor an option of it
+
+
+def test_an_edit_of_what_firstlight_writes_is_answered_with_the_verb_that_writes_it(tmp_path: Path) -> None:
+    where = project(tmp_path)
+    for path, command in (
+        ("firstlight.lock", "firstlight lock"),
+        ("firstlight-constraints.txt", "firstlight lock --hold"),
+    ):
+        [denied] = decide_path(path, where).denied
+        assert (denied.instead, denied.command) == ("firstlight writes it:", command)
+        assert decide(denied.command, where).allowed
+    [denied] = decide_path("firstlight.toml", where).denied
+    assert denied.command == ""
+
+
+def test_files_that_are_committed_are_judged_as_files(tmp_path: Path) -> None:
+    held = {"firstlight-constraints.txt": "torch==2.9.0\n"}
+    project(tmp_path, '[ban]\npackages = ["triton"]\n[commands]\ncontainer = true\n', **held, **{
+        "pyproject.toml": '[project]\nname = "x"\ndependencies = ["numpy"]\n', "requirements.txt": "numpy\n",
+        "sub/pyproject.toml": '[project]\nname = "x"\n[project.optional-dependencies]\nfast = ["triton"]\n',
+    })  # fmt: skip
+    for path, code in (("pyproject.toml", 0), ("requirements.txt", 0), ("sub/pyproject.toml", 2)):
+        done = subprocess.run(
+            [*FIRSTLIGHT, "guard", "--files", "--", path], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == code, (path, done.stderr)

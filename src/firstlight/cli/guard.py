@@ -100,6 +100,9 @@ def _tell(decision: Decision, policy: Policy, kind: str, shown: str, given: dict
 
 def _files(paths: tuple[str, ...], policy: Policy, place: Place) -> int:
     """Requirements and shell scripts as if they were installed and run: what pre-commit calls."""
+    from dataclasses import replace
+
+    from firstlight.guard.policy import CONSTRAINTS
     from firstlight.report.guard_text import deny_text
 
     code = 0
@@ -110,7 +113,11 @@ def _files(paths: tuple[str, ...], policy: Policy, place: Place) -> int:
         words: tuple[str, ...] = ("sh", path) if name.endswith(".sh") else ("pip", "install", "-r", path)
         if name.startswith("environment.y"):
             words = ("conda", "env", "update", "--file", path)
-        decision = _decide("words", words, policy, place)
+        elif name == "pyproject.toml":
+            words = ("uv", "sync", "--all-extras", "--all-groups", "--project", os.path.dirname(path) or ".")
+        if words[0] in ("pip", "uv"):
+            words = (*words, "-c", os.path.join(place.root, CONSTRAINTS))  # whether pip would, is not the question
+        decision = _decide("words", words, policy, replace(place, in_container=True))
         if not decision.allowed:
             click.echo(f"{path}:", err=True)
             click.echo(deny_text(decision, policy), nl=False, err=True)

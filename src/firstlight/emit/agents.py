@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from firstlight.emit import agents_merge as merge
@@ -70,9 +71,8 @@ def added(path: str, text: str, policy: Policy, asked: AgentsAsked) -> str:
     if path == _CODEX_CONFIG:
         if "[mcp_servers.firstlight]" in text:
             raise BadInput(f"{path} has [mcp_servers.firstlight] already. Take it out first, or leave --mcp out.")
-        return merge.with_block(
-            text, '[mcp_servers.firstlight]\ncommand = "firstlight"\nargs = ["mcp"]\n', comment=HASH
-        )
+        server = "".join(f"{key} = {json.dumps(value)}\n" for key, value in texts.mcp_server().items())
+        return merge.with_block(text, f"[mcp_servers.firstlight]\n{server}", comment=HASH)
     return merge.dumped(merge.with_server(merge.parsed(text, path), path), text)
 
 

@@ -135,12 +135,14 @@ def pre_commit_block(indent: str) -> str:
         "      name: requirements and scripts keep to firstlight.toml",
         "      entry: firstlight guard --files --",
         "      language: system",
-        "      files: (requirements[^/]*\\.txt|environment\\.ya?ml|\\.sh|firstlight\\.toml)$",
+        "      files: (requirements[^/]*\\.txt|pyproject\\.toml|environment\\.ya?ml|\\.sh|firstlight\\.toml)$",
         f"# {END}",
     ]
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
 def mcp_server() -> dict[str, object]:
-    """The entry of firstlight among the servers of a tool."""
-    return {"command": "firstlight", "args": ["mcp"]}
+    """The entry of firstlight among the servers of a tool: the project's own firstlight first, as the hooks look."""
+    folder = "$(git rev-parse --show-toplevel 2>/dev/null || pwd)"
+    line = f'f="{folder}/.venv/bin/firstlight"; [ -x "$f" ] || f=firstlight; exec "$f" mcp'
+    return {"command": "sh", "args": ["-c", line]}

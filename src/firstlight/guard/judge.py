@@ -15,11 +15,12 @@ from firstlight.guard.managers import OF_PYTHON, Change, Wanted, change_of
 from firstlight.guard.overlap import may_bring, stays_within
 from firstlight.guard.pins import StepsOff, change_off_pins, off_pins
 from firstlight.guard.place import Place, program_file
-from firstlight.guard.policy import CONSTRAINTS, Policy
+from firstlight.guard.policy import CONSTRAINTS, LOCK, Policy
 from firstlight.guard.programs import BUILTINS_THAT_DO_NOTHING, MANAGERS, OVERWRITE, STEERING, compiler, is_pip
 from firstlight.guard.protect import Touched, protected_by, touched
 from firstlight.guard.walk import Shell
 
+_WRITTEN_BY = {LOCK: "firstlight lock", CONSTRAINTS: "firstlight lock --hold"}
 _ONLY_ASKS = {"--version", "-V", "--help", "-h", "-v", "-version"}
 
 
@@ -163,13 +164,9 @@ def _protected(call: Call, policy: Policy, place: Place) -> Iterator[Denied]:
         if entry := protected_by(touch, call, policy, place):
             path = touch.path.replace(HOLE, "?")
             reason = f"{path if len(path) < 100 else entry} is protected ({entry})"
-            yield Denied(
-                reason,
-                "protect",
-                policy.line("protect"),
-                "A person changes it, in an editor of their own.",
-                trail=call.trail,
-            )
+            command = _WRITTEN_BY.get(entry, "")
+            instead = "firstlight writes it:" if command else "A person changes it, in an editor of their own."
+            yield Denied(reason, "protect", policy.line("protect"), instead, command, call.trail)
             return
         if inside and (manager := _names_a_manager(touch)):
             yield Denied(
