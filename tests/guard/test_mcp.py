@@ -10,6 +10,7 @@ import anyio
 import jsonschema
 from mcp import Client, StdioServerParameters
 
+from firstlight.cli.main import run
 from firstlight.cli.mcp import offered
 from tests.guard.projects import BANS_TRITON
 
@@ -19,6 +20,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "explain": {"text": "CUDA error: no kernel image is available for execution on the device"},
     "plan": {"want": "torch==2.9.0+cu128", "facts": "example:h100-driver-570"},
     "libs": {"target": "/bin/sh"},
+    "check": {"lock": "firstlight.lock"},
     "guard": {"shell": "pip install triton"},
     "check_claim": {"case": "gemm", "shape": "8192x8192x8192", "gpu": "H100", "ms": "1.5"},
 }
@@ -42,6 +44,7 @@ async def _ask(folder: Path) -> tuple[list[Any], dict[str, Any], list[Any]]:
 
 def test_every_tool_answers_the_sdks_client_by_its_schema(tmp_path: Path) -> None:
     (tmp_path / "firstlight.toml").write_text(BANS_TRITON)
+    assert run(["lock", "--facts", "example:h100-driver-570", "--out", str(tmp_path / "firstlight.lock")]) == 0
     tools, answers, refused = anyio.run(_ask, tmp_path)
     assert {tool.name for tool in tools} == {tool.name for tool in offered()}
     assert "apply" not in {tool.name for tool in tools}
@@ -51,6 +54,7 @@ def test_every_tool_answers_the_sdks_client_by_its_schema(tmp_path: Path) -> Non
             answer = answers[tool.name]
             assert not answer.is_error, (tool.name, answer.content[0].text[:300])
             jsonschema.validate(answer.structured_content, tool.output_schema)
+    assert answers["check"].structured_content["lock"] == "firstlight.lock"
     assert answers["guard"].structured_content["decision"] == "deny"
     for answer, (_, _, says) in zip(refused, BAD, strict=True):
         assert answer.is_error

@@ -102,3 +102,22 @@ def test_each_drift_on_a_live_machine_is_named_alone(tmp_path: Path) -> None:
     assert machine.check(NCCL_DEBUG="INFO") == (3, [("settings", "NCCL_DEBUG", "added")])
     assert machine.check(TORCH_LOGS="all") == (3, [("settings", "TORCH_LOGS", "added")])
     assert machine.check() == (0, [])
+
+    looped = "import sys; from firstlight.cli.main import run; sys.exit(max(run(sys.argv[1:]) for _ in range(20)))"
+    words = ("check", "--python", str(machine.venv), "--locked")
+    untouched = machine.run(sys.executable, "-c", looped, *words)
+    assert (untouched.returncode, untouched.stdout.count("AS LOCKED")) == (0, 20), untouched.stdout[-500:]
+
+
+def test_lock_then_a_change_then_what_check_says_to_do_then_lock_gives_the_same_bytes(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert machine.lock_live().returncode == 0
+    text = machine.text
+    assert machine.uv("extra==2.0").returncode == 0
+    done = machine.firstlight("check", "--python", str(machine.venv), "--json", "--locked")
+    commands = [argv for each in json.loads(done.stdout)["to_do"] for argv in each["commands"]]
+    assert commands
+    for argv in commands:
+        assert machine.run(*argv).returncode == 0
+    assert machine.lock_live().returncode == 0
+    assert machine.text == text
