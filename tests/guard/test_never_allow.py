@@ -145,6 +145,7 @@ def test_who_is_denied_is_not_locked_out(tmp_path: Path) -> None:
 WAYS_OUT = (REMOVE, f".venv/bin/{REMOVE}", INSTALL)
 NO_WAYS_OUT = (
     f"{REMOVE}; ls", f"{REMOVE} && ls", f"{REMOVE} $(ls)", f"{REMOVE}\nls", f"{REMOVE} > x", f"{INSTALL} lpips",
+    INSTALL.replace("'", ""),
     f"./{REMOVE}", f"A=1 {REMOVE}", "firstlight emit agents", "firstlight run -- ls",
 )  # fmt: skip
 

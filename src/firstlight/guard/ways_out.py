@@ -9,12 +9,14 @@ from firstlight.guard.syntax import INSTALL
 
 REMOVE = "firstlight emit agents --remove"
 # Letters of words and quotes, and nothing by which a shell would do more than start one program.
-_PLAIN = re.compile(r"[\w \-./'\"\[\]]+", re.ASCII)
+_PLAIN = re.compile(r"[\w \-./'\"]+", re.ASCII)
 
 
 def is_way_out(kind: str, texts: tuple[str, ...]) -> bool:
     """Whether an action is, word for word, the removal of the hooks or the repair that a deny prints."""
     if kind == "shell":
+        if texts == (INSTALL,):  # its quotes keep >= from being a redirection: to the letter, not word by word
+            return True
         if len(texts) != 1 or not _PLAIN.fullmatch(texts[0]):
             return False
         try:
