@@ -68,6 +68,38 @@ def test_where_no_two_are_equal_none_is_the_measure(tmp_path: Path, capsys: pyte
     assert not any(row["differs"] for row in rows.values())
 
 
+def test_a_host_without_gpus_among_hosts_with_gpus_differs_and_comes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _fleet(tmp_path / "fleet", a="h200", b="h200", c="h200", d="gpu-less")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert (code, rows["d"]["verdict"], next(iter(rows))) == (3, "differs", "d")
+    assert rows["d"]["against"] == {"hosts": [], "unlike": [], "with_gpus": ["a", "b", "c"], "lock": "", "class": ""}
+    junit = tmp_path / "fleet.xml"
+    assert run(["fleet", "doctor", "--facts", str(folder), "--identify", "--junit", str(junit)]) == 3
+    said = "no NVIDIA GPU was seen here, and 3 other hosts have GPUs (a,b,c)"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in junit.read_text()
+
+
+def test_hosts_without_gpus_are_no_fault_where_no_host_has_any(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _fleet(tmp_path, a="gpu-less", b="gpu-less")
+    code, rows = _document("--facts", str(folder), capsys=capsys)
+    assert (code, rows["a"]["verdict"], rows["a"]["hosts"]) == (0, "no GPU", ["a", "b"])
+
+
+def test_hosts_of_which_the_gpus_have_no_name_are_not_one_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("centos-7", "fedora-44-cuda-12-8", "gpu-less", "a100-no-driver", "secure-boot", "titan-v-does-not-start")
+    for name in (*names, "h200"):
+        shutil.copytree(MACHINES / name, tmp_path / name)
+    _, rows = _document("--facts", str(tmp_path), capsys=capsys)
+    assert not any(rows[name]["against"]["unlike"] or rows[name]["against"]["hosts"] for name in names)
+
+
 def test_a_class_of_a_lock_takes_the_place_of_the_usual_hosts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +111,7 @@ def test_a_class_of_a_lock_takes_the_place_of_the_usual_hosts(
     assert code == 1  # of the machine that lost a GPU
     assert (rows["a"]["verdict"], rows["a"]["against"]["class"]) == ("healthy", "sm90-x86_64-r580")
     assert rows["a"]["differs"] == []
-    assert rows["other"]["against"] == {"hosts": [], "unlike": [], "lock": str(lock), "class": ""}
+    assert rows["other"]["against"] == {"hosts": [], "unlike": [], "with_gpus": [], "lock": str(lock), "class": ""}
 
 
 def test_worst_first_of_1_4_and_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from firstlight.diagnosis.finding import Goal, Question, Rule, Severity
 from firstlight.facts.distributions import of_interest
-from firstlight.facts.known import Known
 from firstlight.fleet.judged import Against, Fleet, HostState, Row, Verdict
 from firstlight.fleet.look import AskedBy, NotLooked
 from firstlight.fleet.sh_probe import rules_for_sh
@@ -33,13 +32,20 @@ class LockToHold:
 
 def compared(states: Iterable[HostState], missing: Iterable[NotLooked], *, lock: LockToHold | None = None) -> Fleet:
     """The table: hosts of a kind in groups that are equal; the largest is the usual one, unless there is a lock."""
-    kinds: dict[tuple[str, ...], list[HostState]] = {}
+    kinds: dict[tuple[bool, tuple[str, ...]], list[HostState]] = {}
+    with_gpus: list[str] = []
     for state in states:
-        kinds.setdefault(state.kind, []).append(state)
+        kinds.setdefault((state.has_gpus, state.kind), []).append(state)
+        with_gpus += [state.name] if state.has_gpus else []
     rows: list[Row] = []
-    for of_kind in kinds.values():
+    for (has_gpus, _), of_kind in kinds.items():
         groups = _groups(of_kind)
-        rows += _among_themselves(groups) if lock is None else (_held(group, lock) for group in groups)
+        if lock is not None:
+            rows += (_held(group, lock) for group in groups)
+        elif with_gpus and not has_gpus:  # no kind of their own: what they were to be is not known
+            rows += (_row(group, Against(with_gpus=tuple(with_gpus)), ()) for group in groups)
+        else:
+            rows += _among_themselves(groups)
     rows += [Row(Verdict.NOT_LOOKED, (each.name,), reason=each.reason, do=each.do) for each in missing]
     order = tuple(Verdict)
     return Fleet(tuple(sorted(rows, key=lambda row: (order.index(row.verdict), len(row.hosts), row.hosts))))
@@ -88,7 +94,7 @@ def _held(group: list[HostState], holding: LockToHold) -> Row:
 
 def _row(group: list[HostState], against: Against, found: tuple[Drift, ...], harmless: tuple[Drift, ...] = ()) -> Row:
     hosts = tuple(state.name for state in group)
-    verdict = _verdict(group[0], differs=bool(found) or against.none_fits)
+    verdict = _verdict(group[0], differs=bool(found or against.none_fits or against.with_gpus))
     return Row(verdict, hosts, group[0], against=against, differs=found, harmless=harmless)
 
 
@@ -133,5 +139,4 @@ def _verdict(state: HostState, *, differs: bool) -> Verdict:
         return Verdict.DEGRADES
     if state.asked_by is AskedBy.SH:
         return Verdict.PARTLY
-    driver = isinstance(state.facts.driver.kernel_version, Known)
-    return Verdict.HEALTHY if driver or state.facts.gpus.devices else Verdict.NO_GPU
+    return Verdict.HEALTHY if state.has_gpus else Verdict.NO_GPU

@@ -9,6 +9,8 @@ from firstlight.diagnosis.finding import Diagnosis, Finding, Goal, Question, Rul
 from firstlight.diagnosis.judge import judge
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import pseudonyms_of
+from firstlight.facts.gpus import PciKind
+from firstlight.facts.known import Known
 from firstlight.fleet.look import AskedBy, HostLook, Looked, NotLooked
 from firstlight.fleet.sh_probe import rules_for_sh
 from firstlight.frozen import dataclass
@@ -50,20 +52,36 @@ class HostState:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What makes hosts comparable: capability, processor and the names of the GPUs; not how many there are."""
+        """What makes hosts comparable: capability, processor and the names of the GPUs; not how many there are.
+
+        GPUs that no driver names are told by their numbers on the bus: otherwise all hosts with them would be one kind.
+        """
         names = self.stack.at(Part.GPU, "name")
-        return (self.stack.kind.capability, self.stack.kind.processor, names.value if names else "")
+        return (self.stack.kind.capability, self.stack.kind.processor, names.value if names else self._cards)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether any is seen, by NVML, libcuda, the bus or the chip; a loaded driver is none."""
+        gpus = self.facts.gpus
+        return bool(gpus.devices or self.facts.libcuda.devices or self._cards or isinstance(gpus.tegra_chip, Known))
+
+    @property
+    def _cards(self) -> str:
+        cards = (card for card in self.facts.gpus.pci if card.kind in (PciKind.GPU, PciKind.VIRTUAL))
+        return " ".join(sorted({card.device_id.value if isinstance(card.device_id, Known) else "?" for card in cards}))
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
     """What a row was compared with: the usual hosts of its kind, or a class of the lock; all empty for the usual ones.
 
-    `unlike` are the hosts of a kind of which no two are equal, so that none of them is the usual one.
+    `unlike` are the hosts of a kind of which no two are equal, so that none of them is the usual one; `with_gpus` are
+    the hosts that have GPUs, where this one has none.
     """
 
     hosts: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    with_gpus: tuple[str, ...] = ()
     lock: str = ""  # the file
     class_name: str = ""  # "": no class of it fits
 
@@ -87,7 +105,8 @@ class Row:
 
     @property
     def is_odd(self) -> bool:
-        return bool(self.differs) or self.against.none_fits or bool(self.against.unlike)
+        against = self.against
+        return bool(self.differs or against.none_fits or against.unlike or against.with_gpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def _row(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
         "against": {
             "hosts": [names[host] for host in row.against.hosts],
             "unlike": [names[host] for host in row.against.unlike],
+            "with_gpus": [names[host] for host in row.against.with_gpus],
             "lock": row.against.lock,
             "class": row.against.class_name,
         },

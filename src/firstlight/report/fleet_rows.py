@@ -12,6 +12,7 @@ from firstlight.frozen import dataclass
 from firstlight.lock.classes import kind_words
 from firstlight.lock.drift import Change, Drift
 from firstlight.report.facts_lines import text
+from firstlight.report.layout import counted
 from firstlight.report.summary import gpu_words
 
 HEADINGS = ("host", "GPUs", "driver", "CUDA", "torch", "verdict")
@@ -63,6 +64,10 @@ def against_words(row: Row, folded_hosts: Callable[[tuple[str, ...]], str]) -> s
     if against.unlike:
         count = len(against.unlike)
         return f"no two of the {count} hosts of its kind are equal, so that none is the usual one to compare with"
+    if against.with_gpus:
+        others = counted(len(against.with_gpus), "other host")
+        have = "has" if len(against.with_gpus) == 1 else "have"
+        return f"no NVIDIA GPU was seen here, and {others} {have} GPUs ({folded_hosts(against.with_gpus)})"
     if against.none_fits:
         kind = "" if row.state is None else kind_words(row.state.stack.kind)
         return f"no class of {against.lock} is for this kind of machine ({kind})"
