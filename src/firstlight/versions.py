@@ -8,17 +8,18 @@ from dataclasses import field
 from firstlight.errors import BadVersion
 from firstlight.frozen import dataclass
 
-_DRIVER = re.compile(r"\d{2,4}(?:\.\d+){0,3}")
-_CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d+))?(?:\.\d+)?")
+# Eighteen digits hold every date; Python refuses to read a number of thousands.
+_DRIVER = re.compile(r"\d{2,4}(?:\.\d{1,18}){0,3}")
+_CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d{1,18}))?(?:\.\d{1,18})?")
 _CUDA_TAG = re.compile(r"cu(\d{2,4})")
 _TORCH = re.compile(
-    r"(?P<release>\d+(?:\.\d+)+)"
+    r"(?P<release>\d{1,18}(?:\.\d{1,18})+)"
     r"(?P<stage>(?:a|b|rc|alpha|beta)\d*)?"
-    r"(?:\.?post(?P<post>\d+))?"
-    r"(?:\.?dev(?P<dev>\d+))?"
+    r"(?:\.?post(?P<post>\d{1,18}))?"
+    r"(?:\.?dev(?P<dev>\d{1,18}))?"
     r"(?:\+(?P<local>[A-Za-z0-9._-]+))?"
 )
-_CAPABILITY = re.compile(r"(?:sm_|compute_)?(\d+)\.?(\d)([af]?)")
+_CAPABILITY = re.compile(r"(?:sm_|compute_)?(\d{1,9})\.?(\d)([af]?)")
 
 
 @dataclass(frozen=True, slots=True, order=True)

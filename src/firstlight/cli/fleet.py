@@ -136,12 +136,16 @@ def _judged(looks: tuple[HostLook, ...], *, goal: str, lock: Lock | None) -> Fle
     from firstlight.diagnosis.finding import Goal
     from firstlight.diagnosis.rules import RULES
     from firstlight.fleet.comparing import LockToHold, compared
-    from firstlight.fleet.judged import sorted_out, state_of
+    from firstlight.fleet.judged import HostState, judged_or_why_not
+    from firstlight.fleet.look import Looked
     from firstlight.tables import load
 
     tables = load()
-    answered, missing = sorted_out(looks)
-    states = (state_of(each, tables, RULES, goal=Goal(goal)) for each in answered)
+    judged = [
+        judged_or_why_not(each, tables, RULES, goal=Goal(goal)) if isinstance(each, Looked) else each for each in looks
+    ]
+    states = [each for each in judged if isinstance(each, HostState)]
+    missing = [each for each in judged if not isinstance(each, HostState)]
     return compared(states, missing, lock=LockToHold(lock, tables, RULES) if lock is not None else None)
 
 

@@ -9,6 +9,7 @@ import click
 
 from firstlight.cli.fleet_hosts import host_options, targets_of
 from firstlight.cli.printing import tell
+from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None
     asking = Asking(zipapp_bytes(), given["ssh_config"], asked.python, given["limit_s"])
     looks = look_at_all(targets_of(given), asking, forks=given["forks"])
     planned = [
-        _planned(look, asked)
+        _planned_or_why_not(look, asked)
         if isinstance(look, Looked)
         else _Planned(look.name, reason=f"not looked at: {look.reason}")
         for look in looks
@@ -77,6 +78,17 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None
         for group in groups.values():
             _tell(group)
     ctx.exit(4 if any(each.ranking is None for each in planned) else int(any(each.plan is None for each in planned)))
+
+
+def _planned_or_why_not(looked: Looked, asked: Words) -> _Planned:
+    from firstlight.fleet.judged import UNFORESEEN, not_judged
+
+    try:
+        return _planned(looked, asked)
+    except BadInput:  # of the words that were given: true of every host
+        raise
+    except UNFORESEEN as error:
+        return _Planned(looked.name, reason=f"not looked at: {not_judged(looked.name, error).reason}")
 
 
 def _planned(looked: Looked, asked: Words) -> _Planned:

@@ -16,5 +16,6 @@ def write_html(path: str, text: str) -> None:
     """Write the page and say where it is."""
     from firstlight.bench.saving import save
 
-    save(path, text, option="--html")
-    click.echo(f"firstlight: wrote {path} ({len(text.encode('utf-8')) / 1000:.0f} kB); open it in a browser", err=True)
+    data = text.encode("utf-8", "backslashreplace")  # a file's name that is no UTF-8 has halves of letters
+    save(path, data.decode("utf-8"), option="--html")
+    click.echo(f"firstlight: wrote {path} ({len(data) / 1000:.0f} kB); open it in a browser", err=True)

@@ -23,6 +23,7 @@ _APT_LOCKS = (
 _LOCK = r"(?m)^\d+: +\S+ +\S+ +WRITE +(-?\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) "
 _PREFIXES = ("/usr/local", "/opt", "/workspace")
 _CAP_SYS_MODULE = 1 << 16
+_ID_DIGITS = 10  # of a group's number, which has 32 bits
 
 
 class Sudo(enum.Enum):
@@ -95,10 +96,12 @@ def _sudo(machine: Machine, groups: tuple[str, ...]) -> Sudo:
 
 def _groups(machine: Machine, status: str) -> tuple[str, ...]:
     """Which of the groups that matter this process is in; /etc/group is searched so that no member is read."""
-    own = {int(number) for line in re.findall(r"(?m)^(?:Groups|Gid):([ \t\d]*)$", status) for number in line.split()}
+    lines = re.findall(r"(?m)^(?:Groups|Gid):([ \t0-9]*)$", status)
+    own = {int(number) for line in lines for number in line.split() if len(number) <= _ID_DIGITS}
     wanted = "|".join(_GROUPS)
     found = machine.search("/etc/group", rf"(?m)^(?:{wanted}):[^:\n]*:\d{{1,9}}(?=:)".encode("ascii"), limit=20) or ()
-    numbers = {name: int(gid) for name, _, gid in (line.decode("utf-8", "replace").split(":") for line in found)}
+    parts = (re.fullmatch(rf"({wanted}):[^:\n]*:([0-9]{{1,9}})", line.decode("utf-8", "replace")) for line in found)
+    numbers = {match.group(1): int(match.group(2)) for match in parts if match is not None}
     return tuple(name for name in _GROUPS if numbers.get(name, -1) in own)
 
 

@@ -152,7 +152,7 @@ def _local_tag(machine: Machine, each: Distribution) -> Fact[str]:
     if each.name == "flash-attn":  # its release wheels have the tag in the file name alone
         path = f"{each.record_path}/direct_url.json"
         if found := search_file(machine, path, pattern=_FLASH_FILE):
-            return Known(found[0].decode("ascii"), path)
+            return Known(found[0].decode("ascii", "replace"), path)
     return Unknown(f"{each.record} has no local version")
 
 

@@ -20,7 +20,7 @@ _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 # What CC and friends may name and be started with -dumpversion; anything else is reported, not run.
 _COMPILER_NAME = r"(?:[\w.+-]+-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?"
 _NUMBERED = r"(gcc|g\+\+)-(\d{1,2})"
-_VERSION = r"\d+(?:\.\d+){0,3}"
+_VERSION = r"\d{1,9}(?:\.\d{1,9}){0,3}"
 _NOT_ASKED = Unknown("not asked: only its presence is looked at")
 
 

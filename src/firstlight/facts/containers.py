@@ -258,7 +258,7 @@ def _cdi_driver(machine: Machine, specs: tuple[str, ...]) -> Fact[str]:
     for path in specs:
         found = machine.search(path, rb"libcuda\.so\.\d{3,4}\.\d{1,4}(?:\.\d{1,4})?(?![\d.])", limit=1)
         if found:
-            return Known(found[0].decode("ascii").removeprefix("libcuda.so."), seen_in=path)
+            return Known(found[0].decode("ascii", "replace").removeprefix("libcuda.so."), seen_in=path)
     return Unknown("no file in /etc/cdi or /var/run/cdi names a libcuda")
 
 

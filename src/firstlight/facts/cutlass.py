@@ -110,7 +110,7 @@ def commit_of(machine: Machine, tree: str) -> Fact[str]:
             return Known(commit, seen_in=f"{place}/{ref}")
     packed = machine.search(f"{common}/packed-refs", rf"(?m)^[0-9a-f]{{40}}(?= {re.escape(ref)}$)".encode())
     if packed:
-        return Known(packed[0].decode("ascii"), seen_in=f"{common}/packed-refs")
+        return Known(packed[0].decode("ascii", "replace"), seen_in=f"{common}/packed-refs")
     return Unknown(f"{ref} has no commit in {common}")
 
 

@@ -335,7 +335,7 @@ def _hooks(machine: Machine, sites: tuple[str, ...]) -> Iterator[StartupHook]:
 
 
 def _mentions(words: tuple[bytes, ...]) -> tuple[str, ...]:
-    return tuple(sorted({word.decode("ascii").lower() for word in words if b"import" not in word}))
+    return tuple(sorted({word.decode("ascii", "replace").lower() for word in words if b"import" not in word}))
 
 
 def _project_files(machine: Machine, project: tuple[str, ...]) -> Iterator[ProjectFile]:

@@ -17,6 +17,7 @@ _RELEASE = r"release \d+\.\d+, V(\d+\.\d+\.\d+)"
 _WRAPPED = r"(/[\w./+@~-]+)/bin/nvcc\b"
 # The `#if` for gcc, the message for clang: 13.4 first tests __clang_major__ for another system, with another limit.
 _HOST_LIMITS = rb"__GNUC__ > \d{1,3}\b|! clang version must be less than \d{1,3}\b"
+_GCC_LIMIT, _CLANG_LIMIT = rb"__GNUC__ > (\d{1,3})", rb"! clang version must be less than (\d{1,3})"
 _DATE_LIKE = 1000  # version.json of 12.1 says 12.1.20230222: a date, not a patch number
 _DEBIAN_ROOTS = ("/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda", "/usr")
 
@@ -110,10 +111,11 @@ def defines(machine: Machine, path: str, *names: str) -> dict[str, int]:
     """Values of `#define NAME number` lines of a header, e.g. {'CUDA_VERSION': 13000}; {} without the file."""
     wanted = "|".join(re.escape(name) for name in names)
     pattern = rf"#[ \t]*define[ \t]+(?:{wanted})[ \t]+\(?\d{{1,9}}\b".encode()
+    parts = re.compile(rf"#[ \t]*define[ \t]+({wanted})[ \t]+\(?(\d{{1,9}})".encode())
     values: dict[str, int] = {}
     for line in machine.search(path, pattern, limit=4 * len(names)) or ():
-        name, number = line.decode("ascii", "replace").replace("(", " ").split()[-2:]
-        values.setdefault(name, int(number))
+        if match := parts.fullmatch(line):  # what a host recorded need not be what the pattern finds
+            values.setdefault(match.group(1).decode("ascii"), int(match.group(2)))
     return values
 
 
@@ -345,8 +347,8 @@ def _host_limits(machine: Machine, includes: tuple[str, ...]) -> tuple[Fact[int]
         found = machine.search(path, _HOST_LIMITS)
         if found is None:
             continue
-        gcc = [int(item.split()[-1]) for item in found if item.startswith(b"__GNUC__")]
-        clang = [int(item.split()[-1]) for item in found if b"clang" in item]
+        gcc = [int(match.group(1)) for item in found if (match := re.fullmatch(_GCC_LIMIT, item))]
+        clang = [int(match.group(1)) for item in found if (match := re.fullmatch(_CLANG_LIMIT, item))]
         nothing = Unknown(f"{path} states no limit")
         return Known(gcc[0], path) if gcc else nothing, Known(clang[0], path) if clang else nothing
     missing = Unknown("no crt/host_config.h")

@@ -242,7 +242,7 @@ def _compiled_for(
         return Unknown(f"{path}: {machine.why_not(path)}")
     if not found:
         return Unknown(f"{path} holds no list of architectures")
-    return Known(tuple(found[0].decode("ascii").split(" ")), path)
+    return Known(tuple(found[0].decode("ascii", "replace").split(" ")), path)
 
 
 def _pins(machine: Machine, recorded: Distribution, *, environment: PythonEnvironment) -> Fact[tuple[Requirement, ...]]:
