@@ -146,6 +146,10 @@ def test_status_prints_the_newest_run_with_its_exit_code(shelf: Shelf, capsys: p
         (["apply", "--yes", "--hosts", "root@a:22"], "firstlight fleet add NAME root@a:22"),
         (["apply", "--hosts", "a", "--become-password-file", "/no/such"], "cannot be read"),
         (["apply", "--hosts", "a", "--", "--dry-run"], "No such option"),
+        (["apply", "--hosts", "a", "--", "--bogus"], "See `firstlight apply --help`"),
+        (["apply", "--hosts", "a", "--", "--help"], "`firstlight apply --help` lists them"),
+        (["plan", "--hosts", "a", "--", "--help"], "`firstlight apply --help` lists them"),
+        (["plan", "--hosts", "a", "--", "--python", "/a b"], "an absolute path"),
         (["plan", "--hosts", "a", "--", "--want", "==="], "==="),
     ],
 )

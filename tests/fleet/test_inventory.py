@@ -95,8 +95,9 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, text: str, sa
         (("-i", "/nowhere"), "no such file"),
         ((), "no hosts were named"),
         (("--hosts", "a", "--slurm", "gpu"), "--hosts and --slurm were given"),
+        (("--hosts", "a", "--python", "rel"), "accepted for other hosts: an absolute path"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_bad_call_is_one_line_and_exit_2(
     given: tuple[str, ...],

@@ -81,7 +81,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None
 
 
 def _planned_or_why_not(looked: Looked, asked: Words) -> _Planned:
-    from firstlight.fleet.judged import UNFORESEEN, not_judged
+    from firstlight.fleet.look import UNFORESEEN, not_judged
 
     try:
         return _planned(looked, asked)

@@ -21,7 +21,7 @@ class Words:
     given: tuple[str, ...]
 
 
-@click.command("firstlight fleet apply ... --")
+@click.command("apply", add_help_option=False)
 @plan_options
 @click.option("--with", "optional", metavar="ID", multiple=True)
 @click.option("--no-verify", is_flag=True)
@@ -38,7 +38,9 @@ def parse_words(words: tuple[str, ...]) -> Words:
                 f"{masked(word)!a} holds a secret, which would stand in lists of processes on every host; put it into "
                 "the pip.conf or the environment there, and leave it out here"
             )
-    wanted, python = _behind.main(list(words), standalone_mode=False)
+    if "--help" in words:
+        raise BadInput("behind -- stand options of `firstlight apply`; `firstlight apply --help` lists them")
+    wanted, python = _behind.main(list(words), prog_name="firstlight apply", standalone_mode=False)
     if python and not python.startswith("/"):
         raise BadInput(f"--python {python!a}: accepted is an absolute path on the hosts, e.g. /opt/venv/bin/python")
     return Words(wanted, python, words)

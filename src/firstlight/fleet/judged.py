@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import enum
-import os
-import traceback
 
 from firstlight.diagnosis.finding import Diagnosis, Finding, Goal, Question, Rule
 from firstlight.diagnosis.judge import judge
-from firstlight.errors import BadInput, CouldNotLook, FirstlightError
 from firstlight.facts.collect import Facts
 from firstlight.facts.document import pseudonyms_of
 from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known
-from firstlight.fleet.look import AskedBy, Looked, NotLooked
+from firstlight.fleet.look import UNFORESEEN, AskedBy, Looked, NotLooked, not_judged
 from firstlight.fleet.sh_probe import rules_for_sh
 from firstlight.frozen import dataclass
 from firstlight.lock.drift import Drift
@@ -23,19 +20,6 @@ from firstlight.lock.places import Places, places_of
 from firstlight.lock.settings import variables_of
 from firstlight.lock.stack import Part, Stack
 from firstlight.tables import Tables
-
-# What code of ours raises at content that nobody foresaw; a host that sends such is no reason to lose the others.
-UNFORESEEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BadInput,
-    CouldNotLook,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 
 
 class Verdict(enum.Enum):
@@ -157,12 +141,3 @@ def judged_or_why_not(looked: Looked, tables: Tables, rules: tuple[Rule, ...], *
         return state_of(looked, tables, rules, goal=goal)
     except UNFORESEEN as error:
         return not_judged(looked.name, error)
-
-
-def not_judged(name: str, error: Exception) -> NotLooked:
-    """A host of whose answer we cannot make anything: what it holds was not foreseen, by us or by its schema."""
-    if isinstance(error, FirstlightError):
-        return NotLooked(name, f"its answer could not be judged: {error}")
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(os.path.dirname(last.filename))}/{os.path.basename(last.filename)}:{last.lineno}"
-    return NotLooked(name, f"its answer could not be judged: it holds what firstlight cannot read ({where})")

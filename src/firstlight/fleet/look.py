@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import enum
+import os
 import secrets
 import threading
+import traceback
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Union
 
-from firstlight.errors import CouldNotLook, HostNotReached
+from firstlight.errors import BadInput, CouldNotLook, FirstlightError, HostNotReached
 from firstlight.facts.by_sh import NO_PYTHON, collected
 from firstlight.facts.collect import Facts
-from firstlight.fleet.questions import asked
+from firstlight.fleet.questions import asked, refuse_odd_python
 from firstlight.fleet.refused import why_not
 from firstlight.fleet.reply import LOOK_S, between_marks, read_evidence
 from firstlight.fleet.sh_probe import is_sh_answer, read_sh_answer, sh_script
@@ -23,6 +25,18 @@ from firstlight.machine.evidence import Evidence, marks
 from firstlight.machine.recorded import NOT_RECORDED, RecordedMachine
 
 FORKS = 16
+# What code of ours raises at content that nobody foresaw; a host that sends such is no reason to lose the others.
+UNFORESEEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BadInput,
+    CouldNotLook,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,15 @@ class NotLooked:
 HostLook = Union[Looked, NotLooked]
 
 
+def not_judged(name: str, error: Exception) -> NotLooked:
+    """A host of whose answer we cannot make anything: what it holds was not foreseen, by us or by its schema."""
+    if isinstance(error, FirstlightError):
+        return NotLooked(name, f"its answer could not be judged: {error}")
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(os.path.dirname(last.filename))}/{os.path.basename(last.filename)}:{last.lineno}"
+    return NotLooked(name, f"its answer could not be judged: it holds what firstlight cannot read ({where})")
+
+
 def look_over_ssh(target: Target, asking: Asking) -> Looked:
     """The evidence of one host; CouldNotLook with the reason where there is none."""
     token = secrets.token_hex(8)
@@ -95,6 +118,7 @@ def look_at_all(
     told: Callable[[HostLook], None] = lambda _: None,
 ) -> tuple[HostLook, ...]:
     """Every host, at most `forks` at a time, in the order given; `told` hears of each as it comes."""
+    refuse_odd_python(asking.python)  # here: in a thread nobody would hear of it
     waiting: SimpleQueue[tuple[int, Target]] = SimpleQueue()
     for numbered in enumerate(targets):
         waiting.put(numbered)
@@ -124,3 +148,5 @@ def _look(target: Target, asking: Asking) -> HostLook:
         return NotLooked(target.name, error.reason, error.do)
     except CouldNotLook as error:
         return NotLooked(target.name, str(error))
+    except UNFORESEEN as error:
+        return not_judged(target.name, error)

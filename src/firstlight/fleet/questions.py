@@ -59,12 +59,17 @@ class Asked:
     stdin: bytes
 
 
-def asked(zipapp: bytes, sh_probe: str, *, token: str, python: str = "") -> Asked:
-    """The facts by the host's Python from 3.10 on, by its sh where there is none; `python` is whose torch is meant."""
+def refuse_odd_python(python: str) -> None:
+    """Stop where a path cannot be handed to every login shell as it is; "" is no path, and fine."""
     if python and not _PLAIN_PATH.fullmatch(python):
         raise BadInput(
-            f"--python {ascii(python)[:80]}: accepted with --host: an absolute path, e.g. /opt/venv/bin/python"
+            f"--python {ascii(python)[:80]}: accepted for other hosts: an absolute path, e.g. /opt/venv/bin/python"
         )
+
+
+def asked(zipapp: bytes, sh_probe: str, *, token: str, python: str = "") -> Asked:
+    """The facts by the host's Python from 3.10 on, by its sh where there is none; `python` is whose torch is meant."""
+    refuse_odd_python(python)
     boot, plain = _BOOT.encode(), sh_probe.encode("ascii")
     options = f"--python={python}" if python else ""
     new_enough = "import sys; sys.exit(sys.version_info < (3, 10))"
