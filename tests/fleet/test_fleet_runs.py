@@ -133,15 +133,58 @@ def test_status_prints_the_newest_run_with_its_exit_code(shelf: Shelf, capsys: p
     assert run(["fleet", "status", "../x"]) == 2
 
 
+@pytest.mark.parametrize("more", [["--serial", "abc"], []])
+def test_a_retry_that_is_refused_keeps_what_became_of_every_host(
+    shelf: Shelf, capsys: pytest.CaptureFixture[str], tmp_path: Path, more: list[str]
+) -> None:
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("node01\nnode02\n" + ("node03\n" if more else ""))  # or one that is gone
+    shelf.write(replace(RUN, engine=Engine(str(inventory))))
+    before = Path(shelf.folder(RUN.id), "run.json").read_bytes()
+    assert run(["fleet", "apply", "--retry", "--yes", *more]) == 2
+    assert ("--serial 'abc'" if more else "is no longer in") in capsys.readouterr().err
+    assert Path(shelf.folder(RUN.id), "run.json").read_bytes() == before
+
+
+def test_a_damaged_run_is_named_and_passed_over(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    shelf.write(RUN)
+    newer = replace(RUN, id="20261119T060000Z-000000")
+    shelf.write(newer)
+    Path(shelf.folder(newer.id), "run.json").write_text("{")
+    assert run(["fleet", "status", "--list"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{newer.id}  cannot be read: ")
+    assert second.startswith(f"{RUN.id}  apply  3 hosts")
+    assert run(["fleet", "apply", "--hosts", "a"]) == 2  # for want of --yes, behind the run that is passed over
+    said = capsys.readouterr().err
+    assert f"run {newer.id} is passed over" in said
+    assert "Give --yes" in said
+    for verb in (["apply", "--retry"], ["undo"]):
+        assert run(["fleet", *verb, "--yes"]) == 2
+        assert f"run {newer.id} may be the newest" in capsys.readouterr().err
+
+
+def test_nothing_to_take_back_is_no_fault(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "undo", "--yes"]) == 0
+    assert capsys.readouterr().out == "nothing to undo: no run of `firstlight fleet apply` changed a host\n"
+    assert run(["fleet", "undo", "--yes", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
+    assert (document["run"], document["hosts"]) == ("", [])
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["--read-only", "apply", "--yes", "--hosts", "a"], "--read-only was given"),
         (["--read-only", "undo", "--yes"], "--read-only was given"),
         (["status"], "there is no run yet"),
-        (["undo", "--yes"], "nothing to take back"),
         (["apply", "--retry", "--yes"], "there is no run to go on with"),
         (["apply", "--retry", "--hosts", "a"], "leave hosts"),
+        (["apply", "--retry", "--become"], "leave --become out, or begin another run with it"),
+        (["apply", "--retry", "--ssh-config", "c"], "leave --ssh-config out, or begin another run with it"),
+        (["apply", "--hosts", "a"], "Give --yes"),
+        (["apply", "--hosts", "a", "--yes", "--serial", "abc"], "--serial"),
         (["apply", "--yes"], "no hosts were named"),
         (["apply", "--yes", "--hosts", "root@a:22"], "firstlight fleet add NAME root@a:22"),
         (["apply", "--hosts", "a", "--become-password-file", "/no/such"], "cannot be read"),
@@ -159,7 +202,7 @@ def test_a_call_that_cannot_be_used_is_refused_before_a_host_is_asked(
     assert run(["fleet", *words]) == 2
     said = capsys.readouterr()
     assert (told in said.err, said.out) == (True, ""), said.err
-    assert shelf.ids() == ()
+    assert not Path(shelf.path).exists() or not os.listdir(shelf.path)
 
 
 def test_a_secret_in_the_words_is_refused_and_not_repeated() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,23 @@ from firstlight.cli.fleet_hosts import host_options, inventory_for, named_from, 
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
 from firstlight.fleet.run import Engine, FleetRun, HostEnd, HostRun, Verb, again, batches, run_document
-from firstlight.fleet.run_folder import MADE_BY, Shelf, new_id, now, operator
+from firstlight.fleet.run_folder import MADE_BY, Damaged, Shelf, new_id, now, operator
+from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
     from firstlight.fleet.outcomes import Outcome
+    from firstlight.fleet.target import Target
+    from firstlight.fleet.tool import Tool
 
 _BAD = (HostEnd.FAILED, HostEnd.UNREACHABLE, HostEnd.BUSY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done once all of it is known to be possible: the hosts in batches, and what is brought to them."""
+
+    order: tuple[tuple[Target, ...], ...]
+    brought: Tool
 
 
 def _work_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,8 +72,15 @@ def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -
     """
     _refuse_read_only(ctx, "apply")
     shelf = _shelf()
-    run = _run_to_retry(shelf, words, given) if given["retry"] else _run_to_do(shelf, words, given)
-    _work(ctx, shelf, run, given)
+    if given["retry"]:
+        _work(ctx, shelf, _run_to_retry(shelf, words, given), given)
+        return
+    _name_damaged(shelf)
+    run_id = new_id()
+    try:
+        _work(ctx, shelf, _run_to_do(shelf, run_id, words, given), given)
+    finally:
+        shelf.forget_unbegun(run_id)
 
 
 @click.command(
@@ -83,14 +100,23 @@ def undo_command(ctx: click.Context, /, **given: Any) -> None:
     _refuse_read_only(ctx, "undo")
     shelf = _shelf()
     applied = shelf.read(given["run_id"]) if given["run_id"] else next(iter(_to_take_back(shelf)), None)
+    if not given["run_id"]:
+        _refuse_damaged(shelf, newer_than="" if applied is None else applied.id)
     if applied is not None and applied.verb is not Verb.APPLY:
         raise BadInput(f"--run {applied.id}: that is a run of undo; accepted is one of `fleet apply`")
     if applied is not None:
-        _work(ctx, shelf, _undo_of(shelf, applied), given)
+        run = _undo_of(shelf, applied)
+        try:
+            _work(ctx, shelf, run, given)
+        finally:
+            shelf.forget_unbegun(run.id)
     elif (undone := next(shelf.runs(Verb.UNDO), None)) is not None:  # all is taken back: what did it is shown again
         _end(ctx, shelf, undone, given)
+    elif given["as_json"]:
+        nothing = FleetRun("", Verb.UNDO, now(), operator(), (), (), Engine(""))
+        click.echo(json.dumps(run_document(nothing, made_by=MADE_BY, folder=""), indent=1))
     else:
-        raise BadInput("no run of `fleet apply` changed a host; there is nothing to take back")
+        click.echo("nothing to undo: no run of `firstlight fleet apply` changed a host")
 
 
 @click.command(
@@ -111,7 +137,8 @@ def status_command(ctx: click.Context, /, run_id: str, **given: Any) -> None:
     if given["lists"]:
         from firstlight.report.fleet_run_text import run_line
 
-        click.echo("".join(f"{run_line(shelf.read(each))}\n" for each in shelf.ids()), nl=False)
+        for each in shelf.every():
+            click.echo(f"{each.id}  cannot be read: {each.reason}" if isinstance(each, Damaged) else run_line(each))
         return
     if not run_id and not shelf.ids():
         raise BadInput("there is no run yet; `firstlight fleet apply --hosts node01,node02` makes one")
@@ -130,14 +157,27 @@ def _shelf() -> Shelf:
     return Shelf(f"{state_folder(LiveMachine())}/fleet")
 
 
-def _run_to_do(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
+def _name_damaged(shelf: Shelf) -> None:
+    """Say which runs are passed over; whether one of them is not finished cannot be known."""
+    for each in shelf.every():
+        if isinstance(each, Damaged):
+            click.echo(f"firstlight: run {each.id} is passed over: {each.reason}", err=True)
+
+
+def _refuse_damaged(shelf: Shelf, *, newer_than: str) -> None:
+    """Stop where the newest run may be one that cannot be read: an older one is not what was meant."""
+    for each in shelf.every():
+        if isinstance(each, Damaged) and each.id > newer_than:
+            raise BadInput(f"run {each.id} may be the newest, and it cannot be read: {each.reason}")
+
+
+def _run_to_do(shelf: Shelf, run_id: str, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
     """A new run; or the newest, where it is the same and was interrupted, so that no work is started twice."""
     from firstlight.cli.fleet_words import parse_words
     from firstlight.fleet.inventory import selected
 
     parse_words(words)
     targets = targets_of(given)
-    run_id = new_id()
     inventory = inventory_for(given, targets, shelf.folder(run_id))
     config = os.path.abspath(given["ssh_config"]) if given["ssh_config"] else ""
     engine = Engine(inventory, config, _passed_on(given))
@@ -147,7 +187,7 @@ def _run_to_do(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> F
     before = next(shelf.runs(Verb.APPLY), None)
     if before is None or not _is_the_same(before, run) or not _is_unfinished(before):
         return run
-    shutil.rmtree(shelf.folder(run_id), ignore_errors=True)  # the inventory of the run that is not begun
+    shelf.forget_unbegun(run_id)
     click.echo(f"run {before.id} is not finished; it is gone on with", err=True)
     return before
 
@@ -176,7 +216,14 @@ def _readable(option: str, path: str) -> str:
 def _run_to_retry(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
     if words or named_from(given) or given["limit"]:
         raise BadInput("--retry goes on with the newest run as it is; leave hosts, --limit and options of apply out")
+    for name in ("ssh_config", "become", "become_password_file", "vault_password_file"):
+        if given[name]:
+            raise BadInput(
+                f"--retry goes on with the newest run as it is; leave --{name.replace('_', '-')} out, or begin another "
+                "run with it"
+            )
     run = next(shelf.runs(Verb.APPLY), None)
+    _refuse_damaged(shelf, newer_than="" if run is None else run.id)
     if run is None:
         raise BadInput("there is no run to go on with; `firstlight fleet apply --hosts node01,node02` makes one")
     return run
@@ -200,6 +247,7 @@ def _undo_of(shelf: Shelf, applied: FleetRun) -> FleetRun:
 def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
     """Ask once, then do the hosts that are left, in batches; an interrupt leaves what has begun to go on."""
     from firstlight.cli.acting import agreed, in_order
+    from firstlight.fleet.tool import tool
     from firstlight.report.fleet_run_text import asked_text
 
     if not run.left:
@@ -211,10 +259,12 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
         kept = [run]
         if run.id in shelf.ids():
             kept = [shelf.read(run.id)]  # as whoever held it before left it
+        # Refused before anything is written: what became of a host stays known.
+        order, brought = _order(kept[0], given), tool()
         kept[0] = replace(kept[0], hosts=tuple(again(host) if host in kept[0].left else host for host in kept[0].hosts))
         shelf.write(kept[0])
         try:
-            _batches(shelf, kept, given)
+            _batches(shelf, kept, _Work(order, brought), given)
         except KeyboardInterrupt:
             click.echo("firstlight: interrupted; no further host is asked, and what has begun goes on there", err=True)
             _print(shelf, kept[0], given)
@@ -222,15 +272,21 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
     _end(ctx, shelf, kept[0], given)
 
 
-def _batches(shelf: Shelf, kept: list[FleetRun], given: dict[str, Any]) -> None:
+def _order(run: FleetRun, given: dict[str, Any]) -> tuple[tuple[Target, ...], ...]:
+    """The hosts that are left, in batches; BadInput where they cannot be asked as they were named."""
     from firstlight.fleet.inventory import selected
-    from firstlight.fleet.playing import Play, play
-    from firstlight.fleet.tool import tool
 
-    names = tuple(host.name for host in kept[0].left)
-    targets = {target.name: target for target in selected(kept[0].engine.inventory, vault=kept[0].engine.vault)}
+    names = tuple(host.name for host in run.left)
+    targets = {target.name: target for target in selected(run.engine.inventory, vault=run.engine.vault)}
     if gone := [name for name in names if name not in targets]:
-        raise BadInput(f"{gone[0]!a} is no longer in {kept[0].engine.inventory}; put it back, or begin another run")
+        raise BadInput(f"{gone[0]!a} is no longer in {run.engine.inventory}; put it back, or begin another run")
+    return tuple(tuple(targets[name] for name in batch) for batch in batches(names, given["serial"]))
+
+
+def _batches(shelf: Shelf, kept: list[FleetRun], work: _Work, given: dict[str, Any]) -> None:
+    from firstlight.fleet.playing import Play, play
+
+    names = {target.name for batch in work.order for target in batch}
 
     def told(outcome: Outcome) -> None:
         kept[0] = kept[0].with_host(outcome.host)
@@ -239,7 +295,7 @@ def _batches(shelf: Shelf, kept: list[FleetRun], given: dict[str, Any]) -> None:
         reason = f": {outcome.host.reason}" if outcome.host.reason else ""
         click.echo(f"{outcome.host.name}: {outcome.host.end.value}{reason}", err=True)
 
-    for batch in batches(names, given["serial"]):
+    for batch in work.order:
         failed = sum(host.end in _BAD for host in kept[0].hosts if host.name in names)
         if failed > given["max_fail"]:
             click.echo(
@@ -247,7 +303,7 @@ def _batches(shelf: Shelf, kept: list[FleetRun], given: dict[str, Any]) -> None:
             )
             return
         folder = shelf.folder(kept[0].id)
-        play(Play(kept[0], tuple(targets[name] for name in batch), folder, tool(), given["forks"]), told)
+        play(Play(kept[0], batch, folder, work.brought, given["forks"]), told)
 
 
 def _end(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:

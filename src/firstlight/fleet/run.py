@@ -179,7 +179,7 @@ def run_of(document: Any, where: str) -> FleetRun:
             who=str(document["who"]),
             words=_texts(document["words"]),
             hosts=tuple(_hosts(document["hosts"])),
-            engine=Engine(document["inventory"], document["ssh_config"], _texts(document["passed_on"])),
+            engine=Engine(str(document["inventory"]), str(document["ssh_config"]), _texts(document["passed_on"])),
             of=str(document["of"]),
         )
     except (KeyError, TypeError, ValueError) as error:

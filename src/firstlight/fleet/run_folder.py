@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,14 @@ from firstlight.owned import open_ours, our_folder, read_ours
 
 _RUN, _LOCK = "run.json", "lock"
 MADE_BY = f"firstlight {__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A run that cannot be read, or that another user could have written, and why."""
+
+    id: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,21 @@ class Shelf:
         return tuple(name for name in sorted(names, reverse=True) if os.path.exists(f"{self.path}/{name}/{_RUN}"))
 
     def runs(self, verb: Verb) -> Iterator[FleetRun]:
-        """Those of a verb, newest first."""
-        return (run for run in map(self.read, self.ids()) if run.verb is verb)
+        """Those of a verb, newest first; `every` tells of those that cannot be read."""
+        return (run for run in self.every() if isinstance(run, FleetRun) and run.verb is verb)
+
+    def every(self) -> Iterator[FleetRun | Damaged]:
+        """All runs, newest first, also those of which nothing can be said."""
+        for run_id in self.ids():
+            try:
+                yield self.read(run_id)
+            except BadInput as error:
+                yield Damaged(run_id, str(error))
+
+    def forget_unbegun(self, run_id: str) -> None:
+        """Take the folder away where no run was written to it: only a refused call was there."""
+        if not os.path.lexists(f"{self.folder(run_id)}/{_RUN}"):
+            shutil.rmtree(self.folder(run_id), ignore_errors=True)
 
     def read(self, run_id: str) -> FleetRun:
         """A run by its id; only one that this user or root wrote, because what it says is carried out on hosts."""
@@ -55,7 +77,7 @@ class Shelf:
             raise BadInput(f"there is no run {run_id!a}; `firstlight fleet status --list` prints all of them") from None
         try:
             return run_of(json.loads(text), path)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadInput(f"{path}/{_RUN} is not JSON; move the folder away, or give another run") from None
 
     def write(self, run: FleetRun) -> None:
