@@ -17,8 +17,9 @@ from firstlight.fleet.comparing import compared
 from firstlight.fleet.judged import HostState, judged_or_why_not, state_of
 from firstlight.fleet.look import AskedBy, Looked, NotLooked
 from firstlight.fleet.reply import read_evidence
-from firstlight.report.fleet_json import fleet_document, fleet_junit, pseudonyms_for
+from firstlight.report.fleet_json import fleet_document, fleet_junit
 from firstlight.report.fleet_text import fleet_text
+from firstlight.report.host_names import pseudonyms_for
 from firstlight.tables import load
 from tests.fleet.altered import MACHINES, altered
 
@@ -37,7 +38,7 @@ def test_altered_answers_are_judged_or_refused(machine: str) -> None:
             fleet = compared([usual, _state(altered(machine, seed), f"seed-{seed}")], [])
         except CouldNotLook:
             continue
-        names = pseudonyms_for(fleet)
+        names = pseudonyms_for(host for row in fleet.rows for host in row.hosts)
         json.dumps(fleet_document(fleet, names))
         fleet_junit(fleet, names).encode("utf-8")
         list(fleet_text(fleet))

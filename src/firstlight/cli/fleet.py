@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firstlight.cli import fleet_add, fleet_plan, fleet_run
-from firstlight.cli.fleet_hosts import targets_of
+from firstlight.cli.fleet_hosts import host_words, reached_of
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
 
 if TYPE_CHECKING:
     from firstlight.fleet.judged import Fleet
     from firstlight.fleet.look import HostLook
+    from firstlight.fleet.ssh import Reached
     from firstlight.lock.stack import Lock
 
 _FROM = ("--hosts", "-i", "--slurm", "--facts")
@@ -79,9 +80,10 @@ def doctor(**given: Any) -> None:
 
         writable(given["junit_file"], JUNIT, option="--junit")
     lock = _lock(given["lock_file"])
-    looks = _recorded(given["folder"]) if _source(given) == "--facts" else _over_ssh(given)
+    reached = () if _source(given) == "--facts" else reached_of(given)
+    looks = _over_ssh(reached, given) if reached else _recorded(given["folder"])
     fleet = _judged(looks, goal=given["goal"], lock=lock)
-    _written(fleet, given)
+    _written(fleet, reached, given)
     click.get_current_context().exit(fleet.exit_code)
 
 
@@ -95,11 +97,11 @@ def _source(given: dict[str, Any]) -> str:
     return named[0]
 
 
-def _over_ssh(given: dict[str, Any]) -> tuple[HostLook, ...]:
+def _over_ssh(reached: tuple[Reached, ...], given: dict[str, Any]) -> tuple[HostLook, ...]:
     from firstlight.cli.zipapp import zipapp_bytes
     from firstlight.fleet.look import Asking, look_at_all
 
-    targets = targets_of(given)
+    targets = tuple(each.target for each in reached)
     asking = Asking(zipapp_bytes(), given["ssh_config"], given["python"], given["limit_s"])
     return look_at_all(targets, asking, forks=given["forks"], told=_progress(len(targets)))
 
@@ -149,12 +151,12 @@ def _judged(looks: tuple[HostLook, ...], *, goal: str, lock: Lock | None) -> Fle
     return compared(states, missing, lock=LockToHold(lock, tables, RULES) if lock is not None else None)
 
 
-def _written(fleet: Fleet, given: dict[str, Any]) -> None:
-    from firstlight.report.fleet_json import fleet_document, fleet_junit, pseudonyms_for
+def _written(fleet: Fleet, reached: tuple[Reached, ...], given: dict[str, Any]) -> None:
+    from firstlight.report.fleet_json import fleet_document, fleet_junit
+    from firstlight.report.host_names import pseudonyms_for, real_names
 
-    names = pseudonyms_for(fleet)
-    if given["identify"]:
-        names = {name: name for name in names}
+    hosts = [host for row in fleet.rows for host in row.hosts]
+    names = real_names(hosts) if given["identify"] else pseudonyms_for(hosts, reached)
     if given["junit_file"]:
         from firstlight.bench.saving import save
 
@@ -169,18 +171,21 @@ def _written(fleet: Fleet, given: dict[str, Any]) -> None:
     else:
         from firstlight.report.fleet_text import fleet_text
 
-        tell(fleet_text(fleet, _next(fleet, given)))
+        tell(fleet_text(fleet, _next(fleet, reached, given)))
 
 
-def _next(fleet: Fleet, given: dict[str, Any]) -> tuple[str, ...]:
-    """What is typed next: doctor for the first host that is not as it should be."""
+def _next(fleet: Fleet, reached: tuple[Reached, ...], given: dict[str, Any]) -> tuple[str, ...]:
+    """What is typed next: doctor for the first host that is not as it should be, and for the same goal."""
     odd = next(
         (row for row in fleet.rows if row.state is not None and (row.state.diagnosis.blocked or row.is_odd)), None
     )
     if odd is None:
         return ()
-    name = odd.hosts[0]
     if given["folder"]:
-        return (f"firstlight doctor --facts {os.path.join(given['folder'], name)}",)
-    config = f" --ssh-config {given['ssh_config']}" if given["ssh_config"] else ""
-    return (f"firstlight doctor --host {name}{config}",)
+        from firstlight.fleet.recorded import path_of
+
+        machine: tuple[str, ...] = ("--facts", path_of(given["folder"], odd.hosts[0]))
+    else:
+        machine = host_words(next(each.target for each in reached if each.target.name == odd.hosts[0]), given)
+    goal = ("--goal", given["goal"]) if given["goal"] != "infer" else ()
+    return (shlex.join(("firstlight", "doctor", *machine, *goal)),)

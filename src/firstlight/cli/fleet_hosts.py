@@ -6,12 +6,15 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from firstlight.errors import BadInput
 from firstlight.fleet.target import Target
+
+if TYPE_CHECKING:
+    from firstlight.fleet.ssh import Reached
 
 _FROM = ("--hosts", "-i", "--slurm")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -37,6 +40,11 @@ def named_from(given: dict[str, Any]) -> tuple[str, ...]:
 
 def targets_of(given: dict[str, Any]) -> tuple[Target, ...]:
     """The hosts, each once; refused before the first connection where two names lead to one machine."""
+    return tuple(each.target for each in reached_of(given))
+
+
+def reached_of(given: dict[str, Any]) -> tuple[Reached, ...]:
+    """The hosts, each once, with where ssh goes for them."""
     from firstlight.fleet.inventory import of_slurm
     from firstlight.fleet.ssh import where_ssh_goes
     from firstlight.fleet.target import once_each, parse_targets
@@ -49,8 +57,15 @@ def targets_of(given: dict[str, Any]) -> tuple[Target, ...]:
         targets = parse_targets(given["hosts"])
     else:
         targets = _of_inventory(given) if given["inventory"] else of_slurm(given["partition"])
-    once_each(tuple((target, where_ssh_goes(target, config=given["ssh_config"])) for target in targets))
-    return targets
+    reached = tuple(where_ssh_goes(target, config=given["ssh_config"]) for target in targets)
+    once_each(tuple((each.target, each.where) for each in reached))
+    return reached
+
+
+def host_words(target: Target, given: dict[str, Any]) -> tuple[str, ...]:
+    """What a verb for one machine is given to mean this host, asked in the same way."""
+    pairs = (("--host", target.spec), ("--ssh-config", given["ssh_config"]), ("--python", given.get("python", "")))
+    return tuple(word for name, value in pairs if value for word in (name, value))
 
 
 def _of_inventory(given: dict[str, Any]) -> tuple[Target, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstlight.cli.fleet_hosts import host_options, targets_of
+from firstlight.cli.fleet_hosts import host_options, host_words, reached_of
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -15,8 +15,10 @@ from firstlight.frozen import dataclass
 if TYPE_CHECKING:
     from firstlight.cli.fleet_words import Words
     from firstlight.cli.planning import Ranking
+    from firstlight.facts.pseudonyms import Pseudonyms
     from firstlight.fleet.look import Looked
     from firstlight.plan.plan import Plan
+    from firstlight.report.host_names import HostNames
 
 SCHEMA = "firstlight.fleet-plan/1"
 
@@ -29,6 +31,7 @@ class _Planned:
     ranking: Ranking | None = None
     plan: Plan | None = None
     reason: str = ""
+    names: Pseudonyms | None = None  # what its people and devices are called where it is handed on
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -48,6 +51,7 @@ class _Planned:
 @click.option("--timeout", "limit_s", type=click.IntRange(1, 600), default=60, show_default=True, metavar="SECONDS",
               help="The time that a host is given to answer.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the plans (schema firstlight.fleet-plan/1).")
+@click.option("--identify", is_flag=True, help="With --json: keep real names of hosts and people.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF APPLY]")
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
@@ -62,7 +66,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None
 
     asked = parse_words(words)
     asking = Asking(zipapp_bytes(), given["ssh_config"], asked.python, given["limit_s"])
-    looks = look_at_all(targets_of(given), asking, forks=given["forks"])
+    reached = reached_of(given)
+    looks = look_at_all(tuple(each.target for each in reached), asking, forks=given["forks"])
     planned = [
         _planned_or_why_not(look, asked)
         if isinstance(look, Looked)
@@ -73,10 +78,17 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None
     for each in planned:
         groups.setdefault(each.key, []).append(each)
     if given["as_json"]:
-        click.echo(json.dumps({"schema": SCHEMA, "rows": [_row(group) for group in groups.values()]}, indent=1))
+        from firstlight.report.host_names import pseudonyms_for, real_names
+
+        hosts = [each.name for each in planned]
+        names = real_names(hosts) if given["identify"] else pseudonyms_for(hosts, reached)
+        rows = [_row(group, names) for group in groups.values()]
+        click.echo(json.dumps({"schema": SCHEMA, "rows": rows}, indent=1))
     else:
+        targets = {each.target.name: each.target for each in reached}
         for group in groups.values():
-            _tell(group)
+            words = (*host_words(targets[group[0].name], given), *asked.for_plan)
+            _tell(group, diff=("firstlight", "plan", *words, "--diff"))
     ctx.exit(4 if any(each.ranking is None for each in planned) else int(any(each.plan is None for each in planned)))
 
 
@@ -93,6 +105,7 @@ def _planned_or_why_not(looked: Looked, asked: Words) -> _Planned:
 
 def _planned(looked: Looked, asked: Words) -> _Planned:
     from firstlight.cli.planning import plan_of, ranking_of
+    from firstlight.facts.document import pseudonyms_of
     from firstlight.facts.look import Look
     from firstlight.fleet.look import AskedBy
 
@@ -102,10 +115,11 @@ def _planned(looked: Looked, asked: Words) -> _Planned:
     ranking = ranking_of(looked.facts(), asked.wanted, look)
     if not ranking.ranked.options and not asked.wanted.option:
         return _Planned(looked.name, ranking, reason="no option can work there")
-    return _Planned(looked.name, ranking, plan_of(look, ranking, asked.wanted))
+    names = pseudonyms_of(ranking.question.facts, looked.evidence.host)
+    return _Planned(looked.name, ranking, plan_of(look, ranking, asked.wanted), names=names)
 
 
-def _tell(group: list[_Planned]) -> None:
+def _tell(group: list[_Planned], *, diff: tuple[str, ...]) -> None:
     from firstlight.fleet.folding import folded
     from firstlight.report.layout import Painted, Style, counted
     from firstlight.report.plan_text import no_plan_text, plan_text
@@ -117,15 +131,20 @@ def _tell(group: list[_Planned]) -> None:
     elif first.plan is None:
         tell([no_plan_text(first.ranking.question, first.ranking.ranked)])
     else:
-        tell(plan_text(first.ranking.question, first.plan, first.ranking.ranked))
+        tell(plan_text(first.ranking.question, first.plan, first.ranking.ranked, diff=diff))
     tell(["\n"])
 
 
-def _row(group: list[_Planned]) -> dict[str, Any]:
+def _row(group: list[_Planned], names: HostNames) -> dict[str, Any]:
+    """A row of the document; digests are those of the plans as they would be done, under the real names."""
     from firstlight.report.plan_json import plan_document
 
     first = group[0]
     plan = None
     if first.plan is not None and first.ranking is not None:
         plan = plan_document(first.ranking.question, first.plan, first.ranking.ranked)
-    return {"hosts": [each.name for each in group], "reason": first.reason, "plan": plan}
+    return {
+        "hosts": [names[each.name] for each in group],
+        "reason": names.apply(first.reason),
+        "plan": plan if first.names is None else names.of_machine(first.name, first.names, plan),
+    }

@@ -20,6 +20,17 @@ class Words:
     python: str
     given: tuple[str, ...]
 
+    @property
+    def for_plan(self) -> tuple[str, ...]:
+        """Those that `plan` takes too: --with and --no-verify are of `apply` alone."""
+        kept: list[str] = []
+        skips = False
+        for word in self.given:
+            if not (skips or word == "--no-verify" or word == "--with" or word.startswith("--with=")):
+                kept.append(word)
+            skips = word == "--with" and not skips
+        return tuple(kept)
+
 
 @click.command("apply", add_help_option=False)
 @plan_options

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from firstlight.cli.host_option import host_option, refuse_by_sh
 from firstlight.cli.looking import look_options
@@ -56,6 +58,19 @@ def command(look: Look, wanted: Wanted, **given: Any) -> None:
         _print_plan(look, ranking, wanted, form=form, files=files)
 
 
+def _given_words() -> Iterator[str]:
+    """The options of this call as they were given, for a call that means the same machine."""
+    ctx = click.get_current_context()
+    for option in ctx.command.params:
+        if option.name is None or ctx.get_parameter_source(option.name) is not ParameterSource.COMMANDLINE:
+            continue
+        value = ctx.params[option.name]
+        for each in value if isinstance(value, tuple) else (value,):
+            yield max(option.opts, key=len)
+            if each is not True:
+                yield str(each)
+
+
 def _print_options(ranking: Ranking, *, form: _Form) -> None:
     if form is _Form.JSON:
         from firstlight.report.options_json import options_document
@@ -77,7 +92,8 @@ def _print_plan(look: Look, ranking: Ranking, wanted: Wanted, *, form: _Form, fi
     else:
         from firstlight.report.plan_text import plan_text
 
-        tell(plan_text(ranking.question, plan, ranking.ranked, files=files))
+        diff = ("firstlight", "plan", *(_given_words() if look.is_elsewhere else ()), "--diff")
+        tell(plan_text(ranking.question, plan, ranking.ranked, files=files, diff=diff))
 
 
 def _print_nothing(ranking: Ranking, *, form: _Form) -> None:

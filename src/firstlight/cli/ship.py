@@ -15,6 +15,7 @@ from firstlight.cli.printing import tell
 from firstlight.errors import BadInput, CouldNotLook
 
 if TYPE_CHECKING:
+    from firstlight.report.host_names import HostNames
     from firstlight.ship.shipping import Told, Wish
 
 FOLDER = ".cache/firstlight/ship"
@@ -39,6 +40,7 @@ _FIRST_S, _EVERY_S = 2.0, 5.0
 @click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own.")
 @click.option("--dry-run", is_flag=True, help="Ask the host, say what would be sent, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document (schema firstlight.ship/1).")
+@click.option("--identify", is_flag=True, help="With --json: keep real names of the host and of people.")
 def command(image: str, **given: Any) -> None:
     """Send IMAGE to a machine, load it there and prove it; layers that are there are not sent again.
 
@@ -58,7 +60,7 @@ def command(image: str, **given: Any) -> None:
     except CouldNotLook as error:
         raise CouldNotLook(f"{wish.target.name}: {error}") from None
     if given["as_json"]:
-        click.echo(json.dumps(ship_document(prepared, shipped), indent=1))
+        click.echo(json.dumps(ship_document(prepared, shipped, _names(wish, given)), indent=1))
     else:
         tell(dry_text(prepared) if shipped is None else shipped_text(shipped))
     click.get_current_context().exit(0 if shipped is None else shipped.exit_code)
@@ -83,6 +85,15 @@ def _wish(image: str, given: dict[str, Any]) -> Wish:
     proof = {None: Proof.WHERE_IT_CAN, True: Proof.ALWAYS, False: Proof.NEVER}[given["verify"]]
     engine = Engine(given["engine"]) if given["engine"] else None
     return Wish(source, named, target, folder, given["ssh_config"], engine, proof, given["rate_kib"] or 0)
+
+
+def _names(wish: Wish, given: dict[str, Any]) -> HostNames:
+    from firstlight.fleet.ssh import where_ssh_goes
+    from firstlight.report.host_names import pseudonyms_for, real_names
+
+    if given["identify"]:
+        return real_names([wish.target.name])
+    return pseudonyms_for([wish.target.name], [where_ssh_goes(wish.target, config=given["ssh_config"])])
 
 
 @contextmanager

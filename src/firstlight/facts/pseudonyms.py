@@ -70,6 +70,11 @@ _ANY_UUID = re.compile(rf"(?:(?<=pod)|(?<![0-9A-Za-z])){_UUID}")
 _VERSION_ALONE = re.compile(r"\s*\d+(?:\.\d+){3}\s*")
 
 
+def is_personal(account: str) -> bool:
+    """Whether the name of an account tells who is behind it: ann does, root and ubuntu do not."""
+    return len(account) >= 2 and account.lower() not in _NOT_PERSONAL
+
+
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
     """What stands for whom: user-a, host-a, gpu-0."""

@@ -10,6 +10,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.document import pseudonyms_of
 from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known
+from firstlight.facts.pseudonyms import Pseudonyms
 from firstlight.fleet.look import UNFORESEEN, AskedBy, Looked, NotLooked, not_judged
 from firstlight.fleet.sh_probe import rules_for_sh
 from firstlight.frozen import dataclass
@@ -44,6 +45,7 @@ class HostState:
     stack: Stack
     places: Places
     asked_by: AskedBy
+    names: Pseudonyms  # what its people and devices are called where it is handed on
 
     @property
     def primary(self) -> Finding | None:
@@ -128,11 +130,13 @@ class Fleet:
 def state_of(looked: Looked, tables: Tables, rules: tuple[Rule, ...], *, goal: Goal) -> HostState:
     """One host, judged."""
     facts, host = looked.facts(), looked.evidence.host
-    places = places_of(facts, home=host.home, names=pseudonyms_of(facts, host))
+    names = pseudonyms_of(facts, host)
+    places = places_of(facts, home=host.home, names=names)
     stack = stack_of(LockLook(facts, looked.machine(), places, variables_of(looked.evidence.env)))
     if looked.asked_by is AskedBy.SH:
         rules = rules_for_sh(rules)
-    return HostState(looked.name, facts, judge(Question(facts, tables, goal), rules), stack, places, looked.asked_by)
+    diagnosis = judge(Question(facts, tables, goal), rules)
+    return HostState(looked.name, facts, diagnosis, stack, places, looked.asked_by, names)
 
 
 def judged_or_why_not(looked: Looked, tables: Tables, rules: tuple[Rule, ...], *, goal: Goal) -> HostState | NotLooked:

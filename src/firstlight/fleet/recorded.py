@@ -27,9 +27,22 @@ def recorded_hosts(folder: str) -> tuple[HostLook, ...]:
     found = [(name, path) for name in names for path in _file_of(folder, name)]
     if not found:
         raise BadInput(f"--facts {folder!a}: holds no recorded machine; accepted: NAME/{RECORDING_NAME} or NAME.json")
+    shown = [_shown(name) for name, _ in found]
+    if twice := [name for name in dict.fromkeys(shown) if shown.count(name) > 1]:
+        raise BadInput(f"--facts {folder!a}: {twice[0]!a} is there as a folder and as a file; move one away")
     if len(found) > MOST_HOSTS:
         raise BadInput(f"--facts {folder!a}: holds {len(found):,} machines; at most {MOST_HOSTS:,} are compared")
     return tuple(_read(name, path) for name, path in found)
+
+
+def path_of(folder: str, host: str) -> str:
+    """What `--facts` is given for one machine of the folder: DIR/NAME, or DIR/NAME.json where it is a file."""
+    path = os.path.join(folder, host)
+    return path if os.path.isdir(path) else f"{path}.json"
+
+
+def _shown(name: str) -> str:
+    return name.removesuffix(".json")
 
 
 def _file_of(folder: str, name: str) -> Iterator[str]:
@@ -41,7 +54,7 @@ def _file_of(folder: str, name: str) -> Iterator[str]:
 
 
 def _read(name: str, path: str) -> HostLook:
-    shown = name.removesuffix(".json")
+    shown = _shown(name)
     if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
         return NotLooked(shown, "its recording is a link; links are not followed")
     try:

@@ -56,21 +56,53 @@ def strict_words(*, config: str = "") -> tuple[str, ...]:
     return (*(("-F", config) if config else ()), *options)
 
 
-def where_ssh_goes(target: Target, *, config: str = "") -> str:
-    """host:port as ssh_config has it, e.g. "10.0.0.7:2222"; the name itself where ssh does not say."""
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where ssh goes for a host, as ssh_config has it; of a host that ssh does not tell of, only the target."""
+
+    target: Target
+    host: str = ""
+    port: str = ""
+    user: str = ""
+    key_alias: str = ""
+    through: str = ""  # what ProxyJump or ProxyCommand says
+
+    @property
+    def where(self) -> str:
+        """host:port, e.g. "10.0.0.7:2222"; the name itself where ssh does not say."""
+        if not self.host:
+            return self.target.name
+        return f"{self.host}:{self.port}" + (f" through {self.through}" if self.through else "")
+
+    @property
+    def jumps(self) -> tuple[str, ...]:
+        """Names of the machines on the way: words that stand behind an @ or have a dot in them, and all of a jump."""
+        command = len(self.through.split()) > 1
+        words = (word.rpartition("@") for word in self.through.replace(",", " ").split() if word[:1] not in "-/%'\"")
+        hosts = (host.partition(":")[0].strip("[]") for _, at, host in words if not command or at or "." in host)
+        return tuple(host for host in hosts if host)
+
+
+def where_ssh_goes(target: Target, *, config: str = "") -> Reached:
+    """What `ssh -G` says of a host; no connection is made."""
     argv = ("ssh", *(("-F", config) if config else ()), "-G", *target.words)
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=CONNECT_S)
     except FileNotFoundError:
         raise CouldNotLook("there is no ssh here; install the client: openssh-client or openssh-clients") from None
     except subprocess.TimeoutExpired:
-        return target.name
+        return Reached(target)
     said = dict(line.split(" ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines() if " " in line)
     if done.returncode or "hostname" not in said:
-        return target.name
+        return Reached(target)
     through = said.get("proxyjump", "") or said.get("proxycommand", "")
-    return f"{said['hostname']}:{said.get('port', '22')}" + (
-        f" through {through}" if through not in ("", "none") else ""
+    return Reached(
+        target,
+        host=said["hostname"],
+        port=said.get("port", "22"),
+        user=said.get("user", ""),
+        key_alias=said.get("hostkeyalias", ""),
+        through="" if through == "none" else through,
     )
 
 

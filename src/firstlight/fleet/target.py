@@ -25,6 +25,12 @@ class Target:
     port: int = 0  # 0: what ssh_config says, else 22
 
     @property
+    def spec(self) -> str:
+        """What leads there on a command line, e.g. root@10.0.0.7:2222, also where its name is one of an inventory."""
+        host = f"[{self.host}]" if ":" in self.host and self.port else self.host
+        return (f"{self.user}@" if self.user else "") + host + (f":{self.port}" if self.port else "")
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What ssh is given to reach it; `--` ends its options, so that no name can be one."""
         port = ("-p", str(self.port)) if self.port else ()

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from firstlight import __version__
-from firstlight.facts.pseudonyms import Pseudonyms
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
 from firstlight.lock.drift import Change, Drift
 from firstlight.report.fleet_rows import against_words, cells_of, difference_words
+from firstlight.report.host_names import HostNames
 from firstlight.secrets import masked
 
 SCHEMA = "firstlight.fleet/1"
-_NO_NAMES = Pseudonyms((), ())  # addresses, logins and the like, whoever's they are
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def pseudonyms_for(fleet: Fleet) -> dict[str, str]:
-    """host-a, host-b, ... in the order of the names: one name a host, the same in all files of a run."""
-    names = sorted(name for row in fleet.rows for name in row.hosts)
-    return {name: f"host-{_letters(number)}" for number, name in enumerate(names)}
-
-
-def fleet_document(fleet: Fleet, names: Mapping[str, str]) -> dict[str, Any]:
+def fleet_document(fleet: Fleet, names: HostNames) -> dict[str, Any]:
     """All rows; `names` says what each host is called in it."""
     return {
         "schema": SCHEMA,
@@ -37,7 +30,7 @@ def fleet_document(fleet: Fleet, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def fleet_junit(fleet: Fleet, names: Mapping[str, str]) -> str:
+def fleet_junit(fleet: Fleet, names: HostNames) -> str:
     """A host that is blocked or differs is a failure, one that could not be looked at an error, never a pass."""
     root = ET.Element("testsuites", name="firstlight fleet doctor")
     suite = ET.SubElement(root, "testsuite", name="firstlight.fleet")
@@ -57,7 +50,7 @@ def fleet_junit(fleet: Fleet, names: Mapping[str, str]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _row(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
+def _row(row: Row, names: HostNames) -> dict[str, Any]:
     cells = cells_of(row)
     state = row.state
     findings = () if state is None else state.diagnosis.findings
@@ -65,8 +58,8 @@ def _row(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
         "hosts": [names[host] for host in row.hosts],
         "verdict": row.verdict.value,
         "primary": "" if state is None else state.diagnosis.primary,
-        "reason": without_names(row.reason, names),
-        "do": without_names(row.do, names),
+        "reason": names.apply(row.reason),
+        "do": names.apply(row.do),
         "asked_by": "" if state is None else state.asked_by.value,
         "gpus": cells.gpus,
         "driver": cells.driver,
@@ -79,12 +72,17 @@ def _row(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
             "hosts": [names[host] for host in row.against.hosts],
             "unlike": [names[host] for host in row.against.unlike],
             "with_gpus": [names[host] for host in row.against.with_gpus],
-            "lock": row.against.lock,
+            "lock": handed_on(row, names).against.lock,
             "class": row.against.class_name,
         },
         "differs": [_drift(each) for each in row.differs],
         "harmless": [_drift(each) for each in row.harmless],
     }
+
+
+def handed_on(row: Row, names: HostNames) -> Row:
+    """The row with the lock's path under these names: it may lie in somebody's home."""
+    return replace(row, against=replace(row.against, lock=names.apply(row.against.lock)))
 
 
 def _drift(drift: Drift) -> dict[str, str]:
@@ -97,42 +95,20 @@ def _drift(drift: Drift) -> dict[str, str]:
     }
 
 
-def _said(case: ET.Element, row: Row, names: Mapping[str, str]) -> None:
+def _said(case: ET.Element, row: Row, names: HostNames) -> None:
     if row.state is None:
-        ET.SubElement(case, "error", message=_clean(without_names(row.reason, names)), type="not-looked-at")
+        ET.SubElement(case, "error", message=_clean(names.apply(row.reason)), type="not-looked-at")
         return
     primary = row.state.primary
     if row.verdict is Verdict.BLOCKED and primary is not None:
         ET.SubElement(case, "failure", message=_clean(f"{primary.title} [{primary.code}]"), type=primary.code)
     elif row.is_odd:
-        said = against_words(row, lambda hosts: folded(names[host] for host in hosts))
+        said = against_words(handed_on(row, names), lambda hosts: folded(names[host] for host in hosts))
         told = " ".join((said, "; ".join(difference_words(each) for each in row.differs))).strip()
         ET.SubElement(case, "failure", message=_clean(told), type="differs")
     cells = cells_of(row)
     said = f"{cells.gpus}, driver {cells.driver}, CUDA {cells.cuda}, torch {cells.torch}: {cells.verdict}"
     ET.SubElement(case, "system-out").text = _clean(said)
-
-
-def without_names(text: str, names: Mapping[str, str]) -> str:
-    """What ssh wrote of a host, with its name and address, under the name that it has here."""
-    if all(real == name for real, name in names.items()):
-        return text
-    for real, name in sorted(names.items(), key=lambda pair: -len(pair[0])):
-        host = real.rpartition("@")[2]
-        for part in (real, host, host.rpartition(":")[0]):
-            if len(part) > 2:
-                text = re.sub(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", name, text)
-    return _NO_NAMES.apply(text)
-
-
-def _letters(number: int) -> str:
-    """a, b, ... z, aa, ab, ..."""
-    text = ""
-    number += 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        text = chr(ord("a") + rest) + text
-    return text
 
 
 def _clean(text: str) -> str:

@@ -13,7 +13,7 @@ from firstlight.plan.plan import Plan
 from firstlight.plan.request import Ranked
 from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
 from firstlight.report.options_text import reservations, takes
-from firstlight.report.steps_lines import command_lines, commands_of, folded, sentence
+from firstlight.report.steps_lines import Argv, command_lines, commands_of, folded, sentence
 from firstlight.report.summary import machine_summary
 from firstlight.visible import one_line
 from firstlight.ways.diffs import unified_diff
@@ -35,6 +35,7 @@ _CHECKS = {
     CheckKind.ONCE: "its commands end well ({target})",
     CheckKind.PERSON: "{target} (you see that yourself)",
 }
+_DIFF: Argv = ("firstlight", "plan", "--diff")
 _INDENT = 3
 _LABEL = 11
 
@@ -46,8 +47,10 @@ class Files(enum.Enum):
     DIFF = "diff"
 
 
-def plan_text(question: Question, plan: Plan, ranked: Ranked, *, files: Files = Files.FOLDED) -> Iterator[Part]:
-    """The plan for a person to read and, line by line, to paste."""
+def plan_text(
+    question: Question, plan: Plan, ranked: Ranked, *, files: Files = Files.FOLDED, diff: Argv = _DIFF
+) -> Iterator[Part]:
+    """The plan for a person to read and, line by line, to paste; `diff` is what shows the files of this machine."""
     yield from option_text(question, plan, ranked)
     if plan.option.kind is Kind.NOTHING and not plan.steps:
         yield "\nnothing to do\n"
@@ -57,7 +60,10 @@ def plan_text(question: Question, plan: Plan, ranked: Ranked, *, files: Files = 
     extra = f", {optional} of them optional" if optional else ""
     yield f"\n{counted(len(plan.steps), 'step')}{extra}; nothing is changed yet\ndigest {plan.digest}\n"
     if files is Files.FOLDED and any(step.files for step in plan.steps):
-        yield "`firstlight plan --diff` shows what is written into each file\n"
+        if diff == _DIFF:
+            yield "`firstlight plan --diff` shows what is written into each file\n"
+        else:
+            yield "what is written into each file is shown by\n" + command_lines(diff, 2)
 
 
 def option_text(question: Question, plan: Plan, ranked: Ranked) -> Iterator[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from firstlight.report.host_names import HostNames
 from firstlight.report.layout import Painted, Part, Style, labelled
 from firstlight.ship.deciding import Gpus
 from firstlight.ship.image import Blob
@@ -49,16 +50,16 @@ def dry_text(prepared: Prepared) -> Iterator[Part]:
         yield labelled("room", [f"{need.mount}: {_bytes(need.needed_bytes)} needed, {need.free_bytes:,} free"])
 
 
-def ship_document(prepared: Prepared, shipped: Shipped | None) -> dict[str, Any]:
-    """Schema firstlight.ship/1; `shipped` is None after --dry-run."""
+def ship_document(prepared: Prepared, shipped: Shipped | None, names: HostNames) -> dict[str, Any]:
+    """Schema firstlight.ship/1; `shipped` is None after --dry-run, `names` says what the host is called."""
     image, left = prepared.image, {each.blob.digest: each for each in prepared.missing}
     again = {blob.digest for blob in shipped.again} if shipped is not None else set()
     return {
         "schema": SCHEMA,
-        "image": prepared.wish.source.given,
-        "host": prepared.wish.target.name,
+        "image": names.apply(prepared.wish.source.given),
+        "host": names[prepared.wish.target.name],
         "name": prepared.wish.name.given,
-        "folder": prepared.wish.folder,
+        "folder": names.apply(prepared.wish.folder),
         "engine": prepared.engine.value,
         "dry_run": shipped is None,
         "there_already": prepared.is_there,
@@ -81,10 +82,10 @@ def ship_document(prepared: Prepared, shipped: Shipped | None) -> dict[str, Any]
             for blob in image.blobs
         ],
         "room": [
-            {"mount": need.mount, "bytes_free": need.free_bytes, "bytes_needed": need.needed_bytes}
+            {"mount": names.apply(need.mount), "bytes_free": need.free_bytes, "bytes_needed": need.needed_bytes}
             for need in prepared.needs
         ],
-        "verify": _proof_document(shipped.proved) if shipped is not None else None,
+        "verify": _proof_document(shipped.proved, names) if shipped is not None else None,
         "exit_code": shipped.exit_code if shipped is not None else 0,
     }
 
@@ -129,14 +130,14 @@ def _proof(proved: Proved) -> Iterator[Part]:
         yield f"    {line}\n"
 
 
-def _proof_document(proved: Proved) -> dict[str, Any]:
+def _proof_document(proved: Proved, names: HostNames) -> dict[str, Any]:
     ran = proved.ran
     return {
         "ran": ran is not None,
-        "why_not": proved.why,
+        "why_not": names.apply(proved.why),
         "gpus": proved.gpus.value,
         "exit_code": ran.status if ran is not None else None,
-        "said": list(ran.said) if ran is not None else [],
+        "said": [names.apply(line) for line in ran.said] if ran is not None else [],
     }
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
-from firstlight.report.fleet_json import without_names
+from firstlight.report.fleet_json import handed_on
 from firstlight.report.fleet_rows import HEADINGS, against_words, cells_of, difference_words
+from firstlight.report.host_names import HostNames
 from firstlight.report.html.markup import Markup, el, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.layout import counted
@@ -16,7 +16,7 @@ from firstlight.report.layout import counted
 _TONES = {0: "good", 1: "bad", 3: "warn", 4: "bad"}
 
 
-def fleet_page(fleet: Fleet, names: Mapping[str, str], document: dict[str, Any]) -> str:
+def fleet_page(fleet: Fleet, names: HostNames, document: dict[str, Any]) -> str:
     """The whole file; `names` says what each host is called in it."""
     odd = [row for row in fleet.rows if row.is_odd or row.reason]
     sections = sections_of(
@@ -25,7 +25,7 @@ def fleet_page(fleet: Fleet, names: Mapping[str, str], document: dict[str, Any])
         section("blocked", "What blocks", *blocks) if (blocks := _blocked(fleet, names)) else Markup(""),
     )
     said = ", ".join(f"{count} {verdict.value}" for verdict in Verdict if (count := fleet.count(verdict)))
-    verdict = f"{counted(len(names), 'host')}: {said}."
+    verdict = f"{counted(sum(len(row.hosts) for row in fleet.rows), 'host')}: {said}."
     entries = (("hosts", "Hosts"), ("odd", "What is odd"), ("blocked", "What blocks"))
     there = "".join(sections)
     return page_text(
@@ -40,7 +40,7 @@ def fleet_page(fleet: Fleet, names: Mapping[str, str], document: dict[str, Any])
     )
 
 
-def _table(fleet: Fleet, names: Mapping[str, str]) -> Markup:
+def _table(fleet: Fleet, names: HostNames) -> Markup:
     rows = []
     for row in fleet.rows:
         cells = cells_of(row)
@@ -48,26 +48,26 @@ def _table(fleet: Fleet, names: Mapping[str, str]) -> Markup:
     return table(HEADINGS, rows, caption="Equal hosts share a row; the odd ones come first.")
 
 
-def _hosts(hosts: tuple[str, ...], names: Mapping[str, str]) -> str:
+def _hosts(hosts: tuple[str, ...], names: HostNames) -> str:
     listed = folded(names[host] for host in hosts)
     return listed if len(hosts) == 1 else f"{listed} ({len(hosts)})"
 
 
-def _odd(row: Row, names: Mapping[str, str]) -> Markup:
+def _odd(row: Row, names: HostNames) -> Markup:
     head = el("h3", _hosts(row.hosts, names))
     if row.reason:
-        do = (el("pre", without_names(row.do, names)),) if row.do else ()
-        return el("article", head, el("p", without_names(row.reason, names)), *do)
-    said = against_words(row, lambda hosts: folded(names[host] for host in hosts))
+        do = (el("pre", names.apply(row.do)),) if row.do else ()
+        return el("article", head, el("p", names.apply(row.reason)), *do)
+    said = against_words(handed_on(row, names), lambda hosts: folded(names[host] for host in hosts))
     lines = tuple(el("li", difference_words(drift)) for drift in row.differs)
     return el("article", head, el("p", said), *((el("ul", *lines),) if lines else ()))
 
 
-def _blocked(fleet: Fleet, names: Mapping[str, str]) -> list[Markup]:
+def _blocked(fleet: Fleet, names: HostNames) -> list[Markup]:
     told = []
     for row in fleet.rows:
-        primary = None if row.state is None or row.verdict is not Verdict.BLOCKED else row.state.primary
-        if primary is not None:
-            seen = (el("p", each) for each in (*primary.saw, primary.means))
+        state = row.state if row.verdict is Verdict.BLOCKED else None
+        if state is not None and (primary := state.primary) is not None:
+            seen = [el("p", names.of_machine(state.name, state.names, each)) for each in (*primary.saw, primary.means)]
             told.append(el("article", el("h3", f"{_hosts(row.hosts, names)}: {primary.title}"), *seen))
     return told
