@@ -41,6 +41,24 @@ def test_a_pod_keeps_its_key_under_its_id_when_its_address_changes(
     assert [each.name for each in from_file(str(folder / "hosts"))] == ["pod1"]
 
 
+def test_a_pod_that_is_added_again_without_its_id_keeps_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path)
+    assert run(["fleet", "add", "pod1", "root@203.0.113.7", "--pod", "a1b2", "--folder", folder]) == 0
+    assert run(["fleet", "add", "other", "root@203.0.113.8", "--folder", folder]) == 0
+    assert run(["fleet", "add", "pod1", "root@203.0.113.9:41000", "--folder", folder]) == 0
+    assert "It is pod a1b2 as before" in capsys.readouterr().out
+    seen = _ssh_reads(tmp_path / "ssh_config", "pod1")
+    assert (seen["hostname"], seen["hostkeyalias"]) == ("203.0.113.9", "pod-a1b2")
+    assert _ssh_reads(tmp_path / "ssh_config", "other")["hostkeyalias"] == "other"
+
+
+def test_an_address_with_its_interface_is_read_by_ssh(tmp_path: Path) -> None:
+    assert run(["fleet", "add", "here", "fe80::1%eth0", "--folder", str(tmp_path)]) == 0
+    assert _ssh_reads(tmp_path / "ssh_config", "here")["hostname"] == "fe80::1%eth0"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

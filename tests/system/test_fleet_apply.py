@@ -157,7 +157,8 @@ def test_plan_prints_hosts_with_the_same_plan_once_and_leaves_nothing(lab: Lab) 
     assert ran.out.count("take /usr/local/cuda-13.0/compat out of LD_LIBRARY_PATH") == 1
     document = json.loads(lab.fleet(*words, "--json").out)
     jsonschema.validate(document, json.loads((ROOT / "src/firstlight/schemas/fleet-plan-1.json").read_text()))
-    assert [row["hosts"] for row in document["rows"]] == [list(NODES[4:])]
+    assert [row["hosts"] for row in document["rows"]] == [["host-a", "host-b"]]
+    assert "node05" not in json.dumps(document)
     assert {name: (files(lab.hosts[name]), jobs(lab.hosts[name])) for name in NODES[4:]} == before
 
 

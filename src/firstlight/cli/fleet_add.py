@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from firstlight.errors import BadInput
-from firstlight.fleet.adding import Added, config_with, inventory_with, parse_added
+from firstlight.fleet.adding import Added, config_with, inventory_with, parse_added, with_pod_of
 from firstlight.opening import open_given
 
 SCHEMA = "firstlight.fleet-add/1"
@@ -40,15 +40,17 @@ def command(name: str, address: str, **given: Any) -> None:
         raise BadInput(f"--folder {ascii(folder)[:80]}: ssh cannot be given a path with quotes, percent or newlines")
     config, inventory = os.path.join(folder, "ssh_config"), os.path.join(folder, "hosts")
     known = os.path.join(os.path.abspath(folder), "known_hosts")
-    _write(
-        folder, {config: config_with(_text(config), added, known), inventory: inventory_with(_text(inventory), added)}
-    )
+    before = _text(config)
+    added = with_pod_of(before, added)
+    _write(folder, {config: config_with(before, added, known), inventory: inventory_with(_text(inventory), added)})
     asks = ("ssh", "-F", config, "-o", "StrictHostKeyChecking=ask", name, "true")
     doctor = ("firstlight", "fleet", "doctor", "-i", inventory, "--ssh-config", config)
     if given["as_json"]:
         click.echo(json.dumps(_document(added, (config, inventory), (asks, doctor)), indent=1))
         return
     click.echo(f"{name} is in {config} and {inventory}.")
+    if added.pod and not given["pod"]:
+        click.echo(f"It is pod {added.pod} as before, and its key stays; another pod is given with --pod.")
     click.echo(
         f"Its key is asked for once. Compare it with what the provider shows, then say yes:\n  {shlex.join(asks)}"
     )

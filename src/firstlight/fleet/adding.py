@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.errors import BadInput
 from firstlight.fleet.target import Target, parse_target
@@ -11,6 +12,7 @@ from firstlight.frozen import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?")
 _POD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_POD_ALIAS = re.compile(r"(?im)^[ \t]*HostKeyAlias[ \t]+pod-([A-Za-z0-9][A-Za-z0-9_-]{0,63})[ \t]*$")
 _HOST_LINE = re.compile(r"\s*host\s+(.*)", re.IGNORECASE)
 
 
@@ -41,7 +43,7 @@ def block_of(added: Added, known_hosts: str) -> str:
     target = added.target
     lines = [
         f"Host {added.name}",
-        f"    HostName {target.host}",
+        f"    HostName {target.host.replace('%', '%%')}",  # fe80::1%eth0: ssh reads %e as a word of its own
         *((f"    User {target.user}",) if target.user else ()),
         f"    Port {target.port or 22}",
         f"    HostKeyAlias {added.key_alias}",
@@ -49,6 +51,17 @@ def block_of(added: Added, known_hosts: str) -> str:
         "    StrictHostKeyChecking yes",
     ]
     return "\n".join(lines) + "\n"
+
+
+def with_pod_of(text: str, added: Added) -> Added:
+    """The host with the pod that the ssh_config has for it, where none was given: its key is kept under that id."""
+    if added.pod:
+        return added
+    for block in _blocks(text):
+        match = _POD_ALIAS.search(block) if _named(block) == added.name else None
+        if match is not None and f"pod-{match.group(1)}" != added.name:
+            return replace(added, pod=match.group(1))
+    return added
 
 
 def config_with(text: str, added: Added, known_hosts: str) -> str:
