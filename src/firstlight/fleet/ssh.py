@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
 from typing import IO
 
 from firstlight.errors import CouldNotLook
+from firstlight.fleet.child import ends_with_us
 from firstlight.fleet.reply import LOOK_S, REPLY_LIMIT
 from firstlight.fleet.target import Target
 from firstlight.frozen import dataclass
 
 CONNECT_S = 10
 _COMPLAINT_LIMIT = 64 << 10
+_NO_SSH = "there is no ssh here; install the client: openssh-client or openssh-clients"
 # Keys of hosts are strict whatever a config says; nothing is forwarded, no master is left behind.
 _OPTIONS = (
     "BatchMode=yes",
@@ -89,7 +92,7 @@ def where_ssh_goes(target: Target, *, config: str = "") -> Reached:
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=CONNECT_S)
     except FileNotFoundError:
-        raise CouldNotLook("there is no ssh here; install the client: openssh-client or openssh-clients") from None
+        raise CouldNotLook(_NO_SSH) from None
     except subprocess.TimeoutExpired:
         return Reached(target)
     said = dict(line.split(" ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines() if " " in line)
@@ -107,13 +110,20 @@ def where_ssh_goes(target: Target, *, config: str = "") -> Reached:
 
 
 def converse(argv: tuple[str, ...], given: bytes, *, ends_with: bytes, limit_s: float = LOOK_S) -> Said:
-    """Send `given`, keep the connection until `ends_with` was printed, then end it; CouldNotLook at a limit."""
+    """Send `given`, keep the connection until `ends_with` was printed, then end it; CouldNotLook at a limit.
+
+    It ends with the thread that calls, also by Ctrl-C or kill -9 of ours: a thread that nobody waits for cannot end it.
+    """
+    if shutil.which(argv[0]) is None:
+        raise CouldNotLook(_NO_SSH)
     try:
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            ends_with_us(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
-    except FileNotFoundError:
-        raise CouldNotLook("there is no ssh here; install the client: openssh-client or openssh-clients") from None
     except OSError as error:
         raise CouldNotLook(f"ssh could not be started: {error.strerror}") from None
     talk = _Talk(process, given, ends_with)

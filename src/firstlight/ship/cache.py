@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firstlight.errors import BadInput, CouldNotLook
+from firstlight.fleet.child import ends_with_us
 from firstlight.frozen import dataclass
 from firstlight.owned import our_folder
-from firstlight.ship.child import ends_with_us
 from firstlight.ship.image import Image, config_digest, hex_of, read_image
 from firstlight.ship.layers import look_inside
 from firstlight.ship.naming import Source

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firstlight.errors import BadInput, CouldNotLook
+from firstlight.fleet.child import ends_with_us
 from firstlight.fleet.ssh import ssh_argv
 from firstlight.fleet.target import Target
 from firstlight.frozen import dataclass
-from firstlight.ship.child import ends_with_us
 from firstlight.ship.deciding import Missing
 
 _SILENT_S = 60

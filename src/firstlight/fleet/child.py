@@ -1,4 +1,5 @@
-"""Children that end with us: an rsync that outlived a killed ship would write beside the next one."""
+"""Children that end with us: an rsync that outlived a killed ship would write beside the next one, an ssh to a host
+that ignores the end of its input would stay for ever."""
 
 from __future__ import annotations
 
