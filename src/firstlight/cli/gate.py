@@ -128,7 +128,7 @@ def _looked(look: Look, until: float) -> tuple[Facts, Machine | None]:
 
 def _node(lock: Lock, look: Look, machine: Machine | None, question: Question) -> Node:
     from firstlight.cli.locking import places_here
-    from firstlight.fleet.gate import Node
+    from firstlight.fleet.gate import Digests, Node
     from firstlight.lock.classes import class_for
     from firstlight.lock.looking import Looked, kind_of, stack_of
     from firstlight.lock.settings import variables_of
@@ -140,7 +140,8 @@ def _node(lock: Lock, look: Look, machine: Machine | None, question: Question) -
     locked = class_for(lock, kind_of(facts))
     held = () if locked is None else locked.held
     checkouts = tuple(places.real(each.name) for each in held if each.part is Part.CHECKOUTS)
-    return Node(stack_of(Looked(facts, machine, places, variables, checkouts)), places, question)
+    digests = Digests.NONE if machine is None else Digests.LIVE
+    return Node(stack_of(Looked(facts, machine, places, variables, checkouts)), places, question, digests)
 
 
 def _lock(path: str) -> Lock | None:

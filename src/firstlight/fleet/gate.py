@@ -45,7 +45,15 @@ def gate_of(facts: Facts, diagnosis: Diagnosis) -> Gate:
         count = facts.gpus.count
         why = f" ({count.reason})" if isinstance(count, Unknown) else ""
         return Gate(Standing.UNKNOWN, f"no NVIDIA GPU was seen{why}")
-    return Gate(Standing.GOOD, "nothing blocks" if primary is None else f"{primary.title} [{primary.code}]")
+    degrades = "" if primary is None else f"; what degrades it: {primary.title} [{primary.code}]"
+    return Gate(Standing.GOOD, f"nothing blocks{degrades}")
+
+
+class Digests(enum.Enum):
+    """Whether files of the node could be read to compare their digests."""
+
+    LIVE = "live"
+    NONE = "these are facts alone"  # a recording: `check` and `fleet doctor` compare versions there, and so does a gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Node:
     stack: Stack
     places: Places
     question: Question
+    digests: Digests
 
 
 def held_against(lock: Lock, node: Node, rules: tuple[Rule, ...]) -> Gate:
@@ -70,6 +79,9 @@ def held_against(lock: Lock, node: Node, rules: tuple[Rule, ...]) -> Gate:
         more = f", and {len(loud) - 1} more" if len(loud) > 1 else ""
         name = first.part.value if first.name == "version" else f"{first.part.value} {first.name}"
         return Gate(Standing.BAD, f"{name}: {first.here}, the lock has {first.locked}{more} (firstlight check)")
+    as_locked = f"as in {lock.path} (class {locked.name})"
+    if node.digests is Digests.NONE:
+        return Gate(Standing.GOOD, f"{as_locked}, digests of files not compared: {node.digests.value}")
     if missing := not_compared(locked, node.stack):
         return Gate(Standing.UNKNOWN, f"not compared with the lock: {missing[0]}")
-    return Gate(Standing.GOOD, f"as in {lock.path} (class {locked.name})")
+    return Gate(Standing.GOOD, as_locked)
