@@ -137,3 +137,13 @@ def test_text_page_and_junit_of_every_recorded_machine(tmp_path: Path, capsys: p
     assert "cudnn-mix" not in page.read_text().replace("[cudnn-mix]", "").replace('"cudnn-mix"', "").replace(
         "BLOCKED cudnn-mix", ""
     )  # the code of a rule; the host of that name has a pseudonym
+
+
+def test_a_row_says_how_many_of_the_gpus_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows = _document("--facts", str(_fleet(tmp_path, a="l40-seven-of-eight", b="h200")), capsys=capsys)
+    assert (rows["a"]["gpus"], rows["b"]["gpus"]) == ("7 of 8 NVIDIA L40", "NVIDIA H200")
+
+
+def test_without_a_verb_the_help_is_printed_as_it_is_laid_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet"]) == 2
+    assert "\n  doctor  look at every host" in capsys.readouterr().err

@@ -110,3 +110,16 @@ def test_the_files_of_a_plan_are_shown_for_the_machine_that_it_is_for(capsys: py
 def test_options_of_apply_alone_are_not_given_to_plan() -> None:
     words = parse_words(("--with", "a", "--want", "torch", "--no-verify", "--with=b", "--goal", "train"))
     assert words.for_plan == ("--want", "torch", "--goal", "train")
+
+
+def test_doctor_of_a_host_begins_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')  # the host is this machine
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert run(["doctor", "--host", "node01"]) in (0, 1)  # whatever this machine is like
+    assert capsys.readouterr().out.startswith("node01\n")
+    assert run(["doctor", "--host", "node01", "--json"]) in (0, 1)
+    assert "node01" not in capsys.readouterr().out

@@ -65,8 +65,9 @@ def test_a_folder_with_yaml_and_variables_of_its_own(tmp_path: Path) -> None:
         (
             "cyclic.yml",
             "a:\n  children:\n    b:\n      children:\n        a:\n",
-            "names no host|ansible-inventory|loop",
+            "the inventory is cyclic, a group is inside itself",
         ),
+        ("cyclic.ini", "[a:children]\nb\n[b:children]\na\n", "the inventory is cyclic"),
         ("spaces.yml", 'all:\n  hosts:\n    "node 01":\n', "is no host"),
         ("proxy.yml", 'all:\n  hosts:\n    "-oProxyCommand=touch x":\n', "is no host"),
         ("proxy_of.yml", 'all:\n  hosts:\n    a: {ansible_host: "-oProxyCommand=touch x"}\n', "is no host"),
@@ -96,8 +97,11 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, text: str, sa
         ((), "no hosts were named"),
         (("--hosts", "a", "--slurm", "gpu"), "--hosts and --slurm were given"),
         (("--hosts", "a", "--python", "rel"), "accepted for other hosts: an absolute path"),
+        (("--hosts", "localhost,127.0.0.1"), "are the same host"),
+        (("--hosts", "a,b,c", "--ssh-config", "/nonexistent"), "--ssh-config '/nonexistent': cannot be read"),
+        (("--hosts", "a", "--junit", "/nonexistent/x.xml"), "--junit /nonexistent/x.xml: there is no folder"),
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_a_bad_call_is_one_line_and_exit_2(
     given: tuple[str, ...],

@@ -113,3 +113,13 @@ def _tar(path: Path, *names: str) -> None:
     with tarfile.open(path, "w") as archive:
         for name in names:
             archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+
+
+def test_what_is_missing_here_is_not_said_of_the_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["ship", "team/train:3", "--host", "h"]) == 4
+    assert capsys.readouterr().err.startswith("firstlight: missing on this machine: ")
+    assert run(["ship", "team/train:3", "--host", "h", "--ssh-config", "/nonexistent"]) == 2
+    assert "--ssh-config '/nonexistent': cannot be read" in capsys.readouterr().err

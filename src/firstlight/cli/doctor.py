@@ -149,6 +149,7 @@ def _ranking(asked: _Asked, question: Question, diagnosis: Diagnosis) -> Ranking
 
 def _print_screen(asked: _Asked, question: Question, diagnosis: Diagnosis, *, everything: bool) -> None:
     from firstlight.report.doctor_text import Length, WaysOut, doctor_text
+    from firstlight.report.layout import Painted, Style
 
     out = WaysOut()
     if is_asked_by_sh(asked.look):
@@ -165,6 +166,8 @@ def _print_screen(asked: _Asked, question: Question, diagnosis: Diagnosis, *, ev
         shown = options_list(ranking.ranked, steps, most=len(options) if everything else TOP)
         calls = _next(asked, steps, options=len(options), hides=len(diagnosis.findings) > 1 and not everything)
         out = WaysOut(tuple(shown), options[0].because if options else (), calls)
+    if asked.look.host:
+        tell([Painted(asked.look.host, Style.HEAD), "\n"])
     tell(doctor_text(question.facts, diagnosis, Length.ALL if everything else Length.SCREEN, out))
 
 

@@ -46,13 +46,14 @@ def targets_of(given: dict[str, Any]) -> tuple[Target, ...]:
 def reached_of(given: dict[str, Any]) -> tuple[Reached, ...]:
     """The hosts, each once, with where ssh goes for them."""
     from firstlight.fleet.inventory import of_slurm
-    from firstlight.fleet.ssh import where_ssh_goes
+    from firstlight.fleet.ssh import require_config, where_ssh_goes
     from firstlight.fleet.target import once_each, parse_targets
 
     named = named_from(given)
     if len(named) != 1:
         said = f"{' and '.join(named)} were given" if named else "no hosts were named"
         raise BadInput(f"{said}; give one of {', '.join(_FROM)}, e.g. --hosts node01,node02")
+    require_config(given["ssh_config"])
     if given["hosts"]:
         targets = parse_targets(given["hosts"])
     else:

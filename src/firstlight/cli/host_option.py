@@ -42,9 +42,11 @@ def _over_ssh(look: Look, host: str, config: str) -> Look:
         raise BadInput(
             f"--host {host} and --facts {look.facts_file} were both given; each names a machine. Leave one out."
         )
+    from firstlight.fleet.ssh import require_config
     from firstlight.fleet.target import parse_target
 
     target = parse_target(host)
+    require_config(config)
 
     @functools.cache
     def reached() -> RecordedMachine:

@@ -54,6 +54,10 @@ VERBS = {
 DEFAULT_VERB = "doctor"
 _LASTING = ("bench", "profile", "kernels")  # verbs that hold memory of a GPU, which a cycle may keep
 _USUAL_RATE = gc.get_threshold()
+# A group without a verb, from click 8.2 on; before that click prints its help by itself.
+_NO_ARGS: tuple[type[click.UsageError], ...] = tuple(
+    found for found in (getattr(click.exceptions, "NoArgsIsHelpError", None),) if found is not None
+)
 
 
 class Verbs(click.Group):
@@ -154,6 +158,9 @@ def _run(args: list[str] | None) -> int:
         code = _called(args)
         sys.stdout.flush()
         return code
+    except _NO_ARGS as error:  # the help as it is laid out, not in one line
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
         message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()

@@ -51,14 +51,15 @@ def command(image: str, **given: Any) -> None:
     """
     wish = _wish(image, given)
     from firstlight.report.ship_text import dry_text, ship_document, shipped_text
-    from firstlight.ship.shipping import prepare, ship
+    from firstlight.ship.shipping import fetch, prepare, ship
 
-    try:
-        with _progress() as told:
-            prepared = prepare(wish, told)
+    with _progress() as told:
+        ours = fetch(wish, told)
+        try:
+            prepared = prepare(wish, ours, told)
             shipped = None if given["dry_run"] else ship(prepared, told)
-    except CouldNotLook as error:
-        raise CouldNotLook(f"{wish.target.name}: {error}") from None
+        except CouldNotLook as error:
+            raise CouldNotLook(f"{wish.target.name}: {error}") from None
     if given["as_json"]:
         click.echo(json.dumps(ship_document(prepared, shipped, _names(wish, given)), indent=1))
     else:
@@ -68,12 +69,14 @@ def command(image: str, **given: Any) -> None:
 
 def _wish(image: str, given: dict[str, Any]) -> Wish:
     """What was given, refused here where it cannot be used: nothing was connected to yet."""
+    from firstlight.fleet.ssh import require_config
     from firstlight.fleet.target import parse_target
     from firstlight.ship.deciding import Engine
     from firstlight.ship.naming import parse_folder, parse_image, parse_name
     from firstlight.ship.shipping import Proof, Wish
 
     target = parse_target(given["host"])
+    require_config(given["ssh_config"])
     name = parse_name(given["name"]) if given["name"] else None
     folder = parse_folder(given["folder"])
     source = parse_image(image)

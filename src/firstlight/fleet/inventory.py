@@ -18,6 +18,7 @@ from firstlight.opening import open_given
 _LIMIT = 16 << 20
 _WAIT_S = 60
 INSTALL = "pip install 'ansible-core>=2.16'"
+_LOOP = "creates a recursive dependency loop."  # the end of Ansible's sentence
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_.@:\[\]%+-]+")
 
 
@@ -90,8 +91,10 @@ def _of_ansible(path: str, *, limit: str = "", vault: str = "") -> Iterator[Targ
             f"-i {path!a} is read by Ansible, which is not installed; install it with: {INSTALL}. "
             "Or give a file with one host a line"
         )
+    # A file of a folder that cannot be read would leave its hosts out, and the answer would look whole.
+    env = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True", **os.environ}
     more = (*((f"--limit={limit}",) if limit else ()), *((f"--vault-password-file={vault}",) if vault else ()))
-    document = _parsed(_run((program, "--inventory", path, "--list", *more), needs="ansible-core"), path)
+    document = _parsed(_run((program, "--inventory", path, "--list", *more), needs="ansible-core", env=env), path)
     variables = _inside(_inside(document, "_meta"), "hostvars")
     for name in dict.fromkeys(_hosts(document)):
         yield _target(name, _inside(variables, name))
@@ -132,15 +135,20 @@ def _target(name: str, variables: dict[str, Any]) -> Target:
     return Target(name, reached.host, reached.user, reached.port)
 
 
-def _run(argv: tuple[str, ...], *, needs: str) -> str:
+def _run(argv: tuple[str, ...], *, needs: str, env: dict[str, str] | None = None) -> str:
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_WAIT_S)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_WAIT_S, env=env
+        )
     except FileNotFoundError:
         raise BadInput(f"{argv[0]} is not here; it comes with {needs}") from None
     except subprocess.TimeoutExpired:
         raise CouldNotLook(f"{os.path.basename(argv[0])} gave no answer within {_WAIT_S} s") from None
     if done.returncode:
         lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        loop = next((line for line in lines if line.endswith(_LOOP)), "")
+        if loop:
+            raise BadInput(f"the inventory is cyclic, a group is inside itself; ansible-inventory says: {loop[:300]}")
         said = next(
             (line for line in lines if line.startswith(("ERROR", "[ERROR]", "sinfo"))), lines[-1] if lines else ""
         )

@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import IO
 
-from firstlight.errors import CouldNotLook
+from firstlight.errors import BadInput, CouldNotLook
 from firstlight.fleet.child import ends_with_us
 from firstlight.fleet.reply import LOOK_S, REPLY_LIMIT
 from firstlight.fleet.target import Target
@@ -45,6 +45,12 @@ class Said:
     printed: bytes
     complaint: str
     status: int
+
+
+def require_config(config: str) -> None:
+    """BadInput where --ssh-config names a file that cannot be read: ssh would say so once a host."""
+    if config and not (os.path.isfile(config) and os.access(config, os.R_OK)):
+        raise BadInput(f"--ssh-config {config!a}: cannot be read; accepted is a file as ssh_config(5) has it")
 
 
 def ssh_argv(target: Target, *, config: str = "") -> tuple[str, ...]:

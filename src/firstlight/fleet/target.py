@@ -8,6 +8,7 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 
 MOST_HOSTS = 1000
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _ACCEPTED = "[USER@]HOST[:PORT] or a name of ssh_config, e.g. root@10.0.0.7:2222, node01 or [fe80::1]:22"
 # What ssh itself would read as an option, or hand to a shell of ours, is no name.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}\$?")
@@ -74,7 +75,9 @@ def checked(targets: tuple[Target, ...]) -> tuple[Target, ...]:
 def once_each(reached: tuple[tuple[Target, str], ...]) -> None:
     """Refuse a machine that stands under two names: (target, where ssh goes for it, e.g. "10.0.0.7:22")."""
     seen: dict[str, str] = {}
-    for target, where in reached:
+    for target, found in reached:
+        name, colon, port = found.rpartition(":")
+        where = f"localhost{colon}{port}" if name in _THIS_MACHINE else found
         if where in seen:
             raise BadInput(f"{_shown(seen[where])} and {_shown(target.name)} are the same host ({where}); name it once")
         seen[where] = target.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firstlight.facts.collect import Facts
+from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known
 from firstlight.fleet.judged import HostState, Row, Verdict
 from firstlight.fleet.look import AskedBy
@@ -17,6 +17,7 @@ from firstlight.report.summary import gpu_words
 
 HEADINGS = ("host", "GPUs", "driver", "CUDA", "torch", "verdict")
 MOST_DIFFERENCES = 4
+_LEFT_OUT = "gpu-left-out"  # a card on the bus that programs cannot use
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def cells_of(row: Row) -> Cells:
         return Cells("", "", "", "", row.verdict.value)
     facts = row.state.facts
     return Cells(
-        _gpus(facts),
+        _gpus(row.state),
         text(facts.driver.kernel_version),
         text(facts.libcuda.driver_cuda),
         _torch(row.state),
@@ -78,9 +79,16 @@ def against_words(row: Row, folded_hosts: Callable[[tuple[str, ...]], str]) -> s
     return f"differs from {folded_hosts(against.hosts)}:"
 
 
-def _gpus(facts: Facts) -> str:
-    """8x NVIDIA H200, without capability and memory: the table is narrow."""
-    return gpu_words(facts).partition(" (")[0]
+def _gpus(state: HostState) -> str:
+    """8x NVIDIA H200, without capability and memory: the table is narrow; 7 of 8 NVIDIA H200 where one is left out."""
+    facts = state.facts
+    shown = gpu_words(facts).partition(" (")[0]
+    if any(finding.code == _LEFT_OUT for finding in state.diagnosis.findings):
+        cards = [card.device_id for card in facts.gpus.pci if card.kind is PciKind.GPU]
+        used = len(facts.gpus.devices)
+        alike = len({text(card) for card in cards}) == 1
+        return f"{used} of {len(cards)}" + (f" {shown.removeprefix(f'{used}x ')}" if alike else f": {shown}")
+    return shown
 
 
 def _torch(state: HostState) -> str:

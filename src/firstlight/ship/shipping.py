@@ -119,8 +119,8 @@ class Shipped:
         return 1 if failed else 0
 
 
-def prepare(wish: Wish, told: Told) -> Prepared:
-    """Everything that can be known and refused before anything is sent."""
+def fetch(wish: Wish, told: Told) -> Cached:
+    """The image in the cache of this machine; no host is asked."""
     require_tools()
     told("copying the image to the cache")
     ours = cached(wish.source)
@@ -129,6 +129,11 @@ def prepare(wish: Wish, told: Told) -> Prepared:
             f"--verify: there is no bin/firstlight in {wish.source.given}. Install firstlight in the image, or leave "
             "--verify out."
         )
+    return ours
+
+
+def prepare(wish: Wish, ours: Cached, told: Told) -> Prepared:
+    """Everything that can be known of the host and refused before anything is sent."""
     told("asking the host")
     host = Host(wish.target, Place(wish.folder, wish.name), wish.config)
     state = host.state(ours.image)
