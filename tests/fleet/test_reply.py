@@ -12,6 +12,7 @@ import pytest
 
 from firstlight.errors import CouldNotLook
 from firstlight.fleet.reply import between_marks, read_evidence
+from firstlight.fleet.ssh import converse
 
 MACHINES = Path(__file__).parents[1] / "machines"
 
@@ -56,3 +57,9 @@ BOMB = base64.b64encode(zlib.compress(bytes(16 << 20), 9)).decode()
 def test_what_is_no_answer_is_named_as_that(answer: bytes, says: str) -> None:
     with pytest.raises(CouldNotLook, match=says):
         read_evidence(answer, "node01")
+
+
+def test_what_ssh_says_after_the_host_hung_up_is_the_reason() -> None:
+    script = "exec 1>&-; sleep 0.3; echo 'Connection closed by remote host' >&2; exit 255"
+    said = converse(("sh", "-c", script), b"", ends_with=b"never")
+    assert (said.complaint, said.status) == ("Connection closed by remote host\n", 255)

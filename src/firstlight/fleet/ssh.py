@@ -18,6 +18,7 @@ from firstlight.frozen import dataclass
 
 CONNECT_S = 10
 _COMPLAINT_LIMIT = 64 << 10
+_LAST_WORDS_S = 2.0
 _NO_SSH = "there is no ssh here; install the client: openssh-client or openssh-clients"
 # Keys of hosts are strict whatever a config says; nothing is forwarded, no master is left behind.
 _OPTIONS = (
@@ -163,7 +164,7 @@ class _Talk:
             selector.register(self._stdin, selectors.EVENT_WRITE)
             selector.register(self._stdout, selectors.EVENT_READ)
             selector.register(self._stderr, selectors.EVENT_READ)
-            while self._stdout in {key.fileobj for key in selector.get_map().values()}:
+            while self._stdout in _streams(selector):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     self.too_late = True
@@ -172,8 +173,16 @@ class _Talk:
                     self._serve(selector, key.fileobj)
                 if self.too_much or self._ends_with in self.printed[-4096:]:
                     break
+            else:
+                self._hear_out(selector, min(deadline, time.monotonic() + _LAST_WORDS_S))
         for stream in (self._stdin, self._stdout):
             _closed(stream)
+
+    def _hear_out(self, selector: selectors.BaseSelector, deadline: float) -> None:
+        """Read what ssh still says after the host has hung up: that is the reason."""
+        while self._stderr in _streams(selector) and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                self._serve(selector, key.fileobj)
 
     def _serve(self, selector: selectors.BaseSelector, stream: object) -> None:
         if stream is self._stdin:
@@ -199,6 +208,10 @@ class _Talk:
         except OSError:  # the host hung up: what it said is read
             return False
         return bool(self._left)
+
+
+def _streams(selector: selectors.BaseSelector) -> set[object]:
+    return {key.fileobj for key in selector.get_map().values()}
 
 
 def _closed(stream: IO[bytes]) -> None:
