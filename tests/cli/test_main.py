@@ -30,7 +30,7 @@ def _shell(line: str) -> subprocess.CompletedProcess[str]:
         (f"{FIRSTLIGHT} doctor {EXAMPLE} > /dev/full", 4, "No space left on device"),
         (f"{FIRSTLIGHT} doctor {EXAMPLE} >&-", 1, ""),
         (f"{FIRSTLIGHT} facts {EXAMPLE} 2>&-", 0, ""),
-        (f"{FIRSTLIGHT} explain <&-", 1, ""),
+        (f"{FIRSTLIGHT} explain <&-", 2, ""),
         (f"set -o pipefail; {FIRSTLIGHT} facts --all {EXAMPLE} | head -1", 0, ""),
         (f"{FIRSTLIGHT} nonsense", 2, "accepted: doctor"),
         (f"{FIRSTLIGHT} facts --python /etc", 2, "not an interpreter"),
