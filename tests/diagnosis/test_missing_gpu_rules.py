@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -110,3 +111,27 @@ def test_a_driver_file_without_its_name_is_found_beside_the_loaders_folders() ->
     found = _judged(facts).of("libcuda-missing")
     assert found is not None
     assert isinstance(found.answers[0].ways[0], RegisterFolder)  # no board: nothing names that folder to ldconfig
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (guest_machines.l40_node_seven_of_eight, "gpu-left-out"),
+        (guest_machines.rke2_vm_bar1_zero, "gpu-left-out"),
+    ],
+    ids=["fallen off the bus", "no room for its memory"],
+)
+def test_a_gpu_that_does_not_start_is_the_hosts_only_in_a_virtual_machine(
+    make: Callable[[], Reconstruction], code: str
+) -> None:
+    facts = _facts(make())
+    for hypervisor, vendor, outside in (("none", "Supermicro", False), ("kvm", "QEMU", True)):
+        place = replace(
+            facts.place, hypervisor=Known(hypervisor, "/proc/cpuinfo"), system_vendor=Known(vendor, "DMI"),
+            system_product=Known("", "DMI"),
+        )  # fmt: skip
+        found = _judged(replace(facts, place=place)).of(code)
+        assert found is not None
+        asked = found.answers[0].ways[0]
+        assert isinstance(asked, AskPerson)
+        assert (asked.why is Why.OUTSIDE) is outside, asked

@@ -27,6 +27,7 @@ from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.tables.system_rows import Role
 from firstlight.versions import DriverVersion
 from firstlight.ways import kinds
+from firstlight.ways.guests import is_virtual
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.managers import of_driver
 from firstlight.ways.way import Chain, Proof, Way, chain
@@ -111,7 +112,7 @@ def start_fabric_manager(question: Question) -> tuple[Chain, ...]:
     other = machine_answers(question, None)
     if container(facts):
         return (chain(AskPerson("report error 802 to whoever runs the host", Why.HOST)), *other)
-    if value_or(facts.place.hypervisor, "none") != "none" and not has_switches(facts):
+    if is_virtual(facts) and not has_switches(facts):
         what = "have the host activate the NVSwitch partition of this machine"
         return (chain(AskPerson(what, Why.HYPERVISOR)), *other)  # the switches are the host's, and so is their manager
     missing = isinstance(facts.health.fabric_manager, Unknown)

@@ -30,6 +30,7 @@ from firstlight.facts.gpus import PciDevice
 from firstlight.facts.kernel_log import address_in
 from firstlight.facts.known import Known, Origin, Unknown, value_or
 from firstlight.ways import kinds
+from firstlight.ways.guests import is_virtual
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.way import Chain, chain
 
@@ -220,7 +221,7 @@ def _legacy_driver(question: Question, lines: tuple[LogLine, ...]) -> tuple[Chai
 
 def _more_room(facts: Facts) -> tuple[Chain, ...]:
     """A GPU with an empty memory region: the address space above 4 GiB is too small, or is not given out."""
-    if isinstance(facts.place.hypervisor, Known):
+    if is_virtual(facts):
         what = "give the virtual machine more 64-bit MMIO space"
         if value_or(facts.place.system_vendor, "") == "QEMU":  # raw.qemu of LXD, args of Proxmox, libvirt's own element
             what = f"start QEMU with -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string={_room_mib(facts)}"
@@ -253,7 +254,7 @@ def _with_proprietary(question: Question, branch: int) -> tuple[Chain, ...]:
 def _power_cycled(facts: Facts, device: PciDevice) -> tuple[Chain, ...]:
     """The driver's report first: what it knows is lost with the power; then the slot, if the same one fails again."""
     report = (typed(facts, "nvidia-bug-report.sh"), kernel_log(facts))
-    if isinstance(facts.place.hypervisor, Known):
+    if is_virtual(facts):
         what = f"have {device.address} looked at on the host of this machine"
         return (chain(AskPerson(what, Why.OUTSIDE, report, as_root=True)),)
     off_and_on = AskPerson("keep the driver's report, power the machine off and on", Why.HARDWARE, report, as_root=True)
@@ -277,6 +278,7 @@ _LOOKED_AT = (
     "libcuda.device_count",
     "health.driver_messages",
     "health.xids",
+    "place.hypervisor",
 )
 _WAYS = (*DRIVER_WAYS, kinds.BuildModules, kinds.ForbidModule, kinds.ResetGpu, kinds.OtherMachine)
 

@@ -12,6 +12,7 @@ from firstlight.facts.driver import ModuleKind
 from firstlight.facts.gpus import Virtualization
 from firstlight.facts.known import Known, value_or
 from firstlight.ways import kinds
+from firstlight.ways.guests import is_virtual
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.way import chain
 
@@ -48,7 +49,7 @@ def power_limit_low(question: Question) -> Iterator[Seen]:
 def pcie_link_narrow(question: Question) -> Iterator[Seen]:
     """Fewer PCIe lanes than the GPU has; the generation alone falls when it is idle, the width does not."""
     facts = question.facts
-    if value_or(facts.place.hypervisor, "none") != "none":
+    if is_virtual(facts):
         return  # what a guest is shown is not the slot
     for gpu in facts.gpus.devices:
         now, most = gpu.pcie_width, gpu.pcie_width_max

@@ -10,6 +10,7 @@ from firstlight.tables import Tables
 from firstlight.tables.cost_rows import Duration, Per, Work
 from firstlight.ways import kinds
 from firstlight.ways.fetched import fetched
+from firstlight.ways.guests import is_virtual
 from firstlight.ways.index_sizes import NOT_ASKED, IndexSizes
 from firstlight.ways.kinds import Manner
 from firstlight.ways.piece import Piece
@@ -121,8 +122,7 @@ def _work(way: Way, asked: Asked) -> tuple[tuple[Work, float], ...] | Unknown:
         case kinds.BuildFromSource():
             return _compiling(way.project)
         case kinds.Restart():
-            guest = value_or(facts.place.hypervisor, "none") != "none"
-            return (Work.RESTART_GUEST if guest else Work.RESTART_METAL, 1), (Work.GPU_START, _gpus(facts))
+            return (Work.RESTART_GUEST if is_virtual(facts) else Work.RESTART_METAL, 1), (Work.GPU_START, _gpus(facts))
         case kinds.OtherMachine():
             return Unknown("how long it takes to get another machine and set it up is not known")
         case kinds.ChangeImage() | kinds.Unwire(by=kinds.WiredBy.CONTAINER_RUNTIME):

@@ -54,7 +54,7 @@ def guest_of(facts: Facts) -> GuestKind:
         return GuestKind.CLOUD
     given = any(value_or(gpu.virtualization, Virtualization.NONE) is Virtualization.PASSTHROUGH
                 for gpu in facts.gpus.devices)  # fmt: skip
-    return GuestKind.PASSTHROUGH if given or _is_virtual(facts) else GuestKind.BARE
+    return GuestKind.PASSTHROUGH if given or is_virtual(facts) else GuestKind.BARE
 
 
 _BY_MACHINE = {
@@ -83,7 +83,7 @@ def _is_silent_share(facts: Facts) -> bool:
 
 def is_set_up_for_shares(facts: Facts) -> bool:
     """Whether this is a virtual machine with the settings of a vGPU guest driver (gridd.conf)."""
-    return _is_virtual(facts) and value_or(facts.fleet.vgpu.software, default=False)
+    return is_virtual(facts) and value_or(facts.fleet.vgpu.software, default=False)
 
 
 def said_of_shares(facts: Facts) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def said_of_shares(facts: Facts) -> tuple[str, ...]:
 
 def refused_shares(facts: Facts) -> tuple[str, ...]:
     """Lines by which a public driver refuses, in a virtual machine, a device whose whole GPU it does drive."""
-    if not _is_virtual(facts):
+    if not is_virtual(facts):
         return ()
     found = ((line, re.search(_NOT_LISTED, line)) for line in value_or(facts.health.driver_messages, ()))
     return tuple(
@@ -103,7 +103,8 @@ def refused_shares(facts: Facts) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _is_virtual(facts: Facts) -> bool:
+def is_virtual(facts: Facts) -> bool:
+    """Whether this is a virtual machine; a processor that tells of no hypervisor is known too, as "none"."""
     virtual = value_or(facts.place.hypervisor, "none") != "none"
     return virtual or value_or(facts.place.system_vendor, "").startswith(_VIRTUAL_VENDORS)
 
