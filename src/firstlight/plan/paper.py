@@ -9,10 +9,12 @@ from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.frozen import dataclass
 from firstlight.ways.effects import after_all, open_after
+from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import AskPerson, OtherMachine, UseImage
 from firstlight.ways.way import Way
 
 MOST_JUDGEMENTS = 200  # for one request; what was not tried then is said
+_AT_HOME = Extras(home="~")  # what a later way says of a path at home is read where the steps are made
 ELSEWHERE = (OtherMachine, UseImage)  # nothing that was found here is known of a place that is not this one
 
 
@@ -41,7 +43,7 @@ class Trial:
         """Whether one way takes back what another did, so that it never ends: two releases of one package."""
         facts = self.question.facts
         elsewhere = any(isinstance(way, ELSEWHERE) for way in self.ways)
-        return not elsewhere and after_all(self.ways, facts, self.question.tables) != facts
+        return not elsewhere and after_all(self.ways, facts, self.question.tables, _AT_HOME) != facts
 
     def has(self, code: str) -> bool:
         return self.diagnosis.of(code) is not None
@@ -79,7 +81,7 @@ class Paper:
     def _judged(
         self, before: Trial, chain: tuple[Way, ...], ways: tuple[Way, ...], *, settled: frozenset[str]
     ) -> Trial:
-        facts = after_all(ways, before.question.facts, before.question.tables)
+        facts = after_all(ways, before.question.facts, before.question.tables, _AT_HOME)
         question = replace(before.question, facts=facts)
         if any(isinstance(way, ELSEWHERE) for way in chain):
             return Trial(chain, question, Diagnosis((), ""), settled, ("everything there",))

@@ -12,7 +12,7 @@ from firstlight.plan.paper import ELSEWHERE
 from firstlight.ways.at import At
 from firstlight.ways.building import a_person
 from firstlight.ways.checkouts import checkout_steps
-from firstlight.ways.effects import after
+from firstlight.ways.effects import after, at_home
 from firstlight.ways.extras import Extras
 from firstlight.ways.fetch_first import fetched_first
 from firstlight.ways.loader_steps import taken_from_all
@@ -43,14 +43,16 @@ def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step,
 def _of_ways(ways: tuple[Way, ...], at: At) -> Iterator[Step]:
     """Each way on the machine as the ways before it leave it: what one takes out, the next does not take out again."""
     elsewhere = False
-    for way in ways:
+    home = at.extras.home_for(at.facts)
+    for told in ways:
+        way: Way = at_home(told, home)
         for step in tuple(steps_of(way, at)):
             yield _there(step) if elsewhere else step
             if not step.optional:
                 at = replace(at, extras=at.extras.after(step))
         elsewhere = elsewhere or isinstance(way, ELSEWHERE)
         at = replace(at, unwired=(*at.unwired, *taken_from_all(way, at.facts)))
-        at = replace(at, facts=after(way, at.facts, at.tables))
+        at = replace(at, facts=after(way, at.facts, at.tables, at.extras))
 
 
 def _there(step: Step) -> Step:

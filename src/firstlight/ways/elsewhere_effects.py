@@ -35,7 +35,7 @@ _ONE_SLICE = re.compile(r"nvidia\.com/mig-|(?:device|gpu|DEVICES)=\d+:\d+")
 _CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES="
 
 
-def after_elsewhere(way: Way, facts: Facts, tables: Tables) -> Facts | None:
+def after_elsewhere(way: Way, facts: Facts, tables: Tables, *, home: str) -> Facts | None:
     """The facts after a way around this container, or a build; None for any other way."""
     match way:
         case StartContainer():
@@ -47,7 +47,7 @@ def after_elsewhere(way: Way, facts: Facts, tables: Tables) -> Facts | None:
             asked = becomes(facts.container.cuda_requirement, parse_requirement(gate[1]), way)
             return replace(facts, container=replace(facts.container, cuda_requirement=asked))
         case BuildFromSource():
-            return _built(way, facts, tables)
+            return _built(way, facts, tables, home=home)
     return None
 
 
@@ -104,13 +104,14 @@ def _with_hosts_gpus(way: Way, facts: Facts, tables: Tables) -> Facts:
     return asked_again(facts)
 
 
-def _built(way: BuildFromSource, facts: Facts, tables: Tables) -> Facts:
+def _built(way: BuildFromSource, facts: Facts, tables: Tables, *, home: str) -> Facts:
     """A project built here: for the GPUs named, with the toolkit that is used here."""
     if way.project != "torch":
         package = InstallWheels((Package(way.project, way.version.removeprefix("v")),), manner=Manner.COMPILED)
-        return after_python(package, facts, tables) or facts
+        return after_python(package, facts, tables, home=home) or facts
     number = way.version.removeprefix("v")
-    installed = after_python(InstallWheels((Package("torch", number or "0.0.0"),)), facts, tables) or facts
+    package = InstallWheels((Package("torch", number or "0.0.0"),))
+    installed = after_python(package, facts, tables, home=home) or facts
     if isinstance(installed.torch, Unknown):
         return installed
     before = facts.torch.value if isinstance(facts.torch, Known) else None

@@ -16,7 +16,6 @@ from firstlight.facts.python_environments import EnvironmentKind, ProjectFile, P
 from firstlight.tables import Tables
 from firstlight.ways.building import environment_to_change
 from firstlight.ways.extension_effects import NO_EXTENSIONS, without_extensions
-from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import (
     CloseLibraries,
     InstallWheels,
@@ -47,13 +46,14 @@ _NOT_COMPANIONS = ("torch", "numpy", "setuptools")
 _BUILD = re.compile(r"cu\d{2,3}|cpu")  # how an index of PyTorch's is called
 
 
-def after_python(way: Way, facts: Facts, tables: Tables) -> Facts | None:
-    """The facts after a way of Python packages; None for any other way."""
+def after_python(way: Way, facts: Facts, tables: Tables, *, home: str) -> Facts | None:
+    """The facts after a way of Python packages; None for any other way. `home`: where a new environment is made."""
+    own = f"{home}/firstlight-venv"
     match way:
         case MakeEnvironment():
-            return _with_environment(facts, way.folder or _new_folder(facts), way, python=way.python)
+            return _with_environment(facts, way.folder or own, way, python=way.python)
         case InstallWheels():
-            return _installed(way, facts, tables)
+            return _installed(way, facts, tables, folder=own)
         case RemoveDistributions():
             return _removed(way, facts, tables)
         case KeepInProject():
@@ -61,10 +61,6 @@ def after_python(way: Way, facts: Facts, tables: Tables) -> Facts | None:
         case CloseLibraries():
             return without_missing(facts, set(way.missing))
     return None
-
-
-def _new_folder(facts: Facts) -> str:
-    return f"{Extras().home_for(facts)}/firstlight-venv"
 
 
 def _with_environment(facts: Facts, folder: str, way: Way, *, python: str = "") -> Facts:
@@ -106,9 +102,9 @@ def _with_environment(facts: Facts, folder: str, way: Way, *, python: str = "") 
     )
 
 
-def _installed(way: InstallWheels, facts: Facts, tables: Tables) -> Facts:
+def _installed(way: InstallWheels, facts: Facts, tables: Tables, *, folder: str) -> Facts:
     if environment_to_change(facts) is None:
-        facts = _with_environment(facts, _new_folder(facts), way)
+        facts = _with_environment(facts, folder, way)
     environment = facts.environment
     assert environment is not None, facts.python
     site = _site(environment)
