@@ -140,7 +140,10 @@ def test_without_its_own_list_a_release_is_judged_by_the_tables() -> None:
     assert "of this PyPI wheel" in left_out.saw
     [left_out] = seen(arch_not_in_wheel, override(facts, ("torch.version=2.9.0+cu130",)))
     assert "RELEASE.md" in left_out.saw
-    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.8.0+cu130",)))  # no row: not known
+    [left_out] = seen(arch_not_in_wheel, override(facts, ("torch.version=2.8.0+cu130",)))  # no row: the compiler tells
+    assert "built with CUDA 13.0, whose compiler knows no code that runs on it" in left_out.saw
+    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.8.0+cu130", "capability=9.0")))
+    assert not seen(arch_not_in_wheel, override(facts, ("torch.version=2.8.0+nv25", "torch.wheel_cuda=13.0")))
 
 
 def test_a_v100_is_not_sent_to_cu128_of_2_11_which_has_no_code_for_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firstlight.cli.main import run
-from firstlight.diagnosis.wheel_bounds import compiler_knows, glibc_of_wheel, why_no_variant
+from firstlight.diagnosis.wheel_bounds import compiler_knows, glibc_of_wheel, may_have_code, why_no_variant
 from firstlight.tables import load
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 from tests.diagnosis.rule_case import MACHINES
@@ -79,3 +79,46 @@ def test_no_wheel_for_a_newer_c_library_is_offered_on_centos_7(capsys: pytest.Ca
     out = capsys.readouterr().out
     offered = out.partition("cannot work here")[0]
     assert "+cu126" not in offered, "its wheels need glibc 2.28; CentOS 7 has 2.17"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "capability", "may"),
+    [
+        ("11.6", "12.0", False),
+        ("11.6", "9.0", False),
+        ("11.6", "8.9", True),  # code for 8.6, which it knows, runs there
+        ("12.6", "12.0", False),
+        ("12.8", "12.1", True),  # code for 12.0
+        ("13.0", "7.0", False),
+    ],
+)
+def test_a_build_may_run_where_its_compiler_knows_code_of_that_family(cuda: str, capability: str, *, may: bool) -> None:
+    assert may_have_code(TABLES, CudaVersion.parse(cuda), ComputeCapability.parse(capability)) is may
+
+
+def _plan(capsys: pytest.CaptureFixture[str], want: str, machine: str, *more: str) -> tuple[int, str]:
+    code = run(["plan", "--want", want, "--facts", str(MACHINES / machine), *more])
+    said = capsys.readouterr()
+    return code, " ".join((said.out + said.err).split())
+
+
+def test_a_build_of_a_cuda_that_has_no_code_for_the_gpu_is_not_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    for tag in ("cu113", "cu116"):
+        code, said = _plan(capsys, f"torch==1.12.1+{tag}", "rtx5090-source-build")
+        assert code == 2
+        assert f"torch==1.12.1+{tag} --index-url" not in said
+        assert "knows none that runs on it" in said
+        assert "The nearest that works: install torch 2.7.0+cu128" in said
+
+
+def test_torch_1_13_has_no_python_3_12_and_another_python_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = _plan(capsys, "torch==1.13.1+cu117", "h100-driver-570", "--set", "capability=8.0")
+    assert code == 0
+    assert "uv venv --seed --python 3.11" in said
+    assert "venv-3.11/bin/python -m pip install torch==1.13.1" in said
+
+
+def test_a_wheel_for_a_newer_c_library_is_refused_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = _plan(capsys, "torch==2.6.0+cu126", "centos-7")
+    assert code == 2
+    assert "need glibc 2.28 or newer; this machine has 2.17" in said

@@ -24,7 +24,7 @@ from tests.plan.planning import NAMES, question_of, ranked_of
 _GOALS = (Goal.INFER, Goal.BUILD_EXTENSIONS)
 _HOME = "/data/homes/somebody"  # no home that a machine of the tests has, nor one that could be guessed
 _PYTHON = re.compile(r"(/.+)/bin/python[\d.]*")
-_NEEDS_OTHER_PYTHON = "torch==1.12.1+cu113"
+_NEEDS_OTHER_PYTHON = "torch==2.1.0+cu121"
 _WITH_USERS = ("h100-driver-570", "h200-compat-first", "uv-lock-would-undo", "a100-faulty-memory")
 
 

@@ -8,6 +8,7 @@ from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, listed, platform, shown, wanted_version
 from firstlight.diagnosis.source_answers import source_answers
 from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_chain, torch_or_else
+from firstlight.diagnosis.wheel_bounds import may_have_code
 from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, fits_python, gpus_of, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Known, Unknown, value_or
@@ -67,10 +68,14 @@ def arch_not_in_wheel(question: Question) -> Iterator[Seen]:
         return
     codes, said_by = _codes(question, torch)
     left_out = [gpu for gpu in _each_once(gpus_of(question)) if _runs(question, torch, gpu) is Runs.NO]
+    cuda = torch.wheel_cuda.value.release
+    has = f"has code for {', '.join(codes)} ({said_by}), none of which runs on it"
+    if not codes:
+        has = f"is built with CUDA {cuda}, whose compiler knows no code that runs on it"
     for gpu in left_out:
         yield Seen(
-            saw=f"{gpu.name} has compute capability {gpu.capability} ({gpu.seen_in}); torch {torch.version.value} has "
-            f"code for {', '.join(codes)} ({said_by}), none of which runs on it",
+            saw=f"{gpu.name} has compute capability {gpu.capability} ({gpu.seen_in}); "
+            f"torch {torch.version.value} {has}",
             answers=_for_this_gpu(question),
         )
 
@@ -156,10 +161,22 @@ def _runs(question: Question, torch: TorchInstall, gpu: SeenGpu) -> Runs:
     if isinstance(torch.wheel_cuda, Unknown):
         return Runs.NOT_KNOWN
     codes, _ = _codes(question, torch)
+    if not codes and _is_official(question, torch):
+        may = may_have_code(question.tables, torch.wheel_cuda.value, gpu.capability)
+        return Runs.NOT_KNOWN if may else Runs.NO
     answers = {code_runs(question, code, gpu.capability, torch_cuda=torch.wheel_cuda.value) for code in codes}
     if Runs.YES in answers:
         return Runs.YES
     return Runs.NOT_KNOWN if Runs.NOT_KNOWN in answers or not answers else Runs.NO
+
+
+def _is_official(question: Question, torch: TorchInstall) -> bool:
+    """Whether it is a release of PyTorch's index; what others build may have PTX for later GPUs."""
+    if isinstance(torch.version, Unknown) or isinstance(torch.wheel_cuda, Unknown):
+        return False
+    version, cuda = torch.version.value, torch.wheel_cuda.value
+    known = question.tables.torch_release(version.public, question.facts.place.arch) is not None
+    return known and version.local in ("", cuda.release.tag)
 
 
 def code_runs(question: Question, code: str, device: ComputeCapability, *, torch_cuda: CudaVersion) -> Runs:

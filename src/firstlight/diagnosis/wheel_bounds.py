@@ -70,6 +70,16 @@ def compiler_knows(tables: Tables, cuda: CudaVersion, capability: ComputeCapabil
     return cuda.release < knowing[-1] or knowing[-1] == max(each.toolkit for each in tables.toolkit_targets)
 
 
+def may_have_code(tables: Tables, cuda: CudaVersion, capability: ComputeCapability) -> bool:
+    """Whether an official build of a CUDA release may run on a GPU: code for 8.6 runs on an 8.9 that 11.6 knows not.
+
+    PyTorch's own builds have no PTX for later GPUs, so what its compiler does not know is not in them.
+    """
+    named = {ComputeCapability.parse(each) for row in tables.toolkit_targets for each in row.targets}
+    family = [each for each in named if each.major == capability.major and each <= capability]
+    return not family or any(compiler_knows(tables, cuda, each) for each in family)
+
+
 def glibc_of_wheel(release: TorchRelease, cuda: CudaVersion | None) -> str:
     """The C library that a wheel asks for, 2.28; '' of the older tags, which run from 2.17 on."""
     tag = release.platform_tag.split("_")

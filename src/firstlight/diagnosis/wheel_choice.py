@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import observed_cuda, platform
-from firstlight.diagnosis.wheel_bounds import compiler_knows, glibc_of_wheel
+from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, may_have_code
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
@@ -132,7 +132,7 @@ def _judged(tables: Tables, place: _Place, number: int) -> tuple[tuple[Wheel, Ru
         codes = _codes(tables, release, wheel.cuda)
         answers = {tables.any_runs_on(codes, each, torch_cuda=wheel.cuda) for each in place.capabilities}
         runs = Runs.YES if answers <= {Runs.YES} else Runs.NO
-        if not codes and all(compiler_knows(tables, wheel.cuda, each) for each in place.capabilities):
+        if not codes and all(may_have_code(tables, wheel.cuda, each) for each in place.capabilities):
             runs = Runs.NOT_KNOWN if place.capabilities else Runs.YES
         if _driver_takes(place, wheel.cuda) and glibc_takes(place.glibc, release, wheel.cuda):
             found.append((wheel, runs))

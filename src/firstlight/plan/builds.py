@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed, platform
-from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, variants_of, why_no_variant
+from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, may_have_code, variants_of, why_no_variant
 from firstlight.diagnosis.wheel_choice import (
     INDEX,
     cuda_major_in_reach,
@@ -201,8 +201,13 @@ def _why_not(question: Question, release: TorchRelease, *, cuda: CudaVersion, pl
     elif isinstance(offered, Known) and _is_jetson(question) and cuda.release > offered.value.release:
         found.append(f"{name} is later than CUDA {offered.value.release}, the one that this Jetson's driver has.")
     codes = _codes(question, release, cuda)
-    for gpu in gpus_of(question) if codes else ():
-        if question.tables.any_runs_on(codes, gpu.capability, torch_cuda=cuda) is Runs.NO:
+    for gpu in gpus_of(question):
+        if not codes and not may_have_code(question.tables, cuda, gpu.capability):
+            found.append(
+                f"{name} has no code for {gpu.name} (capability {gpu.capability}): the compiler of CUDA {cuda.release} "
+                "knows none that runs on it."
+            )
+        elif question.tables.any_runs_on(codes, gpu.capability, torch_cuda=cuda) is Runs.NO:
             compiled = " ".join(str(each) for each in codes)
             found.append(
                 f"{name} is compiled for {compiled}, which {gpu.name} (capability {gpu.capability}) cannot run."
