@@ -230,8 +230,8 @@ def open_module(question: Question, branch: int) -> tuple[Chain, ...]:
     first = (*rebuilt_as(question, kinds.Flavour.OPEN), chain(*installed(question, branch, kinds.Flavour.OPEN).ways))
     if isinstance(driver, Unknown) or container(facts) or of_somebody_else(question, branch) is not None:
         return first
-    if facts.place.arch not in _INSTALLERS:
-        return first
+    if facts.place.arch not in _INSTALLERS or platform_of(facts).is_image_based:
+        return first  # an installer writes into folders that come with the image
     file = f"NVIDIA-Linux-{facts.place.arch}-{driver.value}.run"
     fetch = ("curl", "-fLO", f"{_INSTALLERS[facts.place.arch]}/{driver.value}/{file}")
     run = typed(facts, "sh", file, "-m=kernel-open")
@@ -247,7 +247,7 @@ def rebuilt_as(question: Question, flavour: kinds.Flavour) -> tuple[Chain, ...]:
     variant = facts.place.boot.module_variant
     of = _VARIANT if isinstance(variant, Known) else AKMODS
     setting = names_for(Role.FLAVOUR_SETTING, platform, question.tables, flavour=flavour.value, of=of)
-    if not setting or AKMODS not in (_signed_by(question), _builder(question, platform, ())):
+    if platform.is_image_based or not setting or AKMODS not in (_signed_by(question), _builder(question, platform, ())):
         return ()
     file, line = setting
     write: tuple[str, ...] = ("sh", "-c", f"echo '{line}' > {file}")

@@ -111,6 +111,8 @@ def _without_damaged(question: Question) -> tuple[Chain, ...]:
     facts = question.facts
     damaged = tuple(dict.fromkeys(each.real_path for each in facts.libcuda.candidates if each.is_damaged))
     remove = kinds.RemoveFiles(damaged)
+    if platform_of(facts).is_image_based:
+        return (chain(AskPerson("take an image of this system whose libcuda is whole", Why.IMAGE)),)
     if container(facts) is None:
         return (chain(remove, *_package(question)),)
     folder = damaged[0].rpartition("/")[0]
@@ -145,6 +147,8 @@ def _in_reach(facts: Facts, folder: str) -> tuple[Chain, ...]:
         chain(kinds.SetVariables((kinds.Variable("LD_LIBRARY_PATH", path),), kinds.Scope.PROGRAM)),
     )
     kind = container(facts)
+    if platform_of(facts).is_image_based:
+        return answers[1:]  # the loader's files come with the image
     if kind is None:
         return answers
     if kind.value is ContainerKind.APPTAINER:
@@ -155,6 +159,8 @@ def _in_reach(facts: Facts, folder: str) -> tuple[Chain, ...]:
 def _how_to_get_libcuda(question: Question) -> tuple[Chain, ...]:
     """In a container the runtime brings libcuda, and leaves it out without the capability `compute`; else a package."""
     kind = container(question.facts)
+    if platform_of(question.facts).is_image_based:
+        return (chain(AskPerson("take an image of this system whose loader finds the driver", Why.IMAGE)),)
     if kind is None:
         package = _package(question)
         if package:
