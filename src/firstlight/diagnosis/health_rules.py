@@ -170,9 +170,14 @@ def disk_nearly_full(question: Question) -> Iterator[Seen]:
             continue
         seen.add(point)
         yield Seen(
-            f"{disk.free_bytes / _GIB:.1f} GiB of {disk.total_bytes / _GIB:.0f} GiB are free at {disk.path}",
+            f"{_size(disk.free_bytes)} of {disk.total_bytes / _GIB:.0f} GiB are free at {disk.path}",
             answers=(_more_room(question.facts, disk.path, point),),
         )
+
+
+def _size(count: int) -> str:
+    """4.2 GiB, and 20 MiB where less than a tenth of one is left."""
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB / 10 else f"{count >> 20} MiB"
 
 
 def _more_room(facts: Facts, path: str, point: str) -> Chain:

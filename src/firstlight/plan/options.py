@@ -15,6 +15,7 @@ from firstlight.plan.option import Keeps, Kind, Option
 from firstlight.plan.paper import ELSEWHERE, Paper
 from firstlight.plan.ranking import RULE, by_kind, order
 from firstlight.plan.request import Ranked, Request
+from firstlight.plan.room import with_room
 from firstlight.plan.search import Found, Order, search, working
 from firstlight.plan.wants import Solved, answers_to_wants, are_installed, left_out, solved, what_cannot_be_had
 from firstlight.versions import TorchVersion
@@ -64,7 +65,7 @@ def rank_options(question: Question, diagnosis: Diagnosis, request: Request) -> 
     if wanted is not None and not diagnosis.blocked and are_installed(question, request.wants):
         return Ranked((_nothing(frame),), (), RULE, (), what_cannot_be_had(wanted))
     code = diagnosis.primary
-    roots = _roots(frame, wanted)
+    roots = tuple(with_room(question, each) for each in _roots(frame, wanted))
     found = search(paper, roots, code=code, order=_order_in(frame), asked_for=1 if wanted is not None else 0)
     options = tuple(_option(each, frame) for each in found)
     shown, refused = _sorted_out(frame, options)
