@@ -37,6 +37,8 @@ from firstlight.ways.platform import platform_of
 from firstlight.ways.steps import steps_of
 from firstlight.ways.way import Chain
 from tests.diagnosis.rule_case import facts_of, ways_of
+from tests.platforms.cases import judged
+from tools.machines.distro_vendor_held import azl3_rt_kernel
 
 TABLES = load()
 CUDA_12, CUDA_13 = CudaVersion(12, 8), CudaVersion(13, 0)
@@ -322,3 +324,23 @@ def test_under_windows_no_compat_library_is_offered() -> None:
     facts = override(facts_of("wsl2-healthy"), ("driver=531.61",))
     [only] = compat_answers(Question(facts, TABLES), CUDA_13)
     assert "that of Windows" in only.why_not
+
+
+@pytest.mark.parametrize(
+    ("kernel", "other"),
+    [
+        ("6.6.35.1-rt34-1.azl3", True),
+        ("5.14.0-503.11.1.el9_5.aarch64+64k", True),
+        ("5.14.0-503.11.1.rt14.348.el9_5.x86_64", True),
+        ("6.6.78.1-3.azl3", False),
+        ("5.14.0-503.11.1.el9_5.x86_64", False),
+    ],
+)
+def test_headers_of_the_plain_kernel_are_not_taken_for_another_kind(kernel: str, *, other: bool) -> None:
+    facts = judged(azl3_rt_kernel).facts
+    facts = replace(facts, place=replace(facts.place, kernel_release=kernel))
+    installs = [
+        way for way in driver_answers(Question(facts, TABLES), None)[0].ways if isinstance(way, InstallPackages)
+    ]
+    assert bool(installs) is not other
+    assert other or installs[0].packages == (f"kernel-devel-{kernel}",)

@@ -25,7 +25,7 @@ from firstlight.ways import kinds
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.managers import of_driver
 from firstlight.ways.platform import Manager, ModuleBuilder, Platform, platform_of
-from firstlight.ways.system_names import filled, kernel_kind, name_row, names_for, roles_of, version_of
+from firstlight.ways.system_names import filled, headers_row, names_for, other_kernel, roles_of, version_of
 from firstlight.ways.way import Chain, Proof, chain
 from firstlight.ways.words import fitted
 
@@ -49,7 +49,9 @@ def given_back(addresses: list[str]) -> tuple[Chain, ...]:
 def driver_loaded(question: Question) -> tuple[Chain, ...]:
     facts = question.facts
     newer = without_failed(driver_answers(question, cuda_of_torch(question)), facts)
-    other = (*newer, *_with_other_kernel(question))
+    with_module = _with_other_kernel(question)
+    # No package has modules for a kernel beside the plain one, so the plain one comes first.
+    other = (*with_module, *newer) if other_kernel(platform_of(facts)) else (*newer, *with_module)
     if isinstance(facts.driver.module_file, Known):
         return (chain(kinds.LoadModules(_MODULES)), *other)
     built = _built_here(question)
@@ -72,7 +74,7 @@ def _built_here(question: Question) -> kinds.BuildModules | None:
     facts, platform = question.facts, platform_of(question.facts)
     packages = value_or(facts.driver.packages, ())
     by = _builder(question, platform, packages)
-    headers = name_row(Role.KERNEL_HEADERS, platform, question.tables, of=kernel_kind(platform))
+    headers = headers_row(platform, question.tables)
     if not by or headers is None or platform.manager is Manager.NONE or not can_be_built(facts, by):
         return None
     version = version_of(headers, platform)

@@ -21,7 +21,16 @@ from firstlight.ways.kinds import (
 )
 from firstlight.ways.nvidia_repository import DEBIAN_NONFREE, EPEL, NVIDIA, RPM_FUSION
 from firstlight.ways.platform import ModuleBuilder, Platform, platform_of
-from firstlight.ways.system_names import filled, kernel_kind, name_row, names_for, rows_for, version_of
+from firstlight.ways.system_names import (
+    filled,
+    headers_row,
+    kernel_kind,
+    name_row,
+    names_for,
+    other_kernel,
+    rows_for,
+    version_of,
+)
 from firstlight.ways.way import Chain, Proof, Way, chain
 
 _BY_GUIDE = "docs.nvidia.com/datacenter/tesla/driver-installation-guide"
@@ -38,6 +47,10 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
     platform = platform_of(question.facts)
     if platform.is_image_based or platform.family in (Family.NIXOS, Family.OSTREE, Family.IMAGE):
         return (_with_the_image(question, platform, branch, flavour),)
+    if kind := other_kernel(platform):
+        what = f"start this system's plain kernel, and install driver {branch} there"
+        by = f"the {kind} kernel of this system: the tables have no headers and no modules for it"
+        return (chain(AskPerson(what, Why.DECISION), Restart(), proof=Proof.GUESSED, by=by),)
     rows = rows_for(Role.DRIVER, platform, question.tables, flavour=flavour.value, of=kernel_kind(platform))
     found = []
     for row in (each for each in rows if _goes_with_what_is_here(each, platform)):
@@ -102,7 +115,7 @@ def _before(question: Question, row: SystemName, *, branch: int) -> Iterator[Way
     lock: tuple[str, ...] = ()
     if row.from_repository == NVIDIA:
         lock = names_for(Role.BRANCH_LOCK, platform, tables, number=branch, branch=str(branch))
-    headers = name_row(Role.KERNEL_HEADERS, platform, tables, of=kernel_kind(platform))
+    headers = headers_row(platform, tables)
     built_here = platform.family is not Family.ARCH or any(each.endswith("-dkms") for each in row.names)
     names = filled(headers, platform) if headers is not None and built_here else ()
     if names:

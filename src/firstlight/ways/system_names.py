@@ -14,6 +14,9 @@ _FILLS = {"branch": r"(?:\d{3}|\*)", "number": r"\d{1,2}", "major": r"\d{1,2}", 
 _ANY = "[0-9A-Za-z.+~_-]+"  # a kernel, a release
 _NAMED = (RowKind.PACKAGES, RowKind.UNIT, RowKind.PATH)
 _ARCH_KERNELS = ("lts", "zen", "hardened")
+# Kernels beside the plain one whose packages have names of their own there: 6.6.35.1-rt34-1.azl3, 5.14.0-503.el9+64k.
+_RPM_FAMILIES = (Family.RHEL, Family.FEDORA, Family.AMAZON, Family.AZURE)
+_OTHER_KERNEL = r"[-.+](rt|64k|debug)\d*(?=[-.+]|$)"
 
 
 def rows_for(
@@ -79,6 +82,19 @@ def kernel_kind(platform: Platform) -> str:
     if platform.family is Family.AMAZON and kernel.startswith("6.12."):
         return "6.12"
     return "uek" if platform.family is Family.RHEL and "uek" in kernel else ""
+
+
+def other_kernel(platform: Platform) -> str:
+    """rt, 64k or debug where such a kernel runs and the rows are of the plain one's packages; "" where they fit."""
+    match = re.search(_OTHER_KERNEL, platform.kernel) if platform.family in _RPM_FAMILIES else None
+    return match[1] if match is not None else ""
+
+
+def headers_row(platform: Platform, tables: Tables) -> SystemName | None:
+    """The row of the headers of the kernel that runs; None where the tables have those of other kernels alone."""
+    if other_kernel(platform):
+        return None
+    return name_row(Role.KERNEL_HEADERS, platform, tables, of=kernel_kind(platform))
 
 
 def roles_of(name: str, platform: Platform, tables: Tables) -> tuple[SystemName, ...]:
