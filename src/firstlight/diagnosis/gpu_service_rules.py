@@ -14,6 +14,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.driver import ModuleKind
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.ways import kinds
+from firstlight.ways.guests import GuestKind, guest_of
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.way import Chain, chain
 
@@ -131,8 +132,13 @@ def _of_the_start(facts: Facts) -> tuple[LogLine, ...]:
 
 def _without_gsp(question: Question) -> tuple[Chain, ...]:
     """Cold, since firmware stays in the GPU over a restart; off altogether only where the closed module drives it."""
-    cold = chain(AskPerson("power the machine off and on: a restart keeps the firmware", Why.HARDWARE))
-    return (cold, *_off(question), *machine_answers(question, None))
+    cold = AskPerson("power the machine off and on: a restart keeps the firmware", Why.HARDWARE)
+    guest = guest_of(question.facts)  # of which a restart, or turning it off and on, leaves the GPU under power
+    if guest in (GuestKind.PASSTHROUGH, GuestKind.VGPU):
+        cold = AskPerson("shut this machine down and have its GPU reset on the host", Why.HYPERVISOR)
+    elif guest is GuestKind.CLOUD:
+        cold = AskPerson("stop this machine and start it anew: a restart keeps the firmware", Why.PROVIDER)
+    return (chain(cold), *_off(question), *machine_answers(question, None))
 
 
 def pages_retired(question: Question) -> Iterator[Seen]:
