@@ -227,7 +227,10 @@ def jetson_wheel(question: Question) -> tuple[Chain, ...]:
     python = "" if release is None else release.wheel_python
     for_python = f", for Python {python}" if python else ""
     new = ((f"python{python}", "-m", "venv", "FOLDER"),) if python and python != _python(question) else ()
-    own = AskPerson(f"take NVIDIA's own torch for this JetPack{number}{for_python}", Why.BOARD, new)
+    interpreter = "FOLDER/bin/python" if new else _interpreter(question)
+    wheel = "" if release is None else release.torch_wheel
+    install = ((interpreter, "-m", "pip", "install", wheel),) if wheel else ()
+    own = AskPerson(f"take NVIDIA's own torch for this JetPack{number}{for_python}", Why.BOARD, (*new, *install))
     answers.append(chain(own, proof=Proof.DOCUMENTED, by=_JETSON_GUIDE))
     return (*answers, *source_answers(question))
 
@@ -237,6 +240,11 @@ def _python(question: Question) -> str:
     environment = question.facts.environment
     version = "" if environment is None else value_or(environment.python_version, "")
     return ".".join(version.split(".")[:2])
+
+
+def _interpreter(question: Question) -> str:
+    environment = question.facts.environment
+    return "python3" if environment is None else value_or(environment.interpreter, f"{environment.prefix}/bin/python3")
 
 
 def _each_once(gpus: tuple[SeenGpu, ...]) -> tuple[SeenGpu, ...]:

@@ -83,12 +83,14 @@ class KernelModule(Row):
 class TegraRelease(Row):
     """The CUDA of a Jetson Linux (L4T) line, matched from the left: 38 is CUDA 13.0, 36.4 is 12.6.
 
-    wheel_python is the one that NVIDIA's own torch wheels of that line are for; "" = not known.
+    wheel_python is the one that NVIDIA's own torch wheels of that line are for, torch_wheel the address of the
+    newest one; "" = not known.
     """
 
     l4t: str
     cuda: CudaVersion
     wheel_python: str = ""
+    torch_wheel: str = ""
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
