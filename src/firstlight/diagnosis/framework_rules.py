@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.diagnosis.extension_rules import taken_out
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
@@ -18,8 +19,9 @@ from firstlight.facts.cuda_libraries import FoundIn
 from firstlight.facts.distributions import Distribution, Requirement, find_distribution
 from firstlight.facts.extensions import Extension
 from firstlight.facts.known import Known, Unknown
+from firstlight.ways.building import environment_to_change
 from firstlight.ways.kinds import InstallWheels, Manner, Package, RemoveDistributions
-from firstlight.ways.way import Chain, chain
+from firstlight.ways.way import Chain, Way, chain
 
 # Packages that write the same folder: whichever was installed last is what Python imports.
 _ONE_FOLDER = (
@@ -198,7 +200,10 @@ def _both_served(question: Question, framework: Companion, wanted: Requirement) 
         pin = None if release is None or release.wheel_cuda != wheel.cuda else release.pin(wanted.name)
         return pin is not None and _numbers(pin.version or "") >= floor
 
-    yield from (one for one in torch_answers(question, brings_it) if not one.why_not)
+    along = _carried_along(question, framework)
+    for one in torch_answers(question, brings_it):
+        if not one.why_not:
+            yield replace(one, ways=(*one.ways, *along))
     if _pin_of_torch(question.facts, wanted.name) is None:  # else torch would be off its pin
         bounds = wanted.specifier.replace("==", ">=")
         yield chain(InstallWheels((Package(wanted.name, bounds=bounds),)))
@@ -207,6 +212,17 @@ def _both_served(question: Question, framework: Companion, wanted: Requirement) 
     )
     title = f"take {framework.name} out, into an environment of its own"
     yield from taken_out(question, *gone, title=title)
+
+
+def _carried_along(question: Question, framework: Companion) -> tuple[Way, ...]:
+    """The framework in its version, where torch goes into a new environment: there is nothing in that one yet."""
+    environment = question.facts.environment
+    if environment is None or environment_to_change(question.facts) is not None:
+        return ()
+    start = _family(framework.name).partition("-")[0]
+    here = {each.name: each.version for each in environment.distributions if each.name.startswith(start)}
+    packages = tuple(Package(name, version) for name, version in sorted(here.items()))
+    return (InstallWheels(packages),) if packages else ()
 
 
 def _family(name: str) -> str:
