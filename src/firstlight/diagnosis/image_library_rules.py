@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.elsewhere_answers import restart_with_gpus
+from firstlight.diagnosis.elsewhere_answers import WHOLE_SYSTEMS, libraries_of_host, restart_with_gpus
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.log_lines import lines_with
 from firstlight.diagnosis.observed import container, cuda_starts, init_code, listed, shown
@@ -16,6 +16,11 @@ from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.way import Chain, Way, cannot, chain
 
 _LIBRARY_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
+_TOLD_BY_SETTING = (ContainerKind.LXC, ContainerKind.LXD, ContainerKind.INCUS)  # nvidia.runtime, or bind mounts
+_OF_OWN_SYSTEM = (
+    "The host's driver takes libraries of its own version alone, and the package in this container brings others; none "
+    "of the host's are handed in."
+)
 _QUERIES = {"dpkg": ("dpkg", "-S"), "rpm": ("rpm", "-qf"), "pacman": ("pacman", "-Qo")}
 
 
@@ -38,6 +43,7 @@ def image_brings_driver_libraries(question: Question) -> Iterator[Seen]:
         f"{kind.value.value} container ({kind.seen_in}): {files}, installed inside it; the host's module is "
         f"{shown(kernel)}; {listed(said)}",
         answers=_without_them(question, owners),
+        means=_OF_OWN_SYSTEM if _is_own_system(question) else "",
         lines=lines_with(facts, "API mismatch"),
     )
 
@@ -48,10 +54,21 @@ def _named(owner: FileOwner) -> str:
 
 def _handed_in(question: Question) -> tuple[Way, ...]:
     """The host's own libraries, where none lies beside these: Docker's runtime puts them there, LXC's does if told."""
-    facts, kernel, kind = question.facts, question.facts.driver.kernel_version, container(question.facts)
-    beside = any(each.version == kernel for each in facts.libcuda.candidates)
-    told = kind is not None and kind.value is ContainerKind.LXC and not beside
+    kind = container(question.facts)
+    told = kind is not None and kind.value in _TOLD_BY_SETTING and not _lie_beside(question)
     return restart_with_gpus(question)[0].ways if told else ()
+
+
+def _lie_beside(question: Question) -> bool:
+    """Whether the host's own libraries are here too, so that taking the others out is enough."""
+    kernel = question.facts.driver.kernel_version
+    return any(each.version == kernel for each in question.facts.libcuda.candidates)
+
+
+def _is_own_system(question: Question) -> bool:
+    """Whether this container is a system of its own into which nothing has handed the host's libraries."""
+    kind = container(question.facts)
+    return kind is not None and kind.value in WHOLE_SYSTEMS and not _lie_beside(question)
 
 
 def _without_them(question: Question, owners: tuple[FileOwner, ...]) -> tuple[Chain, ...]:
@@ -63,9 +80,13 @@ def _without_them(question: Question, owners: tuple[FileOwner, ...]) -> tuple[Ch
     anew = cannot("the container started anew", "its image brings the same libraries along again")
     if not names or any(each.package == NOT_NAMED for each in owners):
         return (chain(AskPerson("remove the packages that have these libraries", Why.DECISION, look), image), anew)
+    own = _is_own_system(question)
+    same = (chain(*libraries_of_host(question)),) if own else ()
     handed = _handed_in(question)
     if handed:
-        return (chain(kinds.RemovePackages(names), *handed, image),)
+        return (chain(kinds.RemovePackages(names), *handed, *(() if own else (image,))), *same)
+    if own:
+        return same
     return (chain(kinds.RemovePackages(names), kinds.RefreshLoaderCache(), image), anew)
 
 
@@ -83,7 +104,7 @@ IMAGE_LIBRARY_RULES: tuple[Rule, ...] = (
         "them. Starting the container anew changes nothing, nor does a restart of the host.",
         error="Failed to initialize NVML: Driver/library version mismatch",
         source="Syllo/nvtop#199, E4S-Project/e4s#172, tensorflow/build#59",
-        ways=(kinds.RemovePackages, kinds.RefreshLoaderCache, kinds.StartContainer, AskPerson),
+        ways=(kinds.RemovePackages, kinds.RefreshLoaderCache, kinds.StartContainer, kinds.InstallPackages, AskPerson),
         explains=("driver-library-mismatch", "cuinit-fails", "device-access-lost"),
     ),
 )
