@@ -25,6 +25,7 @@ _OPEN = (
     ("driver.", "whether the driver answers"),
     ("libcuda.", "whether cuInit works"),
     ("gpus.count", "whether the driver answers"),
+    ("gpus.", "what the driver then shows of the GPUs"),
     ("health.gpus.", "whether the GPUs are ready"),
     ("health.", "what the driver logs"),
     ("fleet.vgpu.", "whether a licence is given"),

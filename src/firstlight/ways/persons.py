@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from firstlight.facts.containers import ContainerKind
 from firstlight.ways import kinds
 from firstlight.ways.argv import commands
 from firstlight.ways.at import At
@@ -30,7 +31,7 @@ def asked(way: Way, at: At, *, why: str, note: str = "") -> Step:
         id=_IDS.get(type(way)) or slug(title),
         title=title,
         commands=(*commands(way, at.platform), *_typed(way, at)),
-        lines=_of_the_dockerfile(way),
+        lines=_written_elsewhere(way, at.platform),
         needs_root=needs_root(way, at.platform),
         done_when=(a_person(f"`firstlight doctor` no longer finds {at.because}"),),
         seconds=NOT_MEASURED,
@@ -68,8 +69,10 @@ def _assigned(variable: kinds.Variable, at: At) -> str:
     return f"{variable.name}={':'.join(entries)}"
 
 
-def _of_the_dockerfile(way: Way) -> tuple[str, ...]:
-    """The line that the image is made with."""
+def _written_elsewhere(way: Way, platform: Platform) -> tuple[str, ...]:
+    """The line that the image is made with, or what the manifest of the pod says."""
+    if isinstance(way, kinds.StartContainer):
+        return way.arguments if platform.container is ContainerKind.KUBERNETES else ()
     if isinstance(way, kinds.Unwire):
         return (f"RUN rm -r {shlex.join(way.folders)}",)
     return (way.line,) if isinstance(way, kinds.ChangeImage) else ()
@@ -96,6 +99,8 @@ def _of_container(way: kinds.StartContainer, platform: Platform) -> str:
         said.append(f"IMAGE is the image of this container.{added}")
     if "NAME" in words or any("/NAME/" in word for word in words):
         said.append("NAME is this container's name on the host.")
+    if any("PROFILE" in word for word in way.arguments):
+        said.append("PROFILE is one that the node offers: kubectl describe node lists them.")
     if "VMID" in words:
         said.append("VMID is this container's number on the Proxmox host.")
     if any("ROOT" in word for word in words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firstlight.facts.containers import ContainerKind
 from firstlight.ways import kinds
 from firstlight.ways.argv import commands
 from firstlight.ways.building import is_of_the_system
@@ -90,6 +91,8 @@ def by_person(way: Way, platform: Platform) -> str:
         return Why.HOST.value if platform.in_container else Why.WINDOWS.value
     if isinstance(way, OF_THE_IMAGE) and platform.is_image_based:
         return f"the programs of this system come with its image ({platform.image_based.value})"
+    if isinstance(way, kinds.StartContainer) and platform.container is ContainerKind.KUBERNETES:
+        return "the pod's manifest has to change"
     if isinstance(way, (kinds.ResetGpu, kinds.TurnOffMig)) and not way.gpu:
         return _EVERY_GPU
     if isinstance(way, kinds.InstallDriver) and platform.guest is GuestKind.JETSON:
