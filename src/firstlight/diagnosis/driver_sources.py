@@ -56,7 +56,11 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
     for row in (each for each in rows if _goes_with_what_is_here(each, platform)):
         if number := _branch_from(question, row, branch=branch, floor=floor):
             found.append(_from(question, row, branch=number, flavour=flavour))
-    return tuple(found) or (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.DOCUMENTED, by=_FLOORS),)
+    if found:
+        return tuple(found)
+    here = f"{platform.distribution} {platform.release}".strip() or "this system"
+    by = f"{_FLOORS}; which packages bring it on {here} is not known"
+    return (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.GUESSED, by=by),)
 
 
 def _goes_with_what_is_here(row: SystemName, platform: Platform) -> bool:

@@ -8,7 +8,9 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.tables import Tables
 from firstlight.tables.cost_rows import Duration, Per, Work
+from firstlight.tables.system_rows import Family
 from firstlight.ways import kinds
+from firstlight.ways.families import family_of
 from firstlight.ways.fetched import fetched
 from firstlight.ways.guests import is_virtual
 from firstlight.ways.index_sizes import NOT_ASKED, IndexSizes
@@ -25,6 +27,8 @@ _COMPILES = {"torch": Work.COMPILE_TORCH, "flash-attn": Work.COMPILE_FLASH_ATTN}
 _USES_GPUS = (
     kinds.LoadModules, kinds.ReloadModules, kinds.ResetGpu, kinds.TurnOffMig, kinds.StartService,
 )  # fmt: skip
+_OF_PACKAGES = (kinds.SetUpRepository, kinds.InstallPackages, kinds.InstallDriver, kinds.RemovePackages)
+_WITH_APT = (Family.UBUNTU, Family.DEBIAN, Family.OTHER)  # where nothing names a family, apt's times are taken
 _EARLY_IMAGE = (kinds.ForbidModule, kinds.SetModuleOption)  # the kernel starts from a copy of what they write
 
 
@@ -102,6 +106,9 @@ def _works(ways: tuple[Way, ...], asked: Asked) -> tuple[tuple[Work, float], ...
 def _work(way: Way, asked: Asked) -> tuple[tuple[Work, float], ...] | Unknown:
     """What takes time in a way besides downloads and their unpacking, how many times; () = done at once."""
     facts = asked.facts
+    packages = isinstance(way, _OF_PACKAGES) or (isinstance(way, kinds.BuildModules) and bool(way.headers))
+    if packages and family_of(facts.place) not in _WITH_APT:
+        return Unknown("how long the package manager of this system takes was not measured")
     match way:
         case kinds.MakeEnvironment():
             return ((Work.VENV, 1),)
