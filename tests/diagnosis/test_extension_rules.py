@@ -61,7 +61,7 @@ def test_the_finding_says_how_many_names_which_one_and_how_both_were_compiled() 
     [seen] = extension_lacks_symbols(Question(facts_of("flash-attn-old-strings"), TABLES))
     assert "torch 2.7.0+cu128 does not have 2 of the 3 names that it asks for, e.g. c10::Error (" in seen.saw
     assert "_GLIBCXX_USE_CXX11_ABI=0), torch with the C++11 strings of GCC (_GLIBCXX_USE_CXX11_ABI=1)" in seen.saw
-    assert "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs" in seen.means
+    assert "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs" in seen.error
 
 
 def test_a_package_that_is_built_for_each_torch_is_compiled_or_taken_out() -> None:

@@ -112,7 +112,7 @@ def test_thor_lacks_three_libraries_and_all_are_named_at_once_with_one_way() -> 
     assert isinstance(close, CloseLibraries)
     assert (close.missing, others) == (names, [(other_torch,)])
     assert [ways_of(each) for each in found[1:]] == [[], []]
-    assert "ImportError: libnvpl_lapack_lp64_gomp.so.0: cannot open shared object file" in found[0].means
+    assert "ImportError: libnvpl_lapack_lp64_gomp.so.0: cannot open shared object file" in found[0].error
 
 
 def test_after_the_install_nvpl_is_there_and_still_not_found_which_is_said() -> None:

@@ -62,6 +62,10 @@ _BEHIND_IN_IMAGE = (
     "The image of this system has libraries and a module of different versions; nothing new can use the GPU, and a "
     "restart starts the same image again."
 )
+_OLDER = (
+    "Libraries of an older driver are found before those of the loaded module: it was upgraded without them, or they "
+    "were put there beside it. Nothing new can use the GPU."
+)
 _GONE = ": the kernel was upgraded, and what the running one had not loaded by then cannot be loaded any more"
 _RIVALS = ("nouveau", "nova")  # nova_core, nouveau's successor, names its PCI driver NovaCore
 
@@ -139,10 +143,9 @@ def driver_library_mismatch(question: Question) -> Iterator[Seen]:
         parts.append(f"the module on disk {shown(disk)}")
     lines = lines_with(facts, "API mismatch")
     of_image = platform_of(facts).is_image_based and libraries_are_newer(facts)
-    means = _BEHIND_IN_IMAGE if of_image else _BEHIND
-    yield Seen(
-        f"{', '.join(parts)}{said}", answers=same_version_again(question), means=means if behind else "", lines=lines
-    )
+    older = isinstance(kernel, Known) and isinstance(library, Known) and library.value < kernel.value
+    means = _BEHIND_IN_IMAGE if of_image else _BEHIND if behind else _OLDER if older else ""
+    yield Seen(f"{', '.join(parts)}{said}", answers=same_version_again(question), means=means, lines=lines)
 
 
 def blackwell_needs_open_module(question: Question) -> Iterator[Seen]:

@@ -23,7 +23,7 @@ from firstlight.diagnosis.old_driver_answers import (
 )
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part
-from firstlight.ways.kinds import WireCompat
+from firstlight.ways.kinds import InstallDriver, WireCompat
 from firstlight.ways.way import Chain
 
 _MINOR_COMPAT = "docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
@@ -104,12 +104,17 @@ def driver_branch_ended(question: Question) -> Iterator[Seen]:
     lives = (question.tables.branch_life(row.branch) for row in question.tables.driver_branches)
     alive = [each for each in lives if each is not None and facts.collected_at[:7] <= each.supported_until]
     longest = max(alive, key=lambda each: each.supported_until, default=None)
-    until = "" if longest is None else f"supported until {longest.supported_until}"
-    next_one = "" if longest is None else f" Branch {longest.branch} ({longest.kind.value}) is {until}."
+    answers = () if longest is None else _at_the_next_service(question, longest.branch)
+    to_install = next((way.branch for each in answers for way in each.ways if isinstance(way, InstallDriver)), None)
+    named = longest if to_install is None else question.tables.branch_life(to_install)
+    if to_install is not None and named not in alive:  # this system has none that lives on
+        answers, named = (), longest
+    until = "" if named is None else f"supported until {named.supported_until}"
+    next_one = "" if named is None else f" Branch {named.branch} ({named.kind.value}) is {until}."
     yield Seen(
         f"driver {shown(driver)}: NVIDIA supported branch {driver.value.branch} ({life.kind.value}) "
         f"until {life.supported_until}",
-        answers=() if longest is None else _at_the_next_service(question, longest.branch),
+        answers=answers,
         means=f"{_NO_FIXES}{next_one}",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 
@@ -48,7 +47,8 @@ def extension_lacks_symbols(question: Question) -> Iterator[Seen]:
                 *torch,
                 *taken_out(question, package),
             ),
-            means=_meaning(worst),
+            means=f"torch itself works; importing {package}, or what of it loads that file, fails.",
+            error=_complaint(worst),
         )
 
 
@@ -129,17 +129,12 @@ def _how_compiled(facts: Facts, each: Extension) -> str:
     return f"; it was compiled with {_SPOKEN[own.value]}, torch with {_SPOKEN[torch.value]}"
 
 
-def _meaning(each: Extension) -> str:
-    file = posixpath.basename(each.path)
+def _complaint(each: Extension) -> str:
+    """What the import ends with: the loader names the first of what is missing."""
     if each.lacks_libraries:
-        first = each.lacks_libraries[0]
-        return (
-            f"torch itself works; loading {file} ends with: {first}: cannot open shared object file: No such file or "
-            "directory."
-        )
+        return f"ImportError: {each.lacks_libraries[0]}: cannot open shared object file: No such file or directory"
     names = each.symbols.value.names if isinstance(each.symbols, Known) else ()
-    name = names[0] if names else "_ZN3c10..."
-    return f"torch itself works; importing {each.package} ends with: {file}: undefined symbol: {name}, or one like it."
+    return f"ImportError: {each.path}: undefined symbol: {names[0] if names else '...'}"
 
 
 def _fitting(question: Question, package: str, each: Extension) -> Iterator[Chain]:
@@ -260,8 +255,7 @@ EXTENSION_RULES = (
         "of torch's, that the installed torch lacks.",
         looks_at=("extensions.files.symbols", "extensions.files.lacks_libraries", "extensions.torch_strings"),
         means="torch itself works; importing that package fails.",
-        error="ImportError: .../flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: "
-        "_ZN3c105ErrorC2ENS_14SourceLocationESs",
+        error="ImportError: ...: undefined symbol: ...",
         source="Dao-AILab/flash-attention#1644",
         ways=TORCH_WAYS,
     ),

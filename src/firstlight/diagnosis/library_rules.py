@@ -76,8 +76,8 @@ def missing_library(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{each.name}, asked for by {askers} {where}, {what}{owner}",
             answers=answers if each is missing[0] else (),
-            means=f"import torch ends with: ImportError: {complaint}. It prints only the first name; the others "
-            "follow once that one is there.",
+            means="Importing torch fails at the first of them; the others are named once that one is there.",
+            error=f"ImportError: {complaint}",
         )
 
 
@@ -249,7 +249,7 @@ LIBRARY_RULES = (
         looks_at=("torch_libraries.missing", "torch.libraries", "nvidia_wheels", "torch.requires"),
         needs=("torch",),
         means="Importing torch fails at the first of them.",
-        error="ImportError: libcudss.so.0: cannot open shared object file: No such file or directory",
+        error="ImportError: ...: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
         ways=(CloseLibraries, *TORCH_WAYS),
     ),

@@ -14,6 +14,7 @@ from firstlight.diagnosis.observed import (
     has_device_nodes,
     init_code,
     init_error,
+    is_wanted,
     listed,
     shown,
     typed,
@@ -35,6 +36,8 @@ _UVM_THREADS = "lxc.container.conf(5); gist.github.com/paul-chambers/26a111e8f52
 _GROUPS = "NVIDIA/nvidia-container-toolkit#210, NVIDIA/nvidia-docker#1608"
 _MAKE_NODES = ("sudo", "nvidia-modprobe", "-c", "0", "-u")
 _GLIBC_IMAGE = "python:{python}-slim-bookworm"
+_MUSL_LACKS = "pthread_attr_setaffinity_np: symbol not found"
+_NO_WHEEL = "ERROR: No matching distribution found for torch"
 _MUSL_THREADS = "pytorch/pytorch#102592, pytorch/pytorch#71381, astral-sh/uv#9901"
 
 
@@ -46,7 +49,9 @@ def musl_has_no_cuda(question: Question) -> Iterator[Seen]:
     libc = facts.runtime.libc
     seen_in = libc.seen_in if isinstance(libc, Known) else "/etc/os-release"
     name = f" of {facts.place.os_name.value}" if isinstance(facts.place.os_name, Known) else ""
-    yield Seen(f"the C library{name} is musl ({seen_in})", answers=_with_glibc(question))
+    torch = facts.torch.value if isinstance(facts.torch, Known) and not is_wanted(facts) else None
+    error = f"Error relocating {torch.folder}/lib/libgomp.so.1: {_MUSL_LACKS}" if torch is not None else _NO_WHEEL
+    yield Seen(f"the C library{name} is musl ({seen_in})", answers=_with_glibc(question), error=error)
 
 
 def _with_glibc(question: Question) -> tuple[Chain, ...]:
@@ -130,8 +135,9 @@ def node_is_no_device(question: Question) -> Iterator[Seen]:
     if kind is None or not files or cuda_starts(facts):
         return
     made = AskPerson("make the missing nodes on the host", Why.HOST, (_MAKE_NODES,), as_root=True)
+    are = "is a file and no device" if len(files) == 1 else "are files and no devices"
     yield Seen(
-        f"{kind.value.value} container ({kind.seen_in}): {listed(files)} is a file and no device",
+        f"{kind.value.value} container ({kind.seen_in}): {listed(files)} {are}",
         answers=(chain(made, started(kind.value)),),
     )
 
@@ -208,8 +214,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         looks_at=("runtime.libc", "place.os_id", "libcuda.device_count"),
         means="No torch with CUDA is found by pip or uv for this system, and a libcuda that a container runtime puts "
         "in does not load: both need glibc.",
-        error="Error relocating /usr/lib/python3.12/site-packages/torch/lib/libgomp.so.1: pthread_attr_setaffinity_np: "
-        "symbol not found",
+        error=_NO_WHEEL,
         source=_MUSL_THREADS,
         ways=(kinds.UseImage, AskPerson, kinds.OtherMachine),
         explains=_symptoms_of_musl(),
