@@ -17,6 +17,7 @@ from firstlight.ways.platform import platform_of
 from firstlight.ways.system_names import roles_of
 from firstlight.ways.way import Way
 from tests.diagnosis.rule_case import MACHINES, facts_of
+from tests.platforms.cases import Case, all_cases, judged
 
 TABLES = load()
 NAMES = sorted(path.name for path in MACHINES.iterdir() if (path / "machine.json").exists())
@@ -38,7 +39,8 @@ def _names(way: Way) -> tuple[str, ...]:
 def _lie_here(facts: Facts) -> set[str]:
     """Names that were read on the machine itself: what is removed or held is called as it lies there."""
     compat = {value_or(each.package, "") for each in facts.compat}
-    return {*value_or(facts.driver.packages, ()), *compat}
+    owners = {each.package for each in value_or(facts.library_owners, ())}
+    return {*value_or(facts.driver.packages, ()), *compat, *owners, value_or(facts.fleet.boot.key_file, "")}
 
 
 def _unknown(facts: Facts, goal: Goal) -> Iterator[str]:
@@ -55,3 +57,9 @@ def _unknown(facts: Facts, goal: Goal) -> Iterator[str]:
 def test_no_name_is_missing_from_the_table_of_its_own_family(name: str) -> None:
     facts = facts_of(name)
     assert not [each for goal in (Goal.INFER, Goal.BUILD_EXTENSIONS) for each in _unknown(facts, goal)]
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=str)
+def test_no_name_of_a_platform_is_missing_from_the_table_of_its_own_family(case: Case) -> None:
+    for make in (case.make, case.near_miss):
+        assert not [*_unknown(judged(make).facts, Goal.INFER)]

@@ -50,6 +50,10 @@ def test_the_cause_is_found_and_the_first_option_is_the_one_of_that_platform(cas
     assert [word for word in expected["first_option_contains"] if word.lower() not in first] == []
 
 
+def test_every_expectation_says_what_the_first_option_has() -> None:
+    assert [case.name for case in CASES if not case.expected["first_option_contains"]] == []
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_is_said_that_is_wrong_there(case: Case) -> None:
     for make, words in (
