@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import replace
 from glob import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,8 +33,10 @@ from firstlight.ways.back import copy_of
 from firstlight.ways.building import environment_to_change, interpreter_of
 from firstlight.ways.extras import Checkout, Setting
 from firstlight.ways.kinds import CloseLibraries
-from firstlight.ways.shelf import Shelf
 from firstlight.ways.step import Step
+
+if TYPE_CHECKING:
+    from firstlight.ways.shelf import Shelf
 
 _GOALS = click.Choice([goal.value for goal in Goal])
 _OPTIONS = ("option", "wants", "goal", "channel", "rate", "download_rate", "tuning", "checkouts")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from firstlight.errors import BadInput
 from firstlight.ways.back import Argv, shown
 from firstlight.ways.building import split_requirement
-from firstlight.ways.shelf import Shelf
 from firstlight.ways.step import FileChange, Step, StepKind
+
+if TYPE_CHECKING:
+    from firstlight.ways.shelf import Shelf  # packaging is slow to import, and most plans have no shelf
 
 _INSTALLS = (StepKind.PIP, StepKind.UV)
 _FETCHES = (StepKind.APT, StepKind.ARCHIVE, StepKind.GIT, StepKind.PROJECT)
