@@ -1,12 +1,13 @@
 """CPU time of `firstlight doctor`, this tree and another in turns: python -m benchmarks.doctor_speed OTHER_TREE
 
-Both trees run under the interpreter that this one runs with, on this machine and on a recorded one. User and system time
-of the child and of its children are taken, not the clock: others may use the machine meanwhile. Writes
+Both trees run under the interpreter that this one runs with, on this machine and on a recorded one. User and system
+time of the child and of its children are taken, not the clock: others may use the machine meanwhile. Writes
 results/doctor-speed.json.
 """
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import platform
@@ -34,6 +35,8 @@ def cpu_seconds(tree: Path, *arguments: str) -> float:
 def measured(trees: dict[str, Path], arguments: tuple[str, ...], rounds: int) -> dict[str, list[float]]:
     """The samples of each tree, taken in turns; the first round only warms the caches of the disk and of Python."""
     samples: dict[str, list[float]] = {name: [] for name in trees}
+    for tree in trees.values():  # as an installed package is: nobody compiles at each start
+        compileall.compile_dir(tree / "src", quiet=2)
     for number in range(rounds + 1):
         for name, tree in trees.items():
             seconds = cpu_seconds(tree, *arguments)
