@@ -199,7 +199,8 @@ def test_a_package_that_hides_another_as_meant_is_no_duplicate() -> None:
     assert not seen(duplicate_distributions, twice(facts, debian, same))
     assert not seen(duplicate_distributions, twice(facts, in_venv, kind=EnvironmentKind.VENV))
     hiding, both = seen(duplicate_distributions, twice(facts, user, mixed))
-    assert ways_of(hiding) == [(RemoveDistributions(("torch",), copies=1),)]  # that of the system stays as it is
+    theirs = RemoveDistributions(("torch",), folder="/root/.local/lib", version="2.9.0")
+    assert ways_of(hiding) == [(theirs,)]  # that of the system stays as it is
     assert ways_of(both) == [(RemoveDistributions(("numpy",), copies=2), wheels("numpy==2.1.0"))]
 
 

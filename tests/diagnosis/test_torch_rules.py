@@ -313,7 +313,7 @@ def test_a_torch_of_pips_user_folder_is_removed_and_the_environments_own_is_not_
     user = "/root/.local/lib/python3.11/site-packages"
     there = replace(facts, torch=Known(replace(facts.torch.value, folder=f"{user}/torch"), "there"))
     [cpu] = seen(torch_cpu_only, with_torches(there, user, own))
-    assert ways_of(cpu) == [(RemoveDistributions(("torch",), copies=1),)]
+    assert ways_of(cpu) == [(RemoveDistributions(("torch",), folder=user, version="2.2.0"),)]
     [cpu] = seen(torch_cpu_only, with_torches(there, user))  # it is the only one: another takes its place
     assert torches(cpu)[0] == "2.2.0+cu121"
     [cpu] = seen(torch_cpu_only, with_torches(facts, own, "/usr/lib/python3/dist-packages"))  # its own is in front

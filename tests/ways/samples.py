@@ -74,6 +74,7 @@ VARIANTS: tuple[Way, ...] = (
     kinds.InstallWheels((Package("torch"),), "https://download.pytorch.org/whl/nightly/cu130", Manner.EARLY),
     kinds.InstallWheels((Package("cuda-toolkit", "13.0.2", ("nvcc", "cudart")),)),
     kinds.RemoveDistributions(("torch",)),
+    kinds.RemoveDistributions(("torch",), folder="/root/.local/lib/python3.12/site-packages", version="2.4.1+cpu"),
     kinds.InstallConda("libstdcxx-ng", "conda-forge", ""),
     kinds.ClearCache("uv"),
     kinds.InstallPackages(("g++", "ninja-build")),

@@ -7,7 +7,7 @@ import re
 import subprocess
 from fnmatch import fnmatchcase
 
-from firstlight.apply.environments import Installed, look_at
+from firstlight.apply.environments import Environment, Installed, look_at
 from firstlight.apply.saved_files import read_if_there
 from firstlight.errors import CouldNotLook
 from firstlight.facts.known import Unknown
@@ -138,14 +138,21 @@ def _distributions(condition: Condition) -> Met:
 
 
 def _distributions_absent(condition: Condition) -> Met:
-    """Whether none of the names is installed; a part of one counts as there."""
-    seen = look_at(condition.target)
+    """Whether none of the names is installed, or none in this version; a part of one counts as there."""
+    seen = look_at(condition.target, condition.folder)
     if isinstance(seen, Unknown):
         return _no(seen.reason)
-    there = [each for name in condition.expected.split() for each in seen.value.named(name)]
+    there = of_condition(condition, seen.value)
+    where = f" in {condition.folder}" if condition.folder else ""
     if there:
-        return _no(f"{there[0].name} {there[0].version} is installed")
-    return _yes(f"no {', '.join(condition.expected.split())} is installed")
+        return _no(f"{there[0].name} {there[0].version} is installed{where}")
+    return _yes(f"no {', '.join(condition.expected.split())} is installed{where}")
+
+
+def of_condition(condition: Condition, seen: Environment) -> tuple[Installed, ...]:
+    """The copies that a condition wants gone: torch, or torch==2.4.1+cpu alone."""
+    wanted = [each.partition("==") for each in condition.expected.split()]
+    return tuple(each for name, _, version in wanted for each in seen.named(name) if version in ("", each.version))
 
 
 def _lacks(name: str, bounds: str, copies: tuple[Installed, ...]) -> str:

@@ -19,7 +19,7 @@ from firstlight.apply.disk import named
 from firstlight.apply.environments import Debris, Environment, look_at
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import COMMAND_STARTED, SET_SAVED, about_step
-from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, settled
+from firstlight.apply.set_records import DISTRIBUTIONS, LOOKED, folder_of, settled
 from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
@@ -48,7 +48,7 @@ class Place:
 
     def look(self) -> Environment:
         """What is there now; no answer is never an empty one."""
-        seen = look_at(self.interpreter)
+        seen = look_at(self.interpreter, folder_of(self.saved))
         if isinstance(seen, Unknown):
             raise CouldNotAct(
                 f"{self.step.title}: what a killed pip or uv left there could not be seen: {seen.reason}. No package "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from firstlight.apply.children import child_script
@@ -70,18 +71,32 @@ class Environment:
 EMPTY = Environment((), (), ())
 
 
-def look_at(interpreter: str) -> Fact[Environment]:
-    """What is installed; an environment that was not made yet is known to be empty, one that gives no answer is not."""
+def look_at(interpreter: str, folder: str = "") -> Fact[Environment]:
+    """What is installed; an environment that was not made yet is known to be empty, one that gives no answer is not.
+
+    `folder`: what lies there alone, whether or not the interpreter has it on its path, e.g. a user's own packages.
+    """
     try:
         there = is_there(interpreter)
     except OSError as error:
         return Unknown(f"{interpreter} could not be looked at: {error.strerror}")
     if not there:
-        left = _packages_beside(interpreter)
+        left = folder or _packages_beside(interpreter)
         if left:
             return Unknown(f"{interpreter} is not there, and {left} is: an environment without its interpreter")
         return Known(EMPTY, f"there is no {interpreter} yet")
-    said = ask_python((interpreter, "-I"), child_script("environment"), (), timeout_s=LIMIT_S, env=os.environ)
+    bare = (interpreter, "-I", "-B")  # -B: looking leaves no compiled files behind
+    return _asked(bare, (folder,) if folder else (), os.environ)
+
+
+def first_on_path(python: tuple[str, ...], env: Mapping[str, str]) -> Fact[Environment]:
+    """What a command that is started as this Python sees, a user's own packages and PYTHONPATH too, in its order."""
+    return _asked((*python, "-B"), (), env)
+
+
+def _asked(python: tuple[str, ...], folders: tuple[str, ...], env: Mapping[str, str]) -> Fact[Environment]:
+    interpreter = next(each for each in reversed(python) if each not in ("-I", "-B"))
+    said = ask_python(python, child_script("environment"), folders, timeout_s=LIMIT_S, env=env)
     if not said.ok:
         return Unknown(f"{interpreter} was asked what is installed: {said.complaint}")
     try:

@@ -24,6 +24,7 @@ from firstlight.apply.footprints import (
     there_before,
 )
 from firstlight.apply.journal import Journal, Record, ours_alone
+from firstlight.apply.named_copy import has_nothing_to_take, refuse_other_copies
 from firstlight.apply.runs import (
     COMMAND_ENDED,
     COMMAND_STARTED,
@@ -167,6 +168,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
     save_sets(acting.journal, run, step)  # first: a step whose undo cannot be prepared does not begin
     if not about_step(journal, STEP_BEGUN, run=run, step=step.id):
         refuse_untried(step)
+        refuse_other_copies(step, acting.env)
         require_free_names(step)
         journal.add(STEP_BEGUN, run=run, step=step.id, there=there_before(step), folders=folders_above(step))
     require_own_start_files(step)
@@ -178,7 +180,7 @@ def _do(acting: Acting, run: int, step: Step) -> None:
         acting.saved.change(change, run=run, step=step.id)
     commands = commands_of(step)
     for number, argv in enumerate(commands, 1):
-        if is_copied(acting.disk, journal, run, step, argv):
+        if is_copied(acting.disk, journal, run, step, argv) or has_nothing_to_take(step, argv, acting.env):
             continue
         ended = run_command(acting, argv, run=run, step=step.id)
         if ended.status != 0:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from firstlight.apply.disk import Disk
-from firstlight.apply.set_records import environments_of
+from firstlight.apply.set_records import environments_of, folders_of
 from firstlight.ways.step import Step
 
 
@@ -28,6 +28,7 @@ def remove_new_folders(disk: Disk, step: Step, *, there: frozenset[str]) -> None
 
 def _sites(step: Step) -> Iterator[str]:
     """Where the environments of a step keep packages: site-packages, and Debian's folder of a Python without a venv."""
+    yield from (folder for folder in folders_of(step) if folder)
     for interpreter in environments_of(step):
         prefix = os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))
         patterns = [f"{glob.escape(prefix)}/lib/python3*/site-packages"]

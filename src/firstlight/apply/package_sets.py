@@ -11,6 +11,7 @@ from firstlight.apply.surroundings import is_from_list
 from firstlight.frozen import dataclass
 from firstlight.ways.back import BackKind
 from firstlight.ways.step import Step
+from firstlight.ways.user_site import MANAGED
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 
@@ -124,6 +125,27 @@ def commands_for_distributions(
     if gap.back:
         named = () if is_from_list(sources) else gap.back  # a list names them itself, each with its digest
         commands.append((*install, *sources, *named))
+    return tuple(commands)
+
+
+def commands_for_folder(
+    gap: Difference, step: Step, *, interpreter: str, sources: tuple[str, ...]
+) -> tuple[tuple[str, ...], ...]:
+    """The same of one folder: by the Python that the step took it out with; copies elsewhere are not touched."""
+    out = next((argv for argv in step.commands if "-m" in argv and "uninstall" in argv), ())
+    if not out:  # uv's: it sees the environment itself alone
+        return commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources)
+    own = out[0] == "env"  # a user's own folder
+    before, pip = out[: out.index("-m")], ("-m", "pip", "--disable-pip-version-check")
+    flags = tuple(each for each in out if each == MANAGED)
+    commands: list[tuple[str, ...]] = []
+    if gap.added:
+        commands.append((*before, *pip, "uninstall", "--yes", *flags, *gap.added))
+    if gap.back:
+        user = ("--user",) if own else ()
+        commands.append(
+            (*before, *pip, "install", *user, "--no-deps", "--ignore-installed", *flags, *sources, *gap.back)
+        )
     return tuple(commands)
 
 

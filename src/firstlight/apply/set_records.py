@@ -36,10 +36,10 @@ def save_sets(journal: Journal, run: int, step: Step) -> None:
             SET_SAVED, run=run, step=step.id, of=PACKAGES, target="", before=packages(), manual=manual_packages(),
             with_states=True,
         )  # fmt: skip
-    for interpreter in environments_of(step):
+    for interpreter, folder in zip(environments_of(step), folders_of(step), strict=True):
         if interpreter in saved:
             continue
-        seen = look_at(interpreter)
+        seen = look_at(interpreter, folder)
         if isinstance(seen, Unknown):
             raise CouldNotAct(
                 f"{step.title}: what is installed there could not be seen, so it could not be brought back: "
@@ -47,7 +47,7 @@ def save_sets(journal: Journal, run: int, step: Step) -> None:
             )
         journal.add(
             SET_SAVED, run=run, step=step.id, of=DISTRIBUTIONS, target=interpreter, before=list(seen.value.pins),
-            **_beside(seen.value),
+            folder=folder, **_beside(seen.value),
         )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def settle_sets(journal: Journal, run: int, step: Step) -> None:
     for record in about_step(journal, SET_SAVED, run=run, step=step.id):
         target = record.about["target"]
         if target:
-            seen = look_at(target)
+            seen = look_at(target, folder_of(record))
             if isinstance(seen, Unknown):
                 journal.add(SET_UNKNOWN, run=run, step=step.id, target=target, reason=seen.reason)
             else:
@@ -107,11 +107,24 @@ def starts(journal: Journal, run: int, step: str) -> tuple[Record, ...]:
 
 def environments_of(step: Step) -> tuple[str, ...]:
     """The interpreters whose environments a pip, uv or project step changes, by its conditions."""
+    return tuple(_changed_by(step))
+
+
+def folders_of(step: Step) -> tuple[str, ...]:
+    """Beside each of these the folder that alone is changed, e.g. of a user's own packages; "" for the environment."""
+    return tuple(_changed_by(step).values())
+
+
+def folder_of(saved: Record) -> str:
+    """The folder that a set was looked at in; "" for a whole environment."""
+    return str(saved.about.get("folder", ""))
+
+
+def _changed_by(step: Step) -> dict[str, str]:
     if step.kind not in ENVIRONMENT_STEPS:
-        return ()
+        return {}
     kinds = (CheckKind.DISTRIBUTIONS, CheckKind.DISTRIBUTIONS_ABSENT)
-    found = [each.target for each in step.done_when if each.kind in kinds]
-    return tuple(dict.fromkeys(found))
+    return {each.target: each.folder for each in step.done_when if each.kind in kinds}
 
 
 def commands_of(step: Step) -> tuple[tuple[str, ...], ...]:

@@ -52,6 +52,8 @@ def _step(document: Any, written_in: int) -> Step:
         change.setdefault("takes_out", [])  # and of before edits were tried
         change["unread"] = False
         change.setdefault("variables", [])  # and of before variables were set in shells
+    for condition in empty["done_when"]:
+        condition.setdefault("folder", "")  # and of before a condition named a folder
     step = from_json(Step, empty, "step")
     if written_in != TEXT_COMMANDS and any(back.kind is BackKind.STORED for back in step.back):
         raise BadInput("step.back: a command line as text, which only a journal of format 1 may hold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 
 from firstlight.secrets import has_login
 
@@ -11,10 +12,13 @@ from firstlight.secrets import has_login
 _HARMLESS = ("PIP_NO_INPUT", "PIP_DISABLE_PIP_VERSION_CHECK", "UV_CACHE_DIR", "UV_LINK_MODE", "UV_CONCURRENT_INSTALLS")
 _PATHS = ("PIP_CONFIG_FILE", "PIP_CONSTRAINT", "PIP_FIND_LINKS", "PIP_REQUIREMENT", "PIP_CERT", "PIP_CLIENT_CERT")
 
+_ENV_WORDS = 16  # `env NAME=value ... python -m pip`: how far the name of the program is looked for
+
 
 def folder_for(argv: tuple[str, ...]) -> str | None:
     """The root folder for pip, which would run a pip.py of the folder it is started in; None: where we are."""
-    return "/" if argv[1:3] == ("-m", "pip") or is_from_list(argv) else None
+    by_pip = ("-m", "pip") in pairwise(argv[:_ENV_WORDS])
+    return "/" if by_pip or is_from_list(argv) else None
 
 
 def variables_for(argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:

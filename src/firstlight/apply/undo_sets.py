@@ -15,6 +15,7 @@ from firstlight.apply.journal import Record
 from firstlight.apply.package_sets import (
     Difference,
     commands_for_distributions,
+    commands_for_folder,
     commands_for_packages,
     commands_for_project,
     difference,
@@ -28,7 +29,7 @@ from firstlight.apply.package_sets import (
 )
 from firstlight.apply.requested import COMING_BACK, unasked, unmark
 from firstlight.apply.runs import Run
-from firstlight.apply.set_records import PACKAGES
+from firstlight.apply.set_records import PACKAGES, folder_of
 from firstlight.apply.taking import Taking
 from firstlight.apply.undo_list import sources_from_list, was_from_list
 from firstlight.apply.whose import left_alone, refuse_other_versions, refuse_undecided
@@ -99,6 +100,8 @@ def _commands(taking: Taking, gap: Difference) -> tuple[tuple[str, ...], ...]:
     _say_which_copies(taking, gap)
     _write_down(taking, gap)
     sources = sources_from_list(taking.acting, step, gap) if was_from_list(step) else sources_of(step, gap)
+    if folder_of(taking.saved):
+        return commands_for_folder(gap, step, interpreter=interpreter, sources=sources)
     return commands_for_distributions(gap, interpreter=interpreter, uv=uv_of(step), sources=sources)
 
 
@@ -151,7 +154,7 @@ def _places(taking: Taking) -> tuple[Place, ...]:
 
 
 def _seen(taking: Taking) -> Environment:
-    seen = look_at(taking.target)
+    seen = look_at(taking.target, folder_of(taking.saved))
     if isinstance(seen, Unknown):
         raise CouldNotAct(
             f"undo of {taking.step.title!r} stopped: what is installed now could not be seen: {seen.reason}. "

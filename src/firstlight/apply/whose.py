@@ -6,7 +6,15 @@ import shlex
 from fnmatch import fnmatchcase
 
 from firstlight.apply.brought import Brought
-from firstlight.apply.package_sets import Difference, commands_for_distributions, difference, name_of, uv_of
+from firstlight.apply.package_sets import (
+    Difference,
+    commands_for_distributions,
+    commands_for_folder,
+    difference,
+    name_of,
+    uv_of,
+)
+from firstlight.apply.set_records import folder_of
 from firstlight.apply.taking import Taking
 from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
@@ -122,5 +130,8 @@ def _removal(taking: Taking, pins: list[str]) -> str:
     if not taking.target:
         return shlex.join(("apt-get", "remove", *names))
     gap = Difference(names, ())
+    if folder_of(taking.saved):
+        [argv] = commands_for_folder(gap, taking.step, interpreter=taking.target, sources=())
+        return shlex.join(argv)
     [argv] = commands_for_distributions(gap, interpreter=taking.target, uv=uv_of(taking.step), sources=())
     return shlex.join(argv)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.diagnosis.companion_answers import for_this_cuda, for_this_torch, one_torch_for_all, rebuilt
+from firstlight.diagnosis.copies import hiding
 from firstlight.diagnosis.extension_rules import EXTENSION_RULES
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.framework_rules import FRAMEWORK_RULES
@@ -194,7 +195,7 @@ def _is_harmless(twice: DuplicateDistribution, environment: PythonEnvironment) -
 def _one_is_left(question: Question, twice: DuplicateDistribution) -> Iterator[Chain]:
     """Of copies in several folders the one that hides the others goes; of one folder all go, and one comes back."""
     if len(set(twice.folders)) == len(twice.folders):
-        yield chain(RemoveDistributions((twice.name,), copies=len(twice.folders) - 1))
+        yield chain(*hiding(twice.name, twice, twice.folders[-1]))
         return
     yield chain(RemoveDistributions((twice.name,), copies=len(twice.folders)), *_one_again(question, twice))
 

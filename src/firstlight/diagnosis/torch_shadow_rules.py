@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from firstlight.diagnosis.copies import copies_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container, is_wanted
 from firstlight.diagnosis.specifiers import satisfies
@@ -62,16 +63,16 @@ def _by_user_site(facts: Facts) -> Iterator[Seen]:
     yield Seen(
         saw=f"torch {twice.versions[0]} in {first}, this user's own packages, is imported before torch "
         f"{twice.versions[1]} in {other}",
-        answers=_without_user_site(facts, copies=twice.folders.count(first)),
+        answers=_without_user_site(facts, copies_in("torch", twice, first)),
     )
 
 
-def _without_user_site(facts: Facts, *, copies: int) -> tuple[Chain, ...]:
+def _without_user_site(facts: Facts, theirs: RemoveDistributions) -> tuple[Chain, ...]:
     """The home folder in a container is often that of the host: what others use there is left."""
     left_out = chain(_NO_USER_SITE)
     if container(facts) is not None:
         return (left_out,)
-    return (chain(RemoveDistributions(("torch",), copies=copies)), left_out)
+    return (chain(theirs), left_out)
 
 
 def _by_another_python(facts: Facts) -> Iterator[Seen]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from firstlight.diagnosis.compat_choice import driver_runs
+from firstlight.diagnosis.copies import hiding
 from firstlight.diagnosis.driver_answers import driver_answers
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.leftover_wheels import written_over
@@ -23,7 +24,7 @@ from firstlight.diagnosis.wheel_choice import (
 )
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
-from firstlight.facts.distributions import Distribution, find_distribution
+from firstlight.facts.distributions import Distribution, duplicates, find_distribution
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.torch_install import TorchInstall
 from firstlight.tables.row import Confidence
@@ -96,11 +97,11 @@ def _in_front(facts: Facts) -> tuple[Way, ...]:
         return (UnsetVariables(("PYTHONPATH",)),)
     if environment is None or isinstance(torch, Unknown):
         return ()
-    own = own_torch(facts)
-    folders = [each.folder for each in environment.distributions if each.name == "torch"]
-    if own is None or not folders or folders[0] == own.folder or posixpath.dirname(torch.value.folder) != folders[0]:
+    torches = tuple(each for each in environment.distributions if each.name == "torch")
+    own, twice = own_torch(facts), next(iter(duplicates(torches)), None)
+    if own is None or twice is None or twice.folders[0] in (own.folder, ""):
         return ()
-    return (RemoveDistributions(("torch",), copies=folders.index(own.folder)),)
+    return hiding("torch", twice, own.folder) if posixpath.dirname(torch.value.folder) == twice.folders[0] else ()
 
 
 def torch_or_else(question: Question) -> tuple[Chain, ...]:

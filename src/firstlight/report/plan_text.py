@@ -178,6 +178,6 @@ def _condition(number: int, condition: Condition) -> str:
     form = _CHECKS[condition.kind]
     if condition.kind is CheckKind.APT_PACKAGE and condition.expected:
         form += " in version {expected}"
-    says = form.format(target=condition.target, expected=condition.expected.replace("\n", ", "))
+    says = form.format(target=condition.folder or condition.target, expected=condition.expected.replace("\n", ", "))
     out = _lines("" if number else "done", (says,))
     return out + (command_lines(condition.argv, _LABEL) if condition.kind is CheckKind.COMMAND else "")

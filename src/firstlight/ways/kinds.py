@@ -44,6 +44,8 @@ class RemoveDistributions(Way):
 
     projects: tuple[str, ...]
     copies: int = 1
+    folder: str = ""  # the copies that lie there alone, e.g. this user's own; those elsewhere stay
+    version: str = ""  # of the copy in that folder, where it is one of one project
 
 
 @dataclass(frozen=True, slots=True)

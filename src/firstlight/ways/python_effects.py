@@ -245,18 +245,21 @@ def _provided(facts: Facts, tables: Tables, new: tuple[Distribution, ...]) -> se
 
 
 def _removed(way: RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
-    """Packages taken out, every copy of them; of torch the first ones, and the one behind them is imported then."""
+    """Packages taken out, every copy of them, or those of a folder; of torch the one behind them is imported then."""
     environment = facts.environment
     names = {normal_name(each) for each in way.projects}
-    if environment is None or not names & {each.name for each in environment.distributions}:
+    if environment is None or not names & {each.name for each in environment.distributions if _lies_there(each, way)}:
         return facts
     copies = [each for each in environment.distributions if each.name == "torch"] if "torch" in names else []
-    behind = copies[way.copies :]
+    behind = [each for each in copies if not _lies_there(each, way)] if way.folder else copies[way.copies :]
     if isinstance(facts.torch, Known) and facts.torch.seen_in == planned(0, way).seen_in:
         return facts  # that was done: the one behind is not taken out as well
+    elsewhere = [each for each in environment.distributions if not _lies_there(each, way)]
+    kept = (*behind, *elsewhere)
     facts = with_judged(
-        facts, tuple(each for each in environment.distributions if each.name not in names or each in behind)
+        facts, tuple(each for each in environment.distributions if each.name not in names or each in kept)
     )
+    names -= {each.name for each in elsewhere if each.name != "torch"}
     if behind:
         torch = planned(installed_torch(facts, tables, behind[0], way=way), way)
         facts = replace(facts, torch=torch, torch_libraries=NOT_READ)
@@ -271,6 +274,10 @@ def _removed(way: RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
     if "torch" not in names or hidden:
         return facts
     return replace(facts, torch=_NO_TORCH, torch_libraries=NOT_READ)
+
+
+def _lies_there(distribution: Distribution, way: RemoveDistributions) -> bool:
+    return way.folder in ("", distribution.folder)
 
 
 def _kept_by_project(facts: Facts, packages: tuple[Package, ...]) -> Facts:

@@ -37,7 +37,9 @@ class CheckKind(enum.Enum):
     FILE_LACKS_LINE = "file-lacks-line"
     LINK = "link"  # `target` is a symbolic link to `expected`, which is there
     DISTRIBUTIONS = "distributions"  # name==version, with * for any part, or name, in the environment of `target`
-    DISTRIBUTIONS_ABSENT = "distributions-absent"  # none of these names is in the environment of `target`
+    DISTRIBUTIONS_ABSENT = (
+        "distributions-absent"  # none of these names is in the environment of `target`, or its `folder`
+    )
     APT_PACKAGE = "apt-package"  # in the version `expected`, with * for any part
     APT_ABSENT = "apt-absent"
     GIT_COMMIT = "git-commit"
@@ -54,6 +56,7 @@ class Condition:
     target: str  # a path, a package, an interpreter
     expected: str = ""  # a line, a version, a commit, requirements separated by newlines
     argv: tuple[str, ...] = ()
+    folder: str = ""  # of distributions-absent: there alone, e.g. among a user's own packages; others may lie elsewhere
 
 
 @dataclass(frozen=True, slots=True)

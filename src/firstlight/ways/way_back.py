@@ -70,10 +70,13 @@ def index_of(facts: Facts, tables: Tables, name: str, version: str) -> Fact[str]
     return _of_pypi(facts, tables, name, version) if name in _OF_TORCH else Known(_PYPI, "no local part")
 
 
-def what_is_lost(facts: Facts, tables: Tables, names: tuple[str, ...]) -> str:
-    """Why taking an install back does not bring everything back that was there, in a sentence; '' where it does."""
+def what_is_lost(facts: Facts, tables: Tables, names: tuple[str, ...], *, have: dict[str, str] | None = None) -> str:
+    """Why taking an install back does not bring everything back that was there, in a sentence; '' where it does.
+
+    `have`: the versions of what goes, where they are not those that the environment to change has.
+    """
     environment = environment_to_change(facts)
-    have = installed_versions(environment)
+    have = installed_versions(environment) if have is None else have
     for name in names:
         source = index_of(facts, tables, name, have[name]) if name in have else Known(_PYPI, "")
         if isinstance(source, Unknown):

@@ -26,6 +26,7 @@ from firstlight.ways.building import (
 from firstlight.ways.kinds import InstallWheels, MakeEnvironment, Manner, Package, RemoveDistributions
 from firstlight.ways.project_steps import project_of, through_project
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
+from firstlight.ways.user_site import folder_of_copy, put_back, taken_out, user_site_of
 from firstlight.ways.way_back import (
     built_anew,
     copies,
@@ -41,6 +42,7 @@ _WITH_TORCH = ("nvidia-", "cuda-", "triton", "pytorch-triton")
 _WITH_IT = "The NVIDIA libraries that torch pins come with it; `firstlight undo` takes those back too."
 _WITH_UV = "uv fetches that Python where it is not here."
 _WITH_VENV = "Debian and Ubuntu: python3-venv has to be installed; `uv venv --seed` makes the same."
+_ONCE = "By hand, run it once: a second run takes out the {names} that lies behind. `firstlight apply` looks first."
 _HERE = "--no-build-isolation"  # pip and uv hide the torch that is installed from a build otherwise
 
 # Their setup.py takes a wheel of its release page, made for another build of torch maybe, unless it is told to build.
@@ -99,21 +101,48 @@ def _why_not(environment: PythonEnvironment, way: MakeEnvironment) -> str:
 
 
 def removal_steps(way: RemoveDistributions, at: At) -> Iterator[Step]:
-    """The packages out of the environment, a run of the tool for each copy: it takes one at a time."""
+    """The packages out of the environment, those of one folder at a time: pip takes the copy that it sees first."""
     environment = at.facts.environment
+    folders: dict[str, tuple[str, ...]] = {}
+    for name in way.projects:
+        folder = way.folder or folder_of_copy(environment, name)
+        folders[folder] = (*folders.get(folder, ()), name)
+    for folder, names in folders.items():
+        yield _removal(replace(way, projects=names, folder=folder), at, have=_versions_in(environment, folder))
+
+
+def _versions_in(environment: PythonEnvironment | None, folder: str) -> dict[str, str]:
+    """Project -> version of what lies in a folder, "" for all that the environment sees."""
+    if environment is None or not folder:
+        return installed_versions(environment)
+    return installed_versions(
+        replace(environment, distributions=tuple(each for each in environment.distributions if each.folder == folder))
+    )
+
+
+def _removal(way: RemoveDistributions, at: At, *, have: dict[str, str]) -> Step:
+    """A run of the tool for each copy: it takes one at a time."""
+    environment, names = at.facts.environment, way.projects
     python = python_of(at) if environment is None else expanded(interpreter_of(environment), at)
     uses_uv, tool = _tool(at, python)
-    have = installed_versions(environment)
-    back = _installs_back(at, tool, tuple(name for name in way.projects if name in have), have)
-    yield replace(
+    argv, note = _uninstall(tool, *names), what_is_lost(at.facts, at.tables, names, have=have)
+    if way.folder and environment is not None:
+        if way.folder == user_site_of(environment):
+            uses_uv, argv = False, taken_out(python, way.folder, names, environment=environment)
+            tool = put_back(argv)
+        note = " ".join(filter(None, (note, _ONCE.format(names=", ".join(names)))))
+    back = _installs_back(at, tool, tuple(name for name in names if name in have), have)
+    exact = way.folder != "" and way.copies == 1
+    gone = tuple(f"{name}=={have[name]}" if exact and name in have else name for name in names)
+    return replace(
         blank(at),
-        id=slug(f"remove {way.projects[0]}"),
+        id=slug(f"remove {names[0]}"),
         kind=StepKind.UV if uses_uv else StepKind.PIP,
         title=title_of(way, at.platform),
-        commands=tuple(_uninstall(tool, *way.projects) for _ in range(way.copies)),
-        done_when=(Condition(CheckKind.DISTRIBUTIONS_ABSENT, python, "\n".join(way.projects)),),
+        commands=(argv,) * way.copies,
+        done_when=(Condition(CheckKind.DISTRIBUTIONS_ABSENT, python, "\n".join(gone), folder=way.folder),),
         back=shown(*back),
-        note=what_is_lost(at.facts, at.tables, way.projects),
+        note=note,
     )
 
 
@@ -266,7 +295,8 @@ def _installs_back(at: At, tool: Argv, names: tuple[str, ...], before: dict[str,
         if isinstance(source, Known):
             by_index.setdefault(source.value, []).append(f"{name}=={before[name]}")
     for index, packages in by_index.items():
-        yield (*tool, "--no-deps", *packages, *(("--index-url", index) if index else ()))
+        alone = () if "--no-deps" in tool else ("--no-deps",)
+        yield (*tool, *alone, *packages, *(("--index-url", index) if index else ()))
 
 
 def _index_of(at: At, name: str, before: dict[str, str]) -> Known[str] | Unknown:

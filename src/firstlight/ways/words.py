@@ -11,6 +11,7 @@ from firstlight.ways.kinds import Manner, Service, WiredBy
 from firstlight.ways.nvidia_repository import WORDS as REPOSITORY_WORDS
 from firstlight.ways.platform import Platform
 from firstlight.ways.traits import OF_THE_HOST
+from firstlight.ways.user_site import base_of
 from firstlight.ways.way import Way
 
 WIDEST = 70
@@ -143,12 +144,17 @@ def _machine(way: kinds.OtherMachine) -> str:
     return fitted(f"take another machine{f': {found}' if found else ''}")
 
 
+def _removal(way: kinds.RemoveDistributions) -> str:
+    names = (f"{way.projects[0]} {way.version}",) if way.version else way.projects
+    where = f" of {base_of(way.folder) or way.folder}" if way.folder else ""
+    copies = f" ({way.copies} copies)" if way.copies > 1 else ""
+    return listed("remove", names, where + copies)
+
+
 _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.MakeEnvironment: _environment,
     kinds.InstallWheels: _wheels,
-    kinds.RemoveDistributions: lambda way: listed(
-        "remove", way.projects, f" ({way.copies} copies)" if way.copies > 1 else ""
-    ),
+    kinds.RemoveDistributions: lambda way: _removal(way),
     kinds.KeepInProject: lambda way: listed("let the project keep", tuple(map(package_words, way.packages))),
     kinds.ConstrainEnvironment: lambda way: listed("write constraints for", tuple(map(package_words, way.packages))),
     kinds.ConstrainProject: lambda way: listed("constrain the project to", tuple(map(package_words, way.packages))),

@@ -1,5 +1,7 @@
 """Child script: what is installed on this interpreter's search path, from files alone; no package is imported.
 
+With folders as arguments, what lies in those.
+
 Prints one JSON object. A distribution is whole where the files of its RECORD are; a name that begins with ~ is what pip
 makes of a folder that it is about to remove. Runs on any Python 3.7 or newer.
 """
@@ -34,8 +36,10 @@ def normal(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def homes() -> tuple[str, str]:
-    """The folders that pip installs to."""
+def homes() -> tuple[str, ...]:
+    """The folders that pip installs to; where a folder was named, that one."""
+    if sys.argv[1:]:
+        return tuple(os.path.abspath(each) for each in sys.argv[1:])
     paths = sysconfig.get_paths()
     return paths["purelib"], paths["platlib"]
 
@@ -153,8 +157,8 @@ class Seen:
 
     def look(self) -> None:
         real: set[str] = set()
-        for each in sys.path:
-            site = os.path.abspath(each or ".")
+        for each in sys.argv[1:] or filter(None, sys.path):  # "" is the folder of whoever asks, and of no pip of ours
+            site = os.path.abspath(each)
             if os.path.isdir(site) and os.path.realpath(site) not in real:
                 real.add(os.path.realpath(site))
                 self.sites.append(site)
