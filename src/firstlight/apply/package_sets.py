@@ -75,7 +75,8 @@ def name_of(pin: str) -> str:
 
 def uv_of(step: Step) -> str:
     """The uv that the step ran; "" where it ran pip."""
-    return next((argv[0] for argv in step.commands if os.path.basename(argv[0]) == "uv"), "")
+    programs = (next((word for word in argv if word != "env" and "=" not in word), "") for argv in step.commands)
+    return next((each for each in programs if os.path.basename(each) == "uv"), "")
 
 
 def project_synced_by(step: Step) -> str:

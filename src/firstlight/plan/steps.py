@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
+from firstlight.plan.compiling import compiles
 from firstlight.plan.naming import LONGEST_TITLE
 from firstlight.plan.option import Option
 from firstlight.plan.paper import ELSEWHERE
@@ -21,6 +22,7 @@ from firstlight.ways.platform import platform_of
 from firstlight.ways.step import Step, StepKind
 from firstlight.ways.steps import steps_of
 from firstlight.ways.tuning import tuning_steps
+from firstlight.ways.variable_steps import set_for_builds
 from firstlight.ways.way import Way
 
 
@@ -44,15 +46,16 @@ def _of_ways(ways: tuple[Way, ...], at: At) -> Iterator[Step]:
     """Each way on the machine as the ways before it leave it: what one takes out, the next does not take out again."""
     elsewhere = False
     home = at.extras.home_for(at.facts)
-    for told in ways:
+    for place, told in enumerate(ways):
         way: Way = at_home(told, home)
+        at = replace(at, compiles=any(compiles(each) for each in ways[place + 1 :]))
         for step in tuple(steps_of(way, at)):
             yield _there(step) if elsewhere else step
             if not step.optional:
                 at = replace(at, extras=at.extras.after(step))
         elsewhere = elsewhere or isinstance(way, ELSEWHERE)
         at = replace(at, unwired=(*at.unwired, *taken_from_all(way, at.facts)))
-        at = replace(at, facts=after(way, at.facts, at.tables, at.extras))
+        at = replace(at, for_builds=set_for_builds(way, at), facts=after(way, at.facts, at.tables, at.extras))
 
 
 def _there(step: Step) -> Step:

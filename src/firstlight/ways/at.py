@@ -5,6 +5,7 @@ from __future__ import annotations
 from firstlight.facts.collect import Facts
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
+from firstlight.ways.arguments import Variable
 from firstlight.ways.extras import Extras
 from firstlight.ways.platform import Platform
 
@@ -18,4 +19,6 @@ class At:
     platform: Platform
     extras: Extras
     because: str
+    for_builds: tuple[Variable, ...] = ()  # what ways before these set for builds, e.g. CUDA_HOME
+    compiles: bool = False  # something is compiled by a way behind this one: no shell of a person's has to do it
     unwired: tuple[str, ...] = ()  # compat folders, by all their names, that steps before these took from every program

@@ -95,6 +95,18 @@ def as_root(platform: Platform, *argv: str) -> Argv:
     return argv if platform.is_root or not platform.has_sudo else ("sudo", *argv)
 
 
+def started_with(at: At, *more: str, compiler: str = "") -> Argv:
+    """`env` with what the chain has set for builds, CUDA_HOME and the like; () where there is nothing to set.
+
+    compiler: a variable that names nvcc itself; CMake looks at CUDACXX and at PATH, not at CUDA_HOME.
+    """
+    found = {each.name: each.value for each in at.for_builds}
+    if compiler and "CUDA_HOME" in found:
+        found.setdefault(compiler, f"{found['CUDA_HOME']}/bin/nvcc")
+    words = (*(f"{name}={value}" for name, value in found.items()), *more)
+    return ("env", *words) if words else ()
+
+
 def is_of_the_system(path: str) -> bool:
     """Whether only root writes there, e.g. /usr/lib; not ~ and not /opt, which may be the user's."""
     return path.startswith(_OF_THE_SYSTEM)

@@ -56,7 +56,9 @@ def _later(steps: tuple[Step, ...], *, number: int, at: int, python: str) -> Ite
 
 def _python(argv: Argv) -> str:
     """The interpreter whose environment a command of pip or uv changes."""
-    return argv[argv.index("--python") + 1] if "--python" in argv else argv[0]
+    if "--python" in argv:
+        return argv[argv.index("--python") + 1]
+    return argv[argv.index("-m") - 1] if "-m" in argv else argv[0]  # behind env and what it sets
 
 
 def _fetch(argv: Argv, folder: str) -> Argv:

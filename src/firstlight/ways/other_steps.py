@@ -20,6 +20,7 @@ from firstlight.ways.building import (
     once,
     python_of,
     slug,
+    started_with,
     state_of,
     succeeds,
 )
@@ -40,7 +41,8 @@ def source_steps(way: BuildFromSource, at: At) -> Iterator[Step]:
     if environment_to_change(at.facts) is None:
         yield environment_step(MakeEnvironment(), at)
     replaces = way.project in installed_versions(environment_to_change(at.facts))
-    settings = ("env", f"TORCH_CUDA_ARCH_LIST={archs}") if archs else ()
+    archs_alone = (f"TORCH_CUDA_ARCH_LIST={archs}",) if archs else ()
+    settings = started_with(at, *archs_alone, compiler="CUDACXX" if way.project == "torch" else "")
     pip: Argv = (python, "-m", "pip", "install")
     build: tuple[Argv, ...]
     if way.project == "torch":
@@ -67,7 +69,7 @@ def source_steps(way: BuildFromSource, at: At) -> Iterator[Step]:
         back=shown((python, "-m", "pip", "uninstall", "--yes", way.project)),
         seconds=NOT_MEASURED,
         bytes=NOT_MEASURED,
-        note="Takes a CUDA toolkit that CUDA_HOME names, much memory (set MAX_JOBS) and, by most accounts, hours.",
+        note="It takes much memory: MAX_JOBS says how many files are compiled at once.",
     )
 
 

@@ -23,6 +23,7 @@ from firstlight.ways.shell_edits import (
     this_shell,
 )
 from firstlight.ways.step import FileChange, Step, StepKind
+from firstlight.ways.way import Way
 from firstlight.ways.words import title_of
 
 BUILD_FILE = "cuda-build.sh"
@@ -33,7 +34,8 @@ def set_steps(way: SetVariables, at: At) -> Iterator[Step]:
     way = replace(way, variables=tuple(Variable(each.name, expanded(each.value, at)) for each in way.variables))
     if way.scope is Scope.BUILD:
         yield _build_file(way, at)
-        yield _read_for_builds(at)
+        if not at.compiles:  # a command of ours that builds is started with the same values
+            yield _read_for_builds(at)
         return
     change = FileChange("", "", "", variables=tuple(each.name for each in way.variables))
     for path in login_files(at):
@@ -53,6 +55,14 @@ def _now(variables: tuple[Variable, ...], at: At) -> Iterator[Step]:
         optional=True,
         note="No program can change the environment of the shell that started it. New login shells do not need it.",
     )
+
+
+def set_for_builds(way: Way, at: At) -> tuple[Variable, ...]:
+    """What the ways up to this one set for builds, the last value of each; a command that builds is started with it."""
+    own = way.variables if isinstance(way, SetVariables) and way.scope is Scope.BUILD else ()
+    found = {each.name: each for each in at.for_builds}
+    found.update((each.name, Variable(each.name, expanded(each.value, at))) for each in own)
+    return tuple(found.values())
 
 
 def _build_file(way: SetVariables, at: At) -> Step:

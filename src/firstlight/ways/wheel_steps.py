@@ -21,6 +21,7 @@ from firstlight.ways.building import (
     new_environment_of,
     python_of,
     slug,
+    started_with,
     succeeds,
 )
 from firstlight.ways.kinds import InstallWheels, MakeEnvironment, Manner, Package, RemoveDistributions
@@ -167,7 +168,7 @@ def _install(way: InstallWheels, at: At) -> Step:
         commands=(
             *_copies_taken_out(environment, tool, way.packages),
             *_removed_first(way, tool, before),
-            *_installs(way, tool, before),
+            *_installs(way, at, tool, before),
         ),
         done_when=(holds(python, tuple(_known_by(each, way) for each in way.packages)), *_only_once(way, environment)),
         back=shown(*_back(way, at, tool, before)),
@@ -232,7 +233,7 @@ def _removed_first(way: InstallWheels, tool: Argv, before: dict[str, str]) -> It
         yield _uninstall(tool, *other)
 
 
-def _installs(way: InstallWheels, tool: Argv, before: dict[str, str]) -> Iterator[Argv]:
+def _installs(way: InstallWheels, at: At, tool: Argv, before: dict[str, str]) -> Iterator[Argv]:
     """One command for what comes from the index, one for the rest, which names the first again so that it stays."""
     there = tuple(each for each in way.packages if way.index and is_from_index(each))
     rest = tuple(each for each in way.packages if each not in there)
@@ -252,12 +253,16 @@ def _installs(way: InstallWheels, tool: Argv, before: dict[str, str]) -> Iterato
         index = ("--index-url", way.index) if way.index and not there else ()
         yield (*tool, *alone, *(each.requirement for each in plain), *(() if alone else pinned), *index)
     by_force = compiled if way.manner is Manner.COMPILED else ()
-    yield from _builds(compiled, tool, before, pinned=pinned, by_force=by_force)
+    for argv in _builds(compiled, tool, before, pinned=pinned):
+        forced = (
+            f"{_BUILT_BY[each.project]}=TRUE"
+            for each in by_force
+            if each.project in before and each.project in _BUILT_BY and each.requirement in argv
+        )
+        yield (*started_with(at, *forced), *argv)
 
 
-def _builds(
-    compiled: tuple[Package, ...], tool: Argv, before: dict[str, str], *, pinned: Argv, by_force: tuple[Package, ...]
-) -> Iterator[Argv]:
+def _builds(compiled: tuple[Package, ...], tool: Argv, before: dict[str, str], *, pinned: Argv) -> Iterator[Argv]:
     """Built here: never the wheel that a cache keeps of another torch; what is there alone, as nothing else changes."""
     uv = tool[0] == "uv"
     anew: Argv = (_HERE, "--no-cache" if uv else "--no-cache-dir")
@@ -268,11 +273,7 @@ def _builds(
     if there:
         sources = tuple(word for each in there for word in ("--no-binary", each.project))
         again = "--reinstall" if uv else "--force-reinstall"
-        forced = tuple(
-            f"{_BUILT_BY[each.project]}=TRUE" for each in there if each in by_force and each.project in _BUILT_BY
-        )
-        env: Argv = ("env", *forced) if forced else ()
-        yield (*env, *tool, again, "--no-deps", *anew, *sources, *(each.requirement for each in there))
+        yield (*tool, again, "--no-deps", *anew, *sources, *(each.requirement for each in there))
 
 
 def _back(way: InstallWheels, at: At, tool: Argv, before: dict[str, str]) -> Iterator[Argv]:
