@@ -10,12 +10,18 @@ import pytest
 from firstlight.diagnosis.finding import Diagnosis, Goal, Question, Rule, Severity
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
+from firstlight.facts.known import Known, Unknown
 from firstlight.plan.naming import LONGEST_TITLE
 from firstlight.plan.option import Option
 from firstlight.plan.options import rank_options
 from firstlight.plan.paper import MOST_JUDGEMENTS
 from firstlight.plan.request import Request
+from firstlight.plan.steps import steps_for
 from firstlight.ways.effects import after_all
+from firstlight.ways.extras import Extras
+from firstlight.ways.kinds import BuildFromSource, InstallPackages, InstallWheels, Manner, SetVariables
+from firstlight.ways.step import StepKind
+from firstlight.ways.way import Way
 from tests.diagnosis.rule_case import MACHINES
 from tests.plan.planning import NAMES, TABLES, question_of, ranked_of
 from tests.plan.retold import faults_of_option, judged_after
@@ -39,6 +45,47 @@ def test_the_check_sees_an_option_that_claims_too_much() -> None:
     assert faults_of_option(question, replace(wheel, because=(*wheel.because, wheel.after[0])))
     assert faults_of_option(question, replace(wheel, after=wheel.after[1:]))
     assert faults_of_option(question, replace(wheel, ways=(), stays=()))
+
+
+LACKING = ("cuda-home-unset", "build-tools-missing", "nvcc-major-differs", "toolkit-incomplete", "nvcc-is-wrapper",
+           "host-compiler-out-of-range", "glibc-breaks-cuda-headers", "arch-unknown-to-toolkit")  # fmt: skip
+
+
+@both
+def test_what_an_option_compiles_can_be_compiled_when_its_turn_comes_or_it_says_what_lacks(
+    name: str, goal: Goal
+) -> None:
+    """By `doctor --goal build-extensions` on the machine as the ways before the build leave it."""
+    question = question_of(name, goal)
+    for option in ranked_of(name, goal).options:
+        place = next((place for place, way in enumerate(option.ways) if _compiles(way)), None)
+        if place is None:
+            continue
+        facts = after_all(option.ways[:place], question.facts, TABLES)
+        if isinstance(option.ways[place], BuildFromSource):  # of torch: the one that is there says nothing of the next
+            facts = replace(facts, torch=Unknown("about to be built"))
+        lacks = judge(replace(question, facts=facts, goal=Goal.BUILD_EXTENSIONS), RULES)
+        found = {code for code in LACKING if (each := lacks.of(code)) and each.severity is Severity.BLOCKS}
+        assert found <= set(option.stays), option.id
+
+
+def _compiles(way: Way) -> bool:
+    compiled = isinstance(way, InstallWheels) and (way.manner is Manner.COMPILED or way.package("flash-attn"))
+    return isinstance(way, BuildFromSource) or bool(compiled)
+
+
+@pytest.mark.parametrize("name", ["flash-attn-no-blackwell", "flash-attn-cu12", "flash-attn-old-strings"])
+def test_a_toolkit_and_a_compiler_are_brought_before_something_is_compiled(name: str) -> None:
+    first = ranked_of(name).options[0]
+    assert _compiles(first.ways[-1])
+    assert any(isinstance(way, SetVariables) and way.variables[0].name == "CUDA_HOME" for way in first.ways)
+    assert InstallPackages(("build-essential",), brings=("/usr/bin/g++",)) in first.ways
+    assert isinstance(first.cost.download_bytes, Known)
+    assert first.cost.download_bytes.value > 2e8
+    steps = steps_for(question_of(name), first, Extras())
+    home = next(way.variables[0].value for way in first.ways if isinstance(way, SetVariables))
+    assert f"CUDA_HOME={home}" in steps[-1].commands[-1]
+    assert not any(step.kind is StepKind.MANUAL for step in steps)
 
 
 @both
@@ -83,6 +130,7 @@ def test_at_most_200_judgements_are_spent_and_twice_the_same_comes_of_it(
     question = question_of(name, goal)
     diagnosis = judge(question, RULES)
     monkeypatch.setattr("firstlight.plan.paper.judge", counted)
+    monkeypatch.setattr("firstlight.plan.compiling.judge", counted)
     again = rank_options(question, diagnosis, Request(goal=goal))
     assert spent <= MOST_JUDGEMENTS
     assert again == ranked_of(name, goal), "planned twice, it is not the same"

@@ -43,7 +43,9 @@ def _is_for_building(way: Way) -> bool:
 
 
 def _builds(way: Way) -> bool:
-    return isinstance(way, kinds.BuildFromSource)
+    return isinstance(way, kinds.BuildFromSource) or (
+        isinstance(way, kinds.InstallWheels) and way.manner is kinds.Manner.COMPILED
+    )
 
 
 def _torch(ways: tuple[Way, ...]) -> kinds.Package | None:
@@ -99,7 +101,7 @@ def main_ways(ways: tuple[Way, ...]) -> tuple[Way, ...]:
     types = dict(_KINDS).get(kind_of(ways), ())
     main = sorted(
         (way for way in ways if not isinstance(way, _BESIDES)),
-        key=lambda way: (not _changes_what_is_below(way), not isinstance(way, types)),
+        key=lambda way: (not _changes_what_is_below(way), not isinstance(way, types), not _builds(way)),
     )
     return tuple(main) or tuple(sorted(ways, key=lambda way: not isinstance(way, kinds.Restart)))
 

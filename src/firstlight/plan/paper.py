@@ -8,13 +8,16 @@ from firstlight.diagnosis.finding import Diagnosis, Finding, Question, Severity
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.frozen import dataclass
+from firstlight.plan.compiling import answers_for_build, before_build, blocking, judged_for_build
 from firstlight.ways.effects import after_all, open_after
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import AskPerson, OtherMachine, UseImage
-from firstlight.ways.way import Way
+from firstlight.ways.way import Chain, Proof, Way
 
 MOST_JUDGEMENTS = 200  # for one request; what was not tried then is said
 _AT_HOME = Extras(home="~")  # what a later way says of a path at home is read where the steps are made
+_MOST_LACKING = 3  # things that a build lacks and that are brought one after the other
+_PROOFS = tuple(Proof)
 ELSEWHERE = (OtherMachine, UseImage)  # nothing that was found here is known of a place that is not this one
 
 
@@ -27,10 +30,16 @@ class Trial:
     diagnosis: Diagnosis
     settled: frozenset[str]  # codes that a person takes care of: no fact can be foretold for those
     unsure: tuple[str, ...]  # what only running it can tell: paths of facts
+    unready: tuple[str, ...] = ()  # what keeps the chain from compiling what it compiles, when it gets there
 
     @property
     def blocking(self) -> tuple[str, ...]:
-        """The codes that still block, symptoms left aside."""
+        """The codes that still block, symptoms left aside, and those that a build of the chain fails for."""
+        return tuple(dict.fromkeys((*self.blocking_here, *self.unready)))
+
+    @property
+    def blocking_here(self) -> tuple[str, ...]:
+        """The codes that still block what the machine is for."""
         return tuple(each.code for each in self.standing if each.severity is Severity.BLOCKS)
 
     @property
@@ -61,6 +70,7 @@ class Paper:
         self.judgements = 0
         self.untried = 0  # chains for which no judgement was left
         self._known: dict[tuple[tuple[Way, ...], frozenset[str]], Trial] = {}
+        self._builds: dict[tuple[Way, ...], Diagnosis] = {}
 
     def tried(self, before: Trial, ways: tuple[Way, ...], *, answers: str = "") -> Trial | None:
         """The machine after further ways, which answer the finding of a code; None where no judgement is left."""
@@ -86,7 +96,48 @@ class Paper:
         if any(isinstance(way, ELSEWHERE) for way in chain):
             return Trial(chain, question, Diagnosis((), ""), settled, ("everything there",))
         diagnosis = _without(judge(question, RULES), settled)
-        return Trial(chain, question, diagnosis, settled, open_after(self.start.question.facts, facts))
+        unready = tuple(each for each in self._unready(chain) if each not in settled)
+        return Trial(chain, question, diagnosis, settled, open_after(self.start.question.facts, facts), unready)
+
+    def _unready(self, chain: tuple[Way, ...]) -> tuple[str, ...]:
+        first = before_build(chain)
+        found = None if first is None else self._for_build((*first, chain[len(first)]))
+        return () if found is None else blocking(found[1])
+
+    def _for_build(self, ways: tuple[Way, ...]) -> tuple[Question, Diagnosis] | None:
+        """The machine before the last way, which compiles, and what that lacks; None where no judgement is left."""
+        facts = after_all(ways[:-1], self.start.question.facts, self.start.question.tables)
+        question = replace(self.start.question, facts=facts)
+        if ways not in self._builds:
+            if self.judgements >= MOST_JUDGEMENTS:
+                self.untried += 1
+                return None
+            self.judgements += 1
+            self._builds[ways] = judged_for_build(question, ways[-1])
+        return question, self._builds[ways]
+
+    def made_ready(self, before: Trial, part: Chain) -> Chain:
+        """A part that compiles something, with what that takes before it: a toolkit, a compiler."""
+        first = before_build(part.ways)
+        if first is None:
+            return part
+        build, ready, proofs = part.ways[len(first)], first, [part]
+        for _ in range(_MOST_LACKING):
+            found = self._for_build((*before.ways, *ready, build))
+            if found is None or not blocking(found[1]):
+                break
+            lacks = set(blocking(found[1]))
+            for answer in answers_for_build(found[1], found[0], build):
+                longer = (*ready, *(way for way in answer.ways if way not in (*before.ways, *ready)))
+                again = self._for_build((*before.ways, *longer, build))
+                if again is not None and set(blocking(again[1])) < lacks:
+                    ready, proofs = longer, [*proofs, answer]
+                    break
+            else:
+                break
+        weakest = max(proofs, key=lambda one: _PROOFS.index(one.proof or Proof.GUESSED))
+        ways = (*ready, *part.ways[len(first) :])
+        return replace(part, ways=ways, proof=weakest.proof, proof_by=weakest.proof_by)
 
 
 def _by_a_person(ways: tuple[Way, ...]) -> bool:

@@ -57,6 +57,7 @@ def working(finding: Finding | None) -> tuple[Chain, ...]:
 
 
 def _with(paper: Paper, found: Found, part: Chain, *, code: str) -> Found | None:
+    part = paper.made_ready(found.trial, part)
     ways = tuple(way for way in part.ways if way not in found.trial.ways)
     trial = paper.tried(found.trial, ways, answers=code)
     return None if trial is None else Found(trial, (*found.parts, part))
@@ -65,7 +66,7 @@ def _with(paper: Paper, found: Found, part: Chain, *, code: str) -> Found | None
 def _completed(paper: Paper, found: Found, *, order: Order, depth: int) -> Iterator[Found]:
     """The chain with every answer of what blocks next that makes it better; the chain itself where none does."""
     blocker = found.trial.primary
-    if not found.trial.blocking or blocker is None or depth == 0:
+    if not found.trial.blocking_here or blocker is None or depth == 0:
         yield found
         return
     better = []
