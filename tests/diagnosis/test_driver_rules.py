@@ -33,6 +33,7 @@ from firstlight.ways.kinds import (
     LoadModules,
     OtherMachine,
     ReloadModules,
+    RemovePackages,
     Restart,
     Service,
     SetModuleOption,
@@ -321,6 +322,7 @@ def test_secure_boot_is_not_blamed_once_the_module_has_spoken() -> None:
 def test_secure_boot_is_answered_by_a_signed_module_a_key_and_the_firmware() -> None:
     signed, key, firmware = ways_of(_found(facts_of("secure-boot"), "secure-boot-blocks-module"))
     assert signed == (
+        RemovePackages(("nvidia-dkms-*",)),  # updates/dkms comes before what the system signed
         InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
         LoadModules(("nvidia", "nvidia_uvm")),
     )

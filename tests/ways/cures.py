@@ -214,6 +214,11 @@ CURES: tuple[Cure, ...] = (
     Cure("secure-boot",
          (InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
           LoadModules(("nvidia", "nvidia_uvm"))),
+         (), stays=("secure-boot-blocks-module", "driver-not-loaded")),  # updates/dkms/nvidia.ko comes before it
+    Cure("secure-boot",
+         (RemovePackages(("nvidia-dkms-*",)),
+          InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
+          LoadModules(("nvidia", "nvidia_uvm"))),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),
     Cure("secure-boot", (EnrolKey("/var/lib/shim-signed/mok/MOK.der"), Restart()),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),

@@ -139,7 +139,7 @@ BOOT_RULES: tuple[Rule, ...] = (
         means="The kernel takes only modules whose key it knows.",
         error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         source="docs.kernel.org/admin-guide/module-signing; UEFI specification, signature lists",
-        ways=(kinds.EnrolKey, kinds.Restart, kinds.InstallPackages, kinds.LoadModules, AskPerson),
+        ways=(kinds.EnrolKey, kinds.Restart, kinds.RemovePackages, kinds.InstallPackages, kinds.LoadModules, AskPerson),
         explains=("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"),
     ),
 )

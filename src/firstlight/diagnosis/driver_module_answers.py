@@ -8,6 +8,7 @@ from firstlight.diagnosis.elsewhere_answers import WHOLE_SYSTEMS, libraries_of_h
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.module_build_answers import (
     AKMODS,
+    built_here_taken_out,
     can_be_built,
     is_behind,
     source_for,
@@ -106,7 +107,10 @@ def module_let_in(question: Question) -> tuple[Chain, ...]:
     rest = (*_key_enrolled(question), chain(off, kinds.LoadModules(_MODULES)))
     flavour, branch = flavour_of(question).value, branch_on_disk(facts) or branch_to_have(question) or LTS_BRANCH
     package = names_for(Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch))
-    first = (chain(kinds.InstallPackages(package), kinds.LoadModules(_MODULES)),) if package else ()
+    gone = built_here_taken_out(question)
+    signed = (*gone, kinds.InstallPackages(package), kinds.LoadModules(_MODULES))
+    first = (chain(*signed, title="take the system's signed modules, not those built here" if gone else ""),)
+    first = first if package else ()
     return (*first, *rest)
 
 

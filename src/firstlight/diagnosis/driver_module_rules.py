@@ -266,7 +266,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="The kernel takes only modules whose key it knows; one that DKMS built has a key of this machine.",
         error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         source="acidanthera/bugtracker#2237, MicrosoftDocs/azure-docs#111536",
-        ways=(kinds.InstallPackages, kinds.LoadModules, kinds.EnrolKey, kinds.Restart, AskPerson),
+        ways=(kinds.RemovePackages, kinds.InstallPackages, kinds.LoadModules, kinds.EnrolKey, kinds.Restart, AskPerson),
         explains=("driver-not-loaded", "cuinit-fails"),
     ),
     Rule(

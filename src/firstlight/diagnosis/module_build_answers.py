@@ -8,12 +8,14 @@ from firstlight.facts.known import Known, value_or
 from firstlight.facts.module_builds import FailedBuild, ModuleSource
 from firstlight.tables.system_rows import Role
 from firstlight.versions import DriverVersion
-from firstlight.ways.kinds import InstallDriver
-from firstlight.ways.platform import Platform, platform_of
+from firstlight.ways.kinds import InstallDriver, RemovePackages
+from firstlight.ways.module_folders import comes_first
+from firstlight.ways.platform import Manager, Platform, platform_of
 from firstlight.ways.system_names import filled, rows_for
 from firstlight.ways.way import Chain
 
 AKMODS, DKMS = "akmods", "dkms"
+_OF_UBUNTU = ("nvidia-dkms-*",)
 
 
 def failed_here(facts: Facts) -> tuple[FailedBuild, ...]:
@@ -67,6 +69,17 @@ def source_package(question: Question, builder: str) -> tuple[str, ...]:
     sign = "akmod-" if builder == AKMODS else DKMS
     own = tuple(name for name in value_or(facts.driver.packages, ()) if sign in name)
     return own[:1] or _of_tables(question, platform, sign)[:1]
+
+
+def built_here_taken_out(question: Question) -> tuple[RemovePackages, ...]:
+    """The package whose modules dkms built for the running kernel: depmod prefers them to what the system signed."""
+    facts, platform = question.facts, platform_of(question.facts)
+    if not comes_first(value_or(facts.driver.module_file, "")):
+        return ()
+    names = source_package(question, DKMS)
+    if not names and platform.manager is Manager.APT:
+        names = _OF_UBUNTU  # which of them is installed was not seen
+    return (RemovePackages(names),) if names else ()
 
 
 def _of_tables(question: Question, platform: Platform, sign: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from firstlight.ways.driver_effects import newest_of_branch, parsed_driver
 from firstlight.ways.kinds import InstallConda, InstallPackages, RemovePackages
 from firstlight.ways.libcuda_on_paper import after_ldconfig, drivers_own, put_in_cache, with_candidates
 from firstlight.ways.loader_effects import with_compat, without_missing
+from firstlight.ways.module_folders import comes_first
 from firstlight.ways.owned_effects import in_one_version, without_owned
 from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, becomes, planned
 from firstlight.ways.platform import platform_of
@@ -29,6 +30,7 @@ from firstlight.ways.toolkit_effects import whole_toolkit, with_toolkit
 from firstlight.ways.way import Way
 
 _FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"
+_TAKEN_OUT = Unknown("planned: the modules that dkms built are taken out")
 _OWN_COMPILERS = ("gcc", "g++", "c++")
 _NUMBERED = re.compile(r"(gcc|g\+\+)-?(\d{1,2})(-c\+\+)?")  # gcc-13 and g++-13; gcc13 and gcc13-c++ of Fedora and SUSE
 
@@ -80,8 +82,9 @@ def _by_role(role: Role, way: InstallPackages, facts: Facts, tables: Tables, *, 
         case Role.SIGNED_MODULES:
             file = facts.driver.module_file
             path = f"/lib/modules/{facts.place.kernel_release}/kernel/{name}/nvidia.ko"
-            signed = file if isinstance(file, Known) and file.origin is Origin.PLANNED else planned(path, way)
-            return replace(facts, driver=replace(facts.driver, module_file=signed))
+            if isinstance(file, Known) and (file.origin is Origin.PLANNED or comes_first(file.value)):
+                return facts  # it is installed beside the one that was built here, which is loaded before it
+            return replace(facts, driver=replace(facts.driver, module_file=planned(path, way)))
         case Role.CXX_LIBRARY:
             return _with_newer_libstdcxx(facts)
         case Role.COMPILER:
@@ -191,6 +194,9 @@ def _without_packages(way: RemovePackages, facts: Facts, tables: Tables) -> Fact
     if isinstance(packages, Known) and any(_is_removed(way, each) for each in packages.value):
         drivers = tuple(each for each in packages.value if not _is_removed(way, each))
         facts = replace(facts, driver=replace(facts.driver, packages=planned(drivers, way)))
+    file = facts.driver.module_file
+    if isinstance(file, Known) and comes_first(file.value) and any("dkms" in each for each in way.packages):
+        facts = replace(facts, driver=replace(facts.driver, module_file=_TAKEN_OUT))
     wsl = facts.place.wsl_libraries
     if value_or(facts.place.platform, None) is Platform.WSL2 and isinstance(wsl, Known) and _has_driver(way):
         candidates = tuple(each for each in candidates if each.path.startswith(f"{wsl.value}/"))
