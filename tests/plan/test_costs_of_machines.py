@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from firstlight.ways.kinds import Why
 from tools.make_options import NAMES, stored_in
 
 _FETCH = {
@@ -28,6 +29,21 @@ def test_only_what_fetches_builds_and_waits_for_nothing_takes_no_minutes() -> No
             assert option["minutes"]["value"] != 0, option["id"]
         if option["minutes"]["value"] == 0:
             assert option["minutes"]["from"] == "nothing is fetched, built or waited for"
+
+
+def test_only_what_fetches_nothing_takes_no_bytes() -> None:
+    for option in _options():
+        size = option["download_bytes"]
+        if _types(option) & _FETCH or any(_may_fetch(way) for way in option["ways"]):
+            assert size["value"] != 0, option["id"]
+        if size["value"] == 0:
+            assert size["from"] == "nothing is fetched", option["id"]
+
+
+def _may_fetch(way: dict[str, Any]) -> bool:
+    """What a person does without a command that tells: a driver from a portal, an image of the board's."""
+    asked = way["type"] == "ask-person" and way["cures"] and not way["commands"]
+    return asked and way["why"] not in {each.value for each in (Why.FIRMWARE, Why.HARDWARE, Why.COOLING, Why.PROGRAM)}
 
 
 def _options() -> list[dict[str, Any]]:

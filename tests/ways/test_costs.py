@@ -15,7 +15,7 @@ from firstlight.tables.cost_rows import FetchedBy, Work
 from firstlight.versions import CudaVersion
 from firstlight.ways import kinds
 from firstlight.ways.at import At
-from firstlight.ways.costs import ASSUMED_SPEED, AT_ONCE, NOTHING, bytes_of, seconds_of
+from firstlight.ways.costs import ASSUMED_SPEED, AT_ONCE, NOTHING, bytes_of, bytes_of_all, seconds_of
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import InstallWheels, Package
 from firstlight.ways.platform import platform_of
@@ -121,11 +121,22 @@ def test_an_option_that_fetches_builds_and_waits_for_nothing_costs_nothing() -> 
 
 
 def test_what_is_unknown_of_one_way_is_unknown_of_the_chain() -> None:
-    person = kinds.AskPerson("choose one", kinds.Why.DECISION)
+    person = kinds.AskPerson("choose one", kinds.Why.DECISION, (("firstlight", "plan"),))
     cost = cost_of((_torch(), person), FACTS, TABLES, Request(rate=Known(2.69, "--rate")))
     assert isinstance(cost.download_bytes, Known)
     assert cost.minutes == Unknown("how long you take for it is not known")
     assert cost.money == Unknown("the minutes are not known")
+
+
+def test_what_a_person_fetches_is_not_known_unless_commands_tell_or_hands_do_it() -> None:
+    portal = kinds.AskPerson("install the guest driver of the host's vGPU release", kinds.Why.HYPERVISOR)
+    assert bytes_of_all((portal,), FACTS, TABLES) == Unknown("what you fetch for it is not known")
+    for fetches_nothing in (
+        kinds.AskPerson("power the machine off and on", kinds.Why.HARDWARE),
+        kinds.AskPerson("move the pipes aside", kinds.Why.DECISION, (("mv", "/tmp/a", "/tmp/b"),)),
+        replace(portal, cures=False),
+    ):
+        assert bytes_of_all((fetches_nothing,), FACTS, TABLES) == Known(0, "nothing is fetched")
 
 
 def test_the_closest_row_of_the_downloads_counts() -> None:

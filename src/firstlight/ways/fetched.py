@@ -18,6 +18,8 @@ _SYNCHRONISED = Piece(
     Origin.ASSUMED,
 )  # fmt: skip
 _ANOTHER = Unknown("what is fetched there depends on the other machine")
+# No command is named that would tell, and these fetch nothing: power, fans, a setting, how a program is started.
+_BY_HAND = (kinds.Why.FIRMWARE, kinds.Why.HARDWARE, kinds.Why.COOLING, kinds.Why.PROGRAM)
 _IMAGE_LINE = Unknown("what the image fetches when it is built is not known")
 
 
@@ -54,6 +56,8 @@ def fetched(way: Way, asked: Asked) -> Iterator[Found]:
             yield _IMAGE_LINE
         case kinds.AskPerson(fetches=what) if what:
             yield Unknown(f"the size of {what} is not in the tables")
+        case kinds.AskPerson(cures=True, commands=()) if way.why not in _BY_HAND:
+            yield Unknown("what you fetch for it is not known")
 
 
 def _download(fetched_by: FetchedBy, name: str, asked: Asked, unpacked_by: Work) -> Found:
