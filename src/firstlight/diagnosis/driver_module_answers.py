@@ -109,9 +109,8 @@ def module_let_in(question: Question) -> tuple[Chain, ...]:
     package = names_for(Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch))
     gone = built_here_taken_out(question)
     signed = (*gone, kinds.InstallPackages(package), kinds.LoadModules(_MODULES))
-    first = (chain(*signed, title="take the system's signed modules, not those built here" if gone else ""),)
-    first = first if package else ()
-    return (*first, *rest)
+    first = chain(*signed, title="take the system's signed modules, not those built here" if gone else "")
+    return (first, *rest) if package else rest
 
 
 def _key_enrolled(question: Question) -> tuple[Chain, ...]:
