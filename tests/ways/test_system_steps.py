@@ -28,6 +28,18 @@ def test_the_fabric_manager_of_before_comes_back_in_its_version() -> None:
     assert "the package nvidia-fabricmanager-580 is installed in version 580.105.08*" in steps_text((step,))
 
 
+def test_in_a_container_apts_lists_are_fetched_first_and_elsewhere_they_are_there() -> None:
+    where = at("a100-no-driver")
+    way = InstallPackages(("ninja-build",))
+    platform = replace(where.platform, is_root=True, manager=Manager.APT, container=ContainerKind.DOCKER)
+    [inside] = made(on(where, platform), way)
+    assert inside.commands == (("apt-get", "update"), ("apt-get", "install", "--yes", "ninja-build"))
+    [outside] = made(on(where, replace(platform, container=ContainerKind.NONE)), way)
+    assert outside.commands == inside.commands[1:]
+    [fedora] = made(on(where, replace(platform, manager=Manager.DNF)), way)
+    assert [argv[0] for argv in fedora.commands] == ["dnf"]
+
+
 def test_where_no_fabric_manager_was_the_new_one_is_removed() -> None:
     where = at("h200-other-fabric-manager")
     health = replace(

@@ -106,7 +106,7 @@ class Paper:
 
     def _for_build(self, ways: tuple[Way, ...]) -> tuple[Question, Diagnosis] | None:
         """The machine before the last way, which compiles, and what that lacks; None where no judgement is left."""
-        facts = after_all(ways[:-1], self.start.question.facts, self.start.question.tables)
+        facts = after_all(ways[:-1], self.start.question.facts, self.start.question.tables, _AT_HOME)
         question = replace(self.start.question, facts=facts)
         if ways not in self._builds:
             if self.judgements >= MOST_JUDGEMENTS:

@@ -16,6 +16,7 @@ from firstlight.ways.checkouts import checkout_steps
 from firstlight.ways.effects import after, at_home
 from firstlight.ways.extras import Extras
 from firstlight.ways.fetch_first import fetched_first
+from firstlight.ways.kinds import InstallPackages, SetUpRepository
 from firstlight.ways.loader_steps import taken_from_all
 from firstlight.ways.offline import offline
 from firstlight.ways.platform import platform_of
@@ -55,6 +56,7 @@ def _of_ways(ways: tuple[Way, ...], at: At) -> Iterator[Step]:
                 at = replace(at, extras=at.extras.after(step))
         elsewhere = elsewhere or isinstance(way, ELSEWHERE)
         at = replace(at, unwired=(*at.unwired, *taken_from_all(way, at.facts)))
+        at = replace(at, lists_fetched=at.lists_fetched or isinstance(way, (SetUpRepository, InstallPackages)))
         at = replace(at, for_builds=set_for_builds(way, at), facts=after(way, at.facts, at.tables, at.extras))
 
 

@@ -21,4 +21,5 @@ class At:
     because: str
     for_builds: tuple[Variable, ...] = ()  # what ways before these set for builds, e.g. CUDA_HOME
     compiles: bool = False  # something is compiled by a way behind this one: no shell of a person's has to do it
+    lists_fetched: bool = False  # the package manager's lists, by ways before these
     unwired: tuple[str, ...] = ()  # compat folders, by all their names, that steps before these took from every program

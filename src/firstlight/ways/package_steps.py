@@ -9,7 +9,7 @@ from firstlight.facts.known import Known
 from firstlight.tables.system_rows import Role
 from firstlight.ways.argv import commands
 from firstlight.ways.at import At
-from firstlight.ways.back import Back, BackKind, shown, through
+from firstlight.ways.back import Argv, Back, BackKind, shown, through
 from firstlight.ways.building import (
     NETWORK,
     NOT_MEASURED,
@@ -77,12 +77,18 @@ def package_steps(way: InstallPackages | InstallDriver, at: At) -> Iterator[Step
         replace(step, back=shown(*commands(before, at.platform))) if before is not None else step,
         id=slug(f"install {way.packages[0]}"),
         title=title_of(way, at.platform),
-        commands=commands(way, at.platform),
+        commands=(*_lists(at), *commands(way, at.platform)),
         done_when=(*_installed(way.packages, version, at), *(exists(expanded(path, at)) for path in brings)),
         seconds=NETWORK,
         bytes=NETWORK,
         note=_IN_BETWEEN if isinstance(way, InstallDriver) else "",
     )
+
+
+def _lists(at: At) -> tuple[Argv, ...]:
+    """apt's lists of packages, fetched: images are made without them, and apt then knows no package by its name."""
+    empty = at.platform.in_container and at.platform.manager is Manager.APT and not at.lists_fetched
+    return (as_root(at.platform, "apt-get", "update"),) if empty else ()
 
 
 def _fabric_manager_before(way: InstallPackages | InstallDriver, at: At) -> InstallPackages | None:
