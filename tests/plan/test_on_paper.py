@@ -159,6 +159,16 @@ def test_titles_are_short_orders_without_alternatives_and_no_two_are_the_same(na
         assert not title.endswith(".") or title.endswith("...")
 
 
+def test_each_step_names_the_finding_that_it_answers() -> None:
+    question = question_of("v100-torch-cu130", Goal.BUILD_EXTENSIONS)
+    option = ranked_of("v100-torch-cu130", Goal.BUILD_EXTENSIONS).options[0]
+    steps = steps_for(question, option, Extras())
+    told = {step.title: step.because for step in steps}
+    assert told["install torch 2.9.0+cu126"] == "arch-not-in-wheel"
+    assert told["install gxx_linux-64 from conda-forge by conda"] == "build-tools-missing"
+    assert {step.because for step in steps} == {"arch-not-in-wheel", "cuda-home-unset", "build-tools-missing"}
+
+
 def _first(name: str) -> Option:
     return ranked_of(name).options[0]
 

@@ -8,7 +8,7 @@ from firstlight.plan.option import Kind, Option
 from firstlight.ways import kinds
 from firstlight.ways.platform import Platform
 from firstlight.ways.way import Chain, Way, type_name
-from firstlight.ways.words import title_of
+from firstlight.ways.words import at_a_word, title_of
 
 LONGEST_TITLE = 70
 # In this order: what leaves this system, what changes most, what only takes away. The first kind met decides.
@@ -137,8 +137,13 @@ def titles_told_apart(options: tuple[Option, ...], platform: Platform) -> tuple[
         own += [way for way in option.ways if same and not all(way in each.ways for each in same)]
         lead = [title_of(way, platform) for way in own[:1]]
         title = _fitted(list(dict.fromkeys((*lead, option.title)))) if lead else option.title
-        found.append(title if title not in found else f"{title[: LONGEST_TITLE - 4]} ({len(found) + 1})")
+        found.append(title if title not in found else f"{shortened(title, LONGEST_TITLE - 5)} ({len(found) + 1})")
     return tuple(found)
+
+
+def shortened(title: str, room: int = LONGEST_TITLE) -> str:
+    """A title that fits, cut between two words."""
+    return title if len(title) <= room else f"{at_a_word(title[: room - 3])}..."
 
 
 def _fitted(titles: list[str], most: int = LONGEST_TITLE) -> str:
@@ -149,7 +154,7 @@ def _fitted(titles: list[str], most: int = LONGEST_TITLE) -> str:
             return title
     rest = _more(len(titles) - 1)  # said in any case: who reads one step alone believes that there is no other
     room = LONGEST_TITLE - len(rest)
-    return (titles[0] if len(titles[0]) <= room else f"{titles[0][: room - 3].rstrip(' ,')}...") + rest
+    return (titles[0] if len(titles[0]) <= room else f"{at_a_word(titles[0][: room - 3])}...") + rest
 
 
 def _more(steps: int) -> str:

@@ -130,6 +130,7 @@ def _option(found: Found, frame: Frame) -> Option:
         wanted=bool(frame.request.wants),
         only_for=_only_for(ways, frame.platform),
         newest=() if torch is None else _release(torch),
+        reasons=tuple(map(found.reason, ways)),
     )
 
 

@@ -25,10 +25,18 @@ class Found:
 
     trial: Trial
     parts: tuple[Chain, ...]
+    codes: tuple[str, ...] = ()  # of the finding that each part answers
 
     @property
     def proof(self) -> Proof:
         return max((part.proof or Proof.GUESSED for part in self.parts), key=_PROOFS.index, default=Proof.DOCUMENTED)
+
+    def reason(self, way: Way) -> str:
+        """The code of the finding that a way answers; of one that ways were put together into, the first's."""
+        told = tuple(zip(self.parts, self.codes, strict=True))
+        exact = (code for part, code in told if way in part.ways)
+        alike = (code for part, code in told if any(type(each) is type(way) for each in part.ways))
+        return next(exact, "") or next(alike, "")
 
 
 Order = Callable[[Found], tuple[object, ...]]
@@ -60,7 +68,7 @@ def _with(paper: Paper, found: Found, part: Chain, *, code: str) -> Found | None
     part = paper.made_ready(found.trial, part)
     ways = tuple(way for way in part.ways if way not in found.trial.ways)
     trial = paper.tried(found.trial, ways, answers=code)
-    return None if trial is None else Found(trial, (*found.parts, part))
+    return None if trial is None else Found(trial, (*found.parts, part), (*found.codes, code))
 
 
 def _completed(paper: Paper, found: Found, *, order: Order, depth: int) -> Iterator[Found]:
@@ -102,12 +110,13 @@ def _brought(ways: tuple[Way, ...]) -> set[str]:
 
 def _needed_alone(paper: Paper, found: Found, *, code: str, asked_for: int) -> Found:
     """The chain without the answers that turn out not to be needed: a compat library for a torch that goes."""
-    parts = list(found.parts)
+    parts, codes = list(found.parts), list(found.codes)
     for part in found.parts[asked_for:-1]:
         rest = tuple(each for each in parts if each is not part)
         again = _again(paper, rest, code=code)
         if again is not None and _as_good(again.trial, found.trial) and not _only_hidden(again.trial, part, paper):
-            parts, found = list(rest), again
+            kept = [each for each, one in zip(codes, parts, strict=True) if one is not part]
+            parts, codes, found = list(rest), kept, replace(again, codes=tuple(kept))
     return _in_order(paper, found)
 
 
@@ -120,7 +129,9 @@ def _only_hidden(shorter: Trial, part: Chain, paper: Paper) -> bool:
 
 def _in_order(paper: Paper, found: Found) -> Found:
     """The chain with what everything else stands on first and a restart last, tried once more just as it is shown."""
-    parts = tuple(sorted(found.parts, key=_phase))
+    places = sorted(range(len(found.parts)), key=lambda place: _phase(found.parts[place]))
+    parts = tuple(found.parts[place] for place in places)
+    codes = tuple(found.codes[place] for place in places)
     listed = [way for part in parts for way in part.ways if way in found.trial.ways]
     last = max((place for place, way in enumerate(listed) if isinstance(way, Restart)), default=-1)
     # One restart does, behind everything that waits for one.
@@ -131,7 +142,7 @@ def _in_order(paper: Paper, found: Found) -> Found:
     for chain in dict.fromkeys((merged(ways), ways)):
         trial = paper.tried(start, chain)
         if trial is not None and _as_good(trial, found.trial):
-            return Found(trial, parts)
+            return Found(trial, parts, codes)
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.plan.compiling import compiles
-from firstlight.plan.naming import LONGEST_TITLE
+from firstlight.plan.naming import shortened
 from firstlight.plan.option import Option
 from firstlight.plan.paper import ELSEWHERE
 from firstlight.ways.at import At
@@ -24,7 +24,6 @@ from firstlight.ways.step import Step, StepKind
 from firstlight.ways.steps import steps_of
 from firstlight.ways.tuning import tuning_steps
 from firstlight.ways.variable_steps import set_for_builds
-from firstlight.ways.way import Way
 
 
 def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step, ...]:
@@ -35,7 +34,7 @@ def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step,
     because = option.because or option.satisfies
     facts = question.facts
     at = At(facts, question.tables, platform_of(facts), extras, because[0] if because else option.kind.value)
-    made = [*_of_ways(option.ways, at), *checkout_steps(at), *tuning_steps(at)]
+    made = [*_of_ways(option, at), *checkout_steps(at), *tuning_steps(at)]
     made.sort(key=lambda step: step.optional)
     if extras.shelf is None:  # wheels in a folder are at hand already
         made = [*fetched_first(tuple(made), f"{extras.state_for(facts)}/fetched")]
@@ -43,13 +42,14 @@ def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step,
     return tuple(offline(step, extras.shelf) for step in numbered)
 
 
-def _of_ways(ways: tuple[Way, ...], at: At) -> Iterator[Step]:
+def _of_ways(option: Option, at: At) -> Iterator[Step]:
     """Each way on the machine as the ways before it leave it: what one takes out, the next does not take out again."""
-    elsewhere = False
+    elsewhere, ways, first = False, option.ways, at.because
     home = at.extras.home_for(at.facts)
     for place, told in enumerate(ways):
         way: Way = at_home(told, home)
-        at = replace(at, compiles=any(compiles(each) for each in ways[place + 1 :]))
+        because = option.reasons[place] if option.reasons and not option.wanted else ""
+        at = replace(at, because=because or first, compiles=any(compiles(each) for each in ways[place + 1 :]))
         for step in tuple(steps_of(way, at)):
             yield _there(step) if elsewhere else step
             if not step.optional:
@@ -65,7 +65,7 @@ def _there(step: Step) -> Step:
     return replace(
         step,
         kind=StepKind.MANUAL,
-        title=f"there: {step.title}"[:LONGEST_TITLE],
+        title=shortened(f"there: {step.title}"),
         done_when=(a_person("it is done there"),),
         back=(),
         needs_root=False,

@@ -16,6 +16,7 @@ from firstlight.ways.way import Way
 
 WIDEST = 70
 _CUT = "..."
+_BETWEEN = (" ", "-", "/")  # what parts words, and the parts of the name of a package or a path
 
 
 def title_of(way: Way, platform: Platform) -> str:
@@ -77,8 +78,17 @@ def fitted(text: str) -> str:
     """The text, cut in the middle where it is too long: the end of a path says most."""
     if len(text) <= WIDEST:
         return text
-    keep = WIDEST - 3
-    return f"{text[: keep // 2]}...{text[-(keep - keep // 2) :]}"
+    keep = WIDEST - len(_CUT)
+    head, tail = text[: keep // 2], text[-(keep - keep // 2) :]
+    between = min((place for each in _BETWEEN if (place := tail.find(each)) >= 0), default=-1)
+    whole = tail[between:] if 0 <= between <= len(tail) // 2 else tail
+    return f"{at_a_word(head)}{_CUT}{whole.lstrip()}"
+
+
+def at_a_word(text: str) -> str:
+    """The beginning of a text that was cut, without the half of a word at its end: 'install linux-modules-nvidia'."""
+    last = max(text.rfind(each) for each in _BETWEEN)
+    return (text[:last] if last > len(text) // 2 else text).rstrip(" ,-/")
 
 
 def package_words(package: kinds.Package) -> str:
