@@ -170,8 +170,8 @@ def may_become_root(facts: Facts) -> bool:
 
 
 def typed(facts: Facts, *argv: str) -> tuple[str, ...]:
-    """A command that takes root, as this user types it."""
-    return argv if facts.ability.is_root else ("sudo", *argv)
+    """A command that takes root, as this user types it: as steps have it, through sudo where there is one."""
+    return argv if facts.ability.is_root or facts.ability.sudo is Sudo.ABSENT else ("sudo", *argv)
 
 
 def kernel_log(facts: Facts) -> tuple[str, ...]:

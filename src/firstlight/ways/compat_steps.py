@@ -100,9 +100,10 @@ def wiring_steps(way: WireCompat, at: At) -> Iterator[Step]:
         for step in (*_shell_lines(wiring, at, _shell_files(at)), *_start_file(way, wiring, at)):
             yield replace(step, optional=False)
         return
-    yield _started_through(wiring, at)
-    yield from _shell_lines(wiring, at, tuple(path for path in login_files(at) if at.extras.text_of(path) is not None))
-    yield from _start_file(way, wiring, at)
+    there = tuple(path for path in login_files(at) if at.extras.text_of(path) is not None)
+    others = (*_shell_lines(wiring, at, there), *_start_file(way, wiring, at))
+    yield _started_through(wiring, at, others)
+    yield from others
 
 
 def wiring_of(way: WireCompat, at: At) -> Wiring:
@@ -122,15 +123,16 @@ def _number(cuda: CudaVersion) -> int:
     return 1000 * cuda.major + 10 * cuda.minor
 
 
-def _started_through(wiring: Wiring, at: At) -> Step:
+def _started_through(wiring: Wiring, at: At, others: tuple[Step, ...]) -> Step:
+    """`others`: what brings the library to programs that are started otherwise, as far as this plan has it."""
+    unless = ", unless the optional steps are done too" if any(each.optional for each in others) else ""
     return replace(
         blank(at),
         id="start-programs-through-it",
         title="start a program that needs the library like this",
         commands=((wiring.run, wiring.python, "PROGRAM.py"),),
         done_when=(a_person("the program finds the GPUs"),),
-        note=f"By you: {Why.PROGRAM.value}. A program that is started otherwise does not get the library, unless the "
-        "optional steps are done too.",
+        note=f"By you: {Why.PROGRAM.value}. A program that is started otherwise does not get the library{unless}.",
     )
 
 
