@@ -54,7 +54,11 @@ def test_there_are_such_options_in_most_verbs() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["plan --facts example:h100-driver-570 --options --option 2", "doctor --explain-rule A --why-not B"],
+    [
+        "plan --facts example:h100-driver-570 --options --option 2",
+        "plan --facts example:h100-driver-570 --options --diff",
+        "doctor --explain-rule A --why-not B",
+    ],
 )
 def test_two_questions_at_once_are_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(line.split()) == 2

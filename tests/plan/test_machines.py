@@ -18,7 +18,7 @@ from firstlight.diagnosis.finding import Goal, Question
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known
+from firstlight.facts.known import Known, Unknown
 from firstlight.plan.option import Kind
 from firstlight.plan.options import Ranked, Request, rank_options
 from firstlight.report.layout import plain
@@ -43,6 +43,13 @@ def _ranked(facts: Facts, goal: Goal = Goal.INFER) -> Ranked:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_options_are_what_the_machine_gives(name: str) -> None:
     assert derived(name) == json.loads(stored_in(name).read_text()), "run: python -m tools.make_options"
+
+
+def test_the_speed_is_told_only_where_minutes_rest_on_it() -> None:
+    assert "MB/s are fetched" in plain(options_list(ranked_of("h100-driver-570"), (), most=9))
+    unknown = ranked_of("vgpu-old-host")
+    assert all(isinstance(option.cost.minutes, Unknown) for option in unknown.options)
+    assert "MB/s are fetched" not in plain(options_list(unknown, (), most=9))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,8 +129,8 @@ def test_a_driver_that_runs_cuda_13_is_never_given_a_compat_library(name: str) -
 def test_an_option_is_one_line_for_doctor_and_everything_is_in_the_long_form(name: str) -> None:
     ranked = ranked_of(name)
     short = plain(options_list(ranked, (), most=99)).strip("\n").splitlines()
-    fetches = [each for each in ranked.options if isinstance(each.cost.download_rate, Known)]
-    assert len([line for line in short if "MB/s" in line]) == bool(fetches)
+    costs = [each.cost for each in ranked.options if isinstance(each.cost.minutes, Known)]
+    assert len([line for line in short if "MB/s" in line]) == any(isinstance(c.download_rate, Known) for c in costs)
     numbered = [line for line in short if re.match(r" {1,2}\d{1,2}\. ", line)]
     assert len(numbered) == len(ranked.options)
     assert all(len(line) <= 110 for line in short)

@@ -116,7 +116,8 @@ def test_the_money_of_an_option_is_its_minutes_at_the_rate() -> None:
 def test_an_option_that_fetches_builds_and_waits_for_nothing_costs_nothing() -> None:
     cost = cost_of((), FACTS, TABLES, Request())
     assert (cost.minutes, cost.download_bytes, cost.disk_bytes) == (AT_ONCE, NOTHING, NOTHING)
-    assert cost.money == Known(0.0, AT_ONCE.seen_in)
+    assert isinstance(cost.money, Unknown), "without --rate nothing is said of money"
+    assert cost_of((), FACTS, TABLES, Request(rate=Known(2.69, "--rate"))).money == Known(0.0, AT_ONCE.seen_in)
     assert isinstance(cost.download_rate, Unknown)
 
 

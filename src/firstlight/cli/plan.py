@@ -46,6 +46,11 @@ def command(look: Look, wanted: Wanted, **given: Any) -> None:
             f"--options and --option {wanted.option} were both given; --options lists all of them, --option takes one. "
             "Leave one out."
         )
+    if given["all_options"] and given["diff"]:
+        raise BadInput(
+            "--options and --diff were both given; --options lists ways out, --diff prints the files of one. Leave "
+            "--options out, and name the option with --option."
+        )
     refuse_by_sh(look, "a plan")
     ranking = sized_by_indexes(ranking_of(facts_of(look), wanted, look), wanted, look)
     form = _Form.JSON if given["as_json"] else _Form.TEXT

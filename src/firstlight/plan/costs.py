@@ -35,8 +35,8 @@ def cost_of(ways: tuple[Way, ...], facts: Facts, tables: Tables, request: Reques
 def _money(minutes: Fact[float], rate: Fact[float]) -> Fact[float]:
     if isinstance(minutes, Unknown):
         return Unknown("the minutes are not known")
-    if minutes.value == 0:
-        return Known(0.0, minutes.seen_in)
     if isinstance(rate, Unknown):
         return rate
+    if minutes.value == 0:
+        return Known(0.0, minutes.seen_in)
     return Known(minutes.value / 60 * rate.value, f"{rate.value} an hour ({rate.seen_in})")

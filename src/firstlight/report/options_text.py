@@ -64,7 +64,8 @@ def options_list(ranked: Ranked, first: tuple[Step, ...], *, most: int) -> Itera
 
 def _rate_in_words(options: tuple[Option, ...]) -> str:
     """What the minutes rest on, once for all: at 50 MB/s, which was assumed; '' where nothing is fetched."""
-    rate = next((each.cost.download_rate for each in options if isinstance(each.cost.download_rate, Known)), None)
+    known = (each.cost for each in options if isinstance(each.cost.minutes, Known))
+    rate = next((cost.download_rate for cost in known if isinstance(cost.download_rate, Known)), None)
     if not isinstance(rate, Known):
         return ""
     basis = "assumed; --download-rate says otherwise" if rate.origin is Origin.ASSUMED else rate.seen_in
