@@ -113,7 +113,7 @@ def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() ->
         "the image's gate is cuda>=12.8 (NVIDIA_REQUIRE_CUDA); torch 2.9.1+cu130 inside it is built with CUDA 13.0",
     )
     bare, older, *_ = ways_of(finding)
-    assert bare == (ChangeImage('ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"'),)
+    assert bare == (ChangeImage('ENV NVIDIA_REQUIRE_CUDA="cuda>=13.0"', gate="cuda>=13.0"),)
     assert "A bare cuda>=13.0 shuts out data-centre hosts" in finding.means
     library, gate = older
     assert isinstance(library, ChangeImage)

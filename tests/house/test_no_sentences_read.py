@@ -1,8 +1,8 @@
 """Our own sentences are not a protocol: no regular expression is applied to a title, an id or a reason of ours.
 
 It sees `re.fullmatch(..., x)` and `PATTERN.search(x)` where x holds an attribute of one of these names, or a variable
-called so, in the rooms that make, carry or print findings, options and steps. A sentence that goes through a variable
-of another name is not seen.
+called so, and `x.title.split()` and the like, in the rooms that make, carry or print findings, options and steps. A
+sentence that goes through a variable of another name is not seen.
 """
 
 from __future__ import annotations
@@ -18,6 +18,20 @@ ROOMS = ("apply", "cli", "diagnosis", "emit", "plan", "report", "ways")
 OURS = {"title", "titles", "because", "saw", "means", "proof_by", "why_not", "leaves_out", "note", "what", "fires_when"}
 ATTRIBUTES = {*OURS, "id", "way", "ways", "option", "step"}
 _CALLS = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
+
+
+_METHODS = {"split", "rsplit", "splitlines", "partition", "rpartition", "startswith", "endswith", "removeprefix",
+            "removesuffix", "find", "rfind", "index", "count"}  # fmt: skip
+
+
+def _taken_apart(node: ast.AST) -> bool:
+    """Whether a method of str takes one of our sentences apart: finding.saw[0].partition(' ')."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
+        return False
+    text = node.func.value
+    while isinstance(text, ast.Subscript):
+        text = text.value
+    return isinstance(text, ast.Attribute) and text.attr in OURS
 
 
 def _is_ours(node: ast.AST) -> bool:
@@ -40,6 +54,9 @@ def _patterns(tree: ast.AST) -> set[str]:
 def sentences_read(tree: ast.AST) -> Iterator[str]:
     patterns = {"re", *_patterns(tree)}
     for node in ast.walk(tree):
+        if _taken_apart(node):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+            continue
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _CALLS:
             continue
         if ast.unparse(node.func.value) not in patterns:
@@ -64,6 +81,9 @@ def test_no_regular_expression_reads_our_own_sentences() -> None:
         "P = re.compile('a')\nP.fullmatch(finding.saw[0])",
         "re.findall('[0-9]+', title)",
         "re.split(' or ', ' '.join(each.title for each in options))",
+        "analysis.target.title.split()[0]",
+        "finding.saw[0].partition(' ')",
+        "step.because.startswith('torch')",
     ],
 )
 def test_the_check_sees_one(code: str) -> None:
@@ -71,4 +91,7 @@ def test_the_check_sees_one(code: str) -> None:
 
 
 def test_the_check_leaves_other_texts_alone() -> None:
-    assert list(sentences_read(ast.parse("re.search('torch', file.text)\nother.match(option.title)"))) == []
+    assert (
+        list(sentences_read(ast.parse("re.search('torch', file.text)\nother.match(option.title)\npath.split('/')")))
+        == []
+    )

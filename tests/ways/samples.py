@@ -58,7 +58,7 @@ SAMPLES: tuple[Way, ...] = (
     kinds.Restart(),
     kinds.StartContainer(("--gpus", "all"), gives_gpus=True),
     kinds.UseImage("nvidia/cuda:13.0.2-devel-ubuntu24.04"),
-    kinds.ChangeImage("ENV NVIDIA_REQUIRE_CUDA=cuda>=13.0"),
+    kinds.ChangeImage("ENV NVIDIA_REQUIRE_CUDA=cuda>=13.0", gate="cuda>=13.0"),
     kinds.OtherMachine(580, CUDA_13_0, H100),
     kinds.AskPerson("power the machine off and on", Why.HARDWARE),
 )

@@ -107,7 +107,7 @@ def _check(around: Surroundings, analysis: Analysis) -> None:
     if target.kind is TargetKind.WHEEL:
         raise BadInput(
             f"--fix changes an environment, and {target.place} is not installed. Install it (pip install "
-            f"{target.place}), then run `firstlight libs {target.title.split()[0]} --fix`."
+            f"{target.place}), then run `firstlight libs {target.project} --fix`."
         )
     if target.arch != around.machine.host.arch:
         raise BadInput(

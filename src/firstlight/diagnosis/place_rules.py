@@ -158,7 +158,7 @@ def container_gate_differs(question: Question) -> Iterator[Seen]:
 
 def _gates(question: Question, needs: CudaVersion) -> Iterator[Chain]:
     """The gate that fits the wheel: the bare one, or NVIDIA's own form, which lets older data-centre hosts in."""
-    yield chain(kinds.ChangeImage(f'ENV NVIDIA_REQUIRE_CUDA="cuda>={needs}"'))
+    yield chain(_gate(f"cuda>={needs}"))
     rows = (row for row in question.tables.images if row.cuda_at_least == needs)
     branches = next((row.branches for row in rows), ())
     older = " ".join(f"brand={brand},driver>={each},driver<{each + 1}" for each in branches for brand in _GATE_BRANDS)
@@ -168,8 +168,11 @@ def _gates(question: Question, needs: CudaVersion) -> Iterator[Chain]:
         if not packages:
             return
         library = f"RUN {' '.join(manager_install(packages, platform))}"
-        gate = f'ENV NVIDIA_REQUIRE_CUDA="cuda>={needs} {older}"'
-        yield chain(kinds.ChangeImage(library), kinds.ChangeImage(gate))
+        yield chain(kinds.ChangeImage(library), _gate(f"cuda>={needs} {older}"))
+
+
+def _gate(requirement: str) -> kinds.ChangeImage:
+    return kinds.ChangeImage(f'ENV NVIDIA_REQUIRE_CUDA="{requirement}"', gate=requirement)
 
 
 def container_runtime_missing(question: Question) -> Iterator[Seen]:

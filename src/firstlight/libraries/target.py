@@ -70,6 +70,7 @@ class Target:
     site: str  # the site-packages it belongs to, "" for none
     requires: tuple[Requirement, ...]  # of its own metadata, where it has some
     skipped: tuple[str, ...]  # files that could not be looked at, each with the reason
+    project: str = ""  # of a distribution or a wheel, e.g. torch
 
 
 def surroundings(machine: Machine, *, python: str = "") -> Surroundings:
@@ -204,7 +205,7 @@ def _distribution(around: Surroundings, name: str, *, arch: str) -> Target:
         raise BadInput(f"{name} {version}: none of its libraries can be looked at: {'; '.join(skipped[:3])}.")
     headers = (around.machine.read(f"{site}/{record}/METADATA") or "").splitlines()
     needs = _requirements(tuple(headers), wanted, arch=found, python=around.python_version)
-    return Target(TargetKind.DISTRIBUTION, f"{wanted} {version}", site, found, openings, site, needs, skipped)
+    return Target(TargetKind.DISTRIBUTION, f"{wanted} {version}", site, found, openings, site, needs, skipped, wanted)
 
 
 def _record_of(around: Surroundings, wanted: str) -> tuple[str, str] | None:
@@ -249,7 +250,7 @@ def _wheel(around: Surroundings, path: str, *, given: str, arch: str) -> tuple[S
         raise BadInput(f"{given}: none of its libraries can be looked at: {'; '.join(skipped[:3])}.")
     needs = _requirements(tuple(wheel.metadata().splitlines()), named.project, arch=found, python=_tag_python(path))
     return over, Target(
-        TargetKind.WHEEL, f"{named.project} {named.version}", path, found, openings, site, needs, skipped
+        TargetKind.WHEEL, f"{named.project} {named.version}", path, found, openings, site, needs, skipped, named.project
     )
 
 

@@ -241,9 +241,8 @@ def _what_to_do(analysis: Analysis, closing: Closing, fix: str) -> str:
     if not ours:
         return ""
     if analysis.target.kind is TargetKind.WHEEL:
-        project = analysis.target.title.split()[0]
         first = labelled("do", ("install the wheel, and then, with its Python:",), label_width=_LABEL)
-        return f"\n{first}{'':<{_LABEL}}firstlight libs {project} --fix\n"
+        return f"\n{first}{'':<{_LABEL}}firstlight libs {analysis.target.project} --fix\n"
     packages = {need.provided[0].project for need in ours if need.way is not Way.LINK}
     packages |= {each.project for each in closing.brought} if packages else set()
     links = sum(need.loading is Loading.LINK for need in ours)

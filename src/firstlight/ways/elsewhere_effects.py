@@ -30,7 +30,6 @@ from firstlight.ways.wheels_on_paper import torch_wheel
 
 _SIZE = re.compile(r"--shm-size=(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_GATE = re.compile(r"\s*ENV\s+NVIDIA_REQUIRE_CUDA[= ]\"?([^\"]*)\"?\s*")
 _ONE_SLICE = re.compile(r"nvidia\.com/mig-|(?:device|gpu|DEVICES)=\d+:\d+")
 _CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES="
 
@@ -41,10 +40,9 @@ def after_elsewhere(way: Way, facts: Facts, tables: Tables, *, home: str) -> Fac
         case StartContainer():
             return _started(way, facts, tables)
         case ChangeImage():
-            gate = _GATE.fullmatch(way.line)
-            if gate is None:
+            if not way.gate:
                 return facts
-            asked = becomes(facts.container.cuda_requirement, parse_requirement(gate[1]), way)
+            asked = becomes(facts.container.cuda_requirement, parse_requirement(way.gate), way)
             return replace(facts, container=replace(facts.container, cuda_requirement=asked))
         case BuildFromSource():
             return _built(way, facts, tables, home=home)

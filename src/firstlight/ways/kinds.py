@@ -362,6 +362,7 @@ class ChangeImage(Way):
     """A line of the Dockerfile that this container was made from, e.g. ENV NVIDIA_REQUIRE_CUDA=cuda>=13.0."""
 
     line: str
+    gate: str = ""  # where it sets NVIDIA_REQUIRE_CUDA: to what, e.g. cuda>=13.0
 
 
 @dataclass(frozen=True, slots=True)
