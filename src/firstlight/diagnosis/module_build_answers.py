@@ -10,12 +10,11 @@ from firstlight.tables.system_rows import Role
 from firstlight.versions import DriverVersion
 from firstlight.ways.kinds import InstallDriver, RemovePackages
 from firstlight.ways.module_folders import comes_first
-from firstlight.ways.platform import Manager, Platform, platform_of
-from firstlight.ways.system_names import filled, rows_for
+from firstlight.ways.platform import Platform, platform_of
+from firstlight.ways.system_names import filled, names_for, rows_for
 from firstlight.ways.way import Chain
 
 AKMODS, DKMS = "akmods", "dkms"
-_OF_UBUNTU = ("nvidia-dkms-*",)
 
 
 def failed_here(facts: Facts) -> tuple[FailedBuild, ...]:
@@ -76,9 +75,8 @@ def built_here_taken_out(question: Question) -> tuple[RemovePackages, ...]:
     facts, platform = question.facts, platform_of(question.facts)
     if not comes_first(value_or(facts.driver.module_file, "")):
         return ()
-    names = source_package(question, DKMS)
-    if not names and platform.manager is Manager.APT:
-        names = _OF_UBUNTU  # which of them is installed was not seen
+    # Where packages were not seen, by a pattern: which of them is installed only the package manager knows.
+    names = source_package(question, DKMS) or names_for(Role.BUILT_MODULES, platform, question.tables)
     return (RemovePackages(names),) if names else ()
 
 

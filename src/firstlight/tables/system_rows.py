@@ -34,6 +34,7 @@ class Role(Enum):
     FLAVOUR_SETTING = "flavour-setting"  # a file, and the line in it that chooses the module that is built
     DRIVER_LIBRARIES = "driver-libraries"  # libcuda and NVML without a kernel module
     SIGNED_MODULES = "signed-modules"  # built and signed by the distribution for one kernel
+    BUILT_MODULES = "built-modules"  # a pattern of the packages that bring what dkms builds, of any branch
     KERNEL_HEADERS = "kernel-headers"
     FABRIC_MANAGER = "fabric-manager"
     FABRIC_SUBNET_MANAGER = "fabric-subnet-manager"  # NVLSM, of NVLink 5 systems
@@ -72,7 +73,7 @@ class RowKind(Enum):
     COMMAND = "command"  # an argument list, without sudo
     UNIT = "unit"
     STREAM = "stream"
-    SETTING = "setting"  # what a person writes
+    SETTING = "setting"  # what a person writes, or a pattern that a package manager is given
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
