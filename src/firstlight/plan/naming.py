@@ -34,8 +34,15 @@ def kind_of(ways: tuple[Way, ...]) -> Kind:
         return Kind.TOOLKIT
     for kind, types in _KINDS:
         if any(isinstance(way, types) for way in ways):
-            return kind if kind is not Kind.WHEEL or _torch(ways) else Kind.REPAIR
+            other = (kind is Kind.WHEEL and not _torch(ways)) or (kind is Kind.REMOVE and _is_replaced(ways))
+            return Kind.REPAIR if other else kind
     return Kind.REPAIR
+
+
+def _is_replaced(ways: tuple[Way, ...]) -> bool:
+    """Whether system packages go so that others take their place: that is no removal alone."""
+    types = (kinds.RemovePackages, kinds.InstallPackages)
+    return all(any(isinstance(way, each) for way in ways) for each in types)
 
 
 def _is_for_building(way: Way) -> bool:
@@ -99,9 +106,13 @@ def _first_argument(way: Way) -> str:
 def main_ways(ways: tuple[Way, ...]) -> tuple[Way, ...]:
     """The ways that an option is called by: what changes more than this system first, then what decides its kind."""
     types = dict(_KINDS).get(kind_of(ways), ())
+
+    def replaced(way: Way) -> bool:
+        return isinstance(way, kinds.RemovePackages) and _is_replaced(ways)
+
     main = sorted(
         (way for way in ways if not isinstance(way, _BESIDES)),
-        key=lambda way: (not _changes_what_is_below(way), not isinstance(way, types), not _builds(way)),
+        key=lambda way: (not _changes_what_is_below(way), not isinstance(way, types), not _builds(way), replaced(way)),
     )
     return tuple(main) or tuple(sorted(ways, key=lambda way: not isinstance(way, kinds.Restart)))
 
