@@ -11,10 +11,9 @@ from firstlight.diagnosis.observed import may_become_root
 from firstlight.diagnosis.rules import RULES
 from firstlight.facts.known import Unknown
 from firstlight.ways import traits
-from firstlight.ways.kinds import BuildFromSource, InstallWheels
+from firstlight.ways.kinds import BuildFromSource, InstallWheels, Manner
 from firstlight.ways.platform import platform_of
 from firstlight.ways.way import Chain, Way
-from firstlight.ways.way_back import is_compiled
 
 # Where pip may not write, the steps make an environment of their own.
 _ELSEWHERE = (externally_managed_python, prefix_not_writable)
@@ -27,9 +26,9 @@ _OWN_TORCH = Unknown("it is about to be built")
 
 
 def compiles(way: Way) -> bool:
-    """Whether a way compiles something here."""
+    """Whether a way compiles something here; flash-attn, unless it is told to, takes a wheel of its release page."""
     if isinstance(way, InstallWheels):
-        return any(is_compiled(each, way) for each in way.packages)
+        return way.manner is Manner.COMPILED
     return isinstance(way, BuildFromSource)
 
 
