@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan a75c985ffef7d33627650f7257ee5dcc3a33baf9651df8267de4fc1bb7d89814
+# plan 05f5d5ec410e244d9d65d54d37ba56cb20828db3f98ae4c7228bcc0d3411afce
 # for: the machine of gh200-torch-pypi; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu128, and numpy<3 where it can be had; aarch64, Python 3.12, glibc 2.28 or newer
 # torch 2.9.0+cu128 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
-# plan 5167626ec4de525448feca5054b2e1d77ac261fe8c5031a552c9f95a222c7b4b
+# plan 40cf044a8ea3bff038c6ed9001519dfd2fc16331251986da3826264a494eb79a
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
-# plan f5c279f2810ac2b7d6a6b1a7b690c973f5f8bade117ea34853445e69bac23a8f
+# plan c0048cf2194106fa8060bd399850b70e334b405debadf4cd9386f85392941ac4
 # for: the machine of v100-torch-cu130; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu126, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.9.0+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
