@@ -88,7 +88,7 @@ def test_where_everything_is_a_terminal_the_progress_is_drawn_and_taken_away_aga
 
 
 def test_it_shows_the_plan_as_plan_does_then_does_it_and_says_what_it_took(person: Person) -> None:
-    plan = person.run("plan", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--python", person.python)
+    plan = person.run("plan", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--python", person.python, "--rate", "2.69")
     done = person.run(
         "apply", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--python", person.python, "--yes", "--no-verify",
         "--rate", "2.69",
