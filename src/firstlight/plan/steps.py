@@ -24,6 +24,7 @@ from firstlight.ways.step import Step, StepKind
 from firstlight.ways.steps import steps_of
 from firstlight.ways.tuning import tuning_steps
 from firstlight.ways.variable_steps import set_for_builds
+from firstlight.ways.way import Way
 
 
 def steps_for(question: Question, option: Option, extras: Extras) -> tuple[Step, ...]:
