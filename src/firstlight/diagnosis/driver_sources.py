@@ -58,8 +58,9 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
             found.append(_from(question, row, branch=number, flavour=flavour))
     if found:
         return tuple(found)
-    here = f"{platform.distribution} {platform.release}".strip() or "this system"
-    by = f"{_FLOORS}; which packages bring it on {here} is not known"
+    if not platform.distribution:  # a machine of which only GPU and driver were named
+        return (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.DOCUMENTED, by=_FLOORS),)
+    by = f"{_FLOORS}; which packages bring it on {platform.distribution} {platform.release} is not known"
     return (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.GUESSED, by=by),)
 
 
