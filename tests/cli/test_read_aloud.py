@@ -92,7 +92,8 @@ def test_where_only_a_look_is_left_that_is_said(capsys: pytest.CaptureFixture[st
 
 
 def test_a_word_with_an_apostrophe_is_quoted_as_a_person_would(capsys: pytest.CaptureFixture[str]) -> None:
-    out = _said(capsys, "doctor", "cuda-sees-none")
+    may = "ability.sudo=sudo is there and the user is in an admin group"
+    out = _said(capsys, "doctor", "cuda-sees-none", "--set", may)
     assert """     sudo sh -c "dmesg | grep -E 'NVRM|Xid'"\n""" in out
 
 
@@ -109,5 +110,5 @@ def test_an_installer_that_is_run_is_fetched_first_and_its_size_is_not_nothing(
 ) -> None:
     out = _said(capsys, "plan", "blackwell-proprietary", "--option", "2")
     file = "NVIDIA-Linux-x86_64-570.144.run"
-    assert f"\n   curl -fLO https://download.nvidia.com/XFree86/Linux-x86_64/570.144/{file}\n   sudo sh {file}" in out
+    assert f"\n   curl -fLO https://download.nvidia.com/XFree86/Linux-x86_64/570.144/{file}\n   sh {file}" in out
     assert "GB not known to download" in out

@@ -44,7 +44,9 @@ def _lie_here(facts: Facts) -> set[str]:
 
 
 def _unknown(facts: Facts, goal: Goal) -> Iterator[str]:
-    platform, here = platform_of(facts), _lie_here(facts)
+    platform = platform_of(facts)
+    patterns = {name for row in TABLES.system_name_rows if row.family is platform.family for name in row.names}
+    here = _lie_here(facts) | {each for each in patterns if "*" in each}  # e.g. of what is removed, of any branch
     findings = judge(Question(facts, TABLES, goal=goal), RULES).findings
     for finding in findings:
         for answer in finding.answers:

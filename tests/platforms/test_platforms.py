@@ -37,7 +37,7 @@ def _first_option(seen: Judged) -> str:
     question = Question(seen.facts, TABLES, Goal.INFER)
     options = seen.ranked.options
     shown = options_list(seen.ranked, tuple(steps_for(question, options[0], Extras())), most=1) if options else ()
-    return " ".join(plain(shown).split())
+    return " ".join(plain(shown).replace(" \\\n", " ").split())  # a long command goes on below
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -249,7 +249,7 @@ LIBRARY_RULES = (
         looks_at=("torch_libraries.missing", "torch.libraries", "nvidia_wheels", "torch.requires"),
         needs=("torch",),
         means="Importing torch fails at the first of them.",
-        error="ImportError: ...: cannot open shared object file: No such file or directory",
+        error="ImportError: lib....so...: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
         ways=(CloseLibraries, *TORCH_WAYS),
     ),
