@@ -47,8 +47,8 @@ def test_a_signed_module_is_let_in_by_its_key_before_another_one_is_installed() 
     finding = _all(_with_standing(Standing.STRANGER, key_file=Unknown("permission denied")))["module-key-not-enrolled"]
     assert isinstance(ways_of(finding)[0][0], kinds.EnrolKey)
     unsigned = _all(_with_standing(Standing.UNSIGNED))["module-key-not-enrolled"]
-    gone, signed = ways_of(unsigned)[0][:2]  # depmod prefers what dkms built
-    assert (type(gone), type(signed)) == (kinds.RemovePackages, kinds.InstallPackages)
+    signed, gone = ways_of(unsigned)[0][:2]  # depmod prefers what dkms built
+    assert (type(signed), type(gone)) == (kinds.InstallPackages, kinds.RemovePackages)
 
 
 def test_an_image_system_is_told_of_another_image_alone() -> None:

@@ -217,10 +217,12 @@ CURES: tuple[Cure, ...] = (
           LoadModules(("nvidia", "nvidia_uvm"))),
          (), stays=("secure-boot-blocks-module", "driver-not-loaded")),  # updates/dkms/nvidia.ko comes before it
     Cure("secure-boot",
-         (RemovePackages(("nvidia-dkms-*",)),
-          InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
+         (InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
+          RemovePackages(("nvidia-dkms-*",)),
           LoadModules(("nvidia", "nvidia_uvm"))),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),
+    Cure("secure-boot", (RemovePackages(("nvidia-dkms-*",)), LoadModules(("nvidia", "nvidia_uvm"))),
+         (), stays=("driver-not-loaded",)),  # nothing is left to load
     Cure("secure-boot", (EnrolKey("/var/lib/shim-signed/mok/MOK.der"), Restart()),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),
     Cure("small-pod", (StartContainer(("--shm-size=8g",)),), ("shm-too-small",)),

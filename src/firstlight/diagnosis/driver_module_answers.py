@@ -108,7 +108,8 @@ def module_let_in(question: Question) -> tuple[Chain, ...]:
     flavour, branch = flavour_of(question).value, branch_on_disk(facts) or branch_to_have(question) or LTS_BRANCH
     package = names_for(Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch))
     gone = built_here_taken_out(question)
-    signed = (*gone, kinds.InstallPackages(package), kinds.LoadModules(_MODULES))
+    # taken out last: the driver's package is content with either, and goes where for a moment there is neither
+    signed = (kinds.InstallPackages(package), *gone, kinds.LoadModules(_MODULES))
     first = chain(*signed, title="take the system's signed modules, not those built here" if gone else "")
     return (first, *rest) if package else rest
 

@@ -81,10 +81,10 @@ def _by_role(role: Role, way: InstallPackages, facts: Facts, tables: Tables, *, 
             return _with_driver_library(way, facts, tables, name)
         case Role.SIGNED_MODULES:
             file = facts.driver.module_file
-            path = f"/lib/modules/{facts.place.kernel_release}/kernel/{name}/nvidia.ko"
+            facts = _with_driver_package(facts, name, way)
             if isinstance(file, Known) and (file.origin is Origin.PLANNED or comes_first(file.value)):
                 return facts  # it is installed beside the one that was built here, which is loaded before it
-            return replace(facts, driver=replace(facts.driver, module_file=planned(path, way)))
+            return replace(facts, driver=replace(facts.driver, module_file=planned(_signed_file(facts, name), way)))
         case Role.CXX_LIBRARY:
             return _with_newer_libstdcxx(facts)
         case Role.COMPILER:
@@ -134,14 +134,27 @@ def _with_driver_library(way: InstallPackages, facts: Facts, tables: Tables, nam
         return facts
     others = tuple(each for each in facts.libcuda.candidates if each.path != own.path)
     left = tuple(each for each in facts.libcuda.out_of_reach if each != own.path)
-    names = value_or(facts.driver.packages, ())
-    packages = facts.driver.packages if name in names else planned(tuple(sorted((*names, name))), way)
-    facts = replace(
-        facts,
-        libcuda=replace(facts.libcuda, out_of_reach=left),
-        driver=replace(facts.driver, packages=packages),
-    )
+    facts = _with_driver_package(replace(facts, libcuda=replace(facts.libcuda, out_of_reach=left)), name, way)
     return with_candidates(facts, tables, put_in_cache(others, own), way=way)
+
+
+def _with_driver_package(facts: Facts, name: str, way: Way) -> Facts:
+    names = value_or(facts.driver.packages, ())
+    if name in names:
+        return facts
+    return replace(facts, driver=replace(facts.driver, packages=planned(tuple(sorted((*names, name))), way)))
+
+
+def _signed_file(facts: Facts, package: str) -> str:
+    return f"/lib/modules/{facts.place.kernel_release}/kernel/{package}/nvidia.ko"
+
+
+def _module_left(facts: Facts, tables: Tables, way: Way) -> Fact[str]:
+    """What is loaded once the modules that dkms built are gone: those that the system signed, where there are any."""
+    for name in value_or(facts.driver.packages, ()):
+        if any(row.role is Role.SIGNED_MODULES for row in roles_of(name, platform_of(facts), tables)):
+            return planned(_signed_file(facts, name), way)
+    return _TAKEN_OUT
 
 
 def _with_newer_libstdcxx(facts: Facts) -> Facts:
@@ -196,7 +209,7 @@ def _without_packages(way: RemovePackages, facts: Facts, tables: Tables) -> Fact
         facts = replace(facts, driver=replace(facts.driver, packages=planned(drivers, way)))
     file = facts.driver.module_file
     if isinstance(file, Known) and comes_first(file.value) and any("dkms" in each for each in way.packages):
-        facts = replace(facts, driver=replace(facts.driver, module_file=_TAKEN_OUT))
+        facts = replace(facts, driver=replace(facts.driver, module_file=_module_left(facts, tables, way)))
     wsl = facts.place.wsl_libraries
     if value_or(facts.place.platform, None) is Platform.WSL2 and isinstance(wsl, Known) and _has_driver(way):
         candidates = tuple(each for each in candidates if each.path.startswith(f"{wsl.value}/"))
