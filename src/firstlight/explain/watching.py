@@ -184,12 +184,14 @@ def _passed_through(child: int, ends: _Outputs) -> tuple[int, _Tail]:
 
     threading.Thread(target=wait, daemon=True).start()
     tail = _Tail()
-    with selectors.DefaultSelector() as selector:
+    # poll asks a terminal anew each time, which then takes in what lies in the kernel's queue; epoll waits for that
+    with selectors.PollSelector() as selector:
         for ours in (*ends.onward, woken):
             selector.register(ours, selectors.EVENT_READ)
         while not statuses or len(selector.get_map()) > 1:
-            ready = [int(key.fd) for key, _ in selector.select(0 if statuses else None)]
-            if statuses and ready in ([], [woken]):
+            has_ended = bool(statuses)  # by now, not while the outputs are asked: what came last is asked for once more
+            ready = [int(key.fd) for key, _ in selector.select(0 if has_ended else None)]
+            if has_ended and ready in ([], [woken]):
                 break
             largest = 0
             for ours in ready:
