@@ -84,7 +84,7 @@ def test_without_a_driver_the_pci_id_tells_which_module_drives_the_gpu(device_id
 def test_a_signed_module_for_volta_is_not_the_open_one() -> None:
     facts = _with_device(facts_of("secure-boot"), "0x1db6")
     first, *_ = ways_of(_found(facts, "secure-boot-blocks-module"))
-    assert first[1] == InstallPackages(("linux-modules-nvidia-580-server-6.8.0-60-generic",))
+    assert first[0] == InstallPackages(("linux-modules-nvidia-580-server-6.8.0-60-generic",))
 
 
 @pytest.mark.parametrize("device_id", ["", "not read", "0x2204", "0x0fc6"])
