@@ -79,7 +79,6 @@ def program_name(shell: Shell, call: Call) -> str:
 
 
 def _followed(shell: Shell, call: Call, name: str) -> str:
-    rest = call.words[1:]
     if name == HOLE:
         shell.hide("a program whose name only the running shell knows")
         return HOLE
@@ -99,7 +98,7 @@ def _followed(shell: Shell, call: Call, name: str) -> str:
         return interpreters.shell_text(shell, call)
     if is_python(name):
         return interpreters.python(shell, call)
-    if name in EVAL_FLAGS and (code := interpreters.option_value(rest, EVAL_FLAGS[name])) is not None:
+    if name in EVAL_FLAGS and (code := interpreters.code_given(call, EVAL_FLAGS[name])) is not None:
         leaf(shell, call, name)
         return interpreters.run_code(shell, code, name)
     if name == "ssh":

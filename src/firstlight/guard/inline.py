@@ -14,7 +14,13 @@ _HIDERS = re.compile(
 )
 _RUNS = {"system", "popen", "run", "call", "check_call", "check_output", "Popen", "getoutput", "getstatusoutput"}
 _EXECS = re.compile(r"(?:exec|spawn|posix_spawn)[lvpe]*")
-_OTHER_RUNS = re.compile(r"\b(?:system|exec\w*|popen|spawn\w*|qx|pack|child_process|Open3|passthru|shell_exec)\b|`")
+_OTHER_RUNS = re.compile(
+    r"\b(?:system\w*|exec\w*|popen\w*|proc_open|spawn\w*|qx|pack|child_process|Open3|passthru|shell_exec|open[23])\b"
+    r"|`|%x|[\"'](?:-\||\|-)[\"']"
+)
+_OF_A_LIST = re.compile(r"(?:[\s,\[(]|\bc\()*")  # between the words of system("pip", ["install", "x"])
+_WORD_LISTS = re.compile(r"(?:\bqw|%[wWiI])\s*[\[({<|/!](.*?)[\])}>|/!]", re.S)
+_COMMANDS = re.compile(r"(?:\bqx|%x)\s*[\[({<|/!](.*?)[\])}>|/!]|`(.*?)`", re.S)
 _STRINGS = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
 _WRITES = {"write", "write_text", "write_bytes", "unlink", "remove", "rmtree", "rename", "replace", "truncate", "touch",
            "copy", "copyfile", "copy2", "move", "symlink", "symlink_to", "chmod", "rmdir", "link", "open", "copytree",
@@ -46,12 +52,29 @@ def _other(code: str) -> Iterator[Found]:
     strings = [one or two for one, two in _STRINGS.findall(code)]
     joined = (*strings, "".join(strings))
     if _OTHER_RUNS.search(code):
-        for text in strings:
+        for text in (*strings, *(one or two for one, two in _COMMANDS.findall(code))):
             yield Found(text=text)
+        yield from (Found(words=words) for words in _lists(code))
         yield Found(mentions=("--runs", *joined))
         if "pack" in code or not strings:
             yield Found(hidden="code that makes a command at run time")
     yield Found(mentions=tuple(joined)) if strings else Found(mentions=(code,))
+
+
+def _lists(code: str) -> Iterator[tuple[str, ...]]:
+    """Strings that stand beside each other as the words of one command."""
+    yield from (tuple(words.split()) for words in _WORD_LISTS.findall(code) if words.split())
+    words: list[str] = []
+    end = 0
+    for match in _STRINGS.finditer(code):
+        if words and not _OF_A_LIST.fullmatch(code[end : match.start()]):
+            yield tuple(words)
+            words = []
+        if match[0][1:-1] not in ("-|", "|-"):  # how perl's open says that the words behind are a command
+            words.append(match[1] or match[2] or "")
+        end = match.end()
+    if words:
+        yield tuple(words)
 
 
 def _python(code: str) -> Iterator[Found]:

@@ -141,6 +141,13 @@ def run_code(shell: Shell, code: str, through: str) -> str:
     return HOLE
 
 
+def code_given(call: Call, options: tuple[str, ...]) -> str | None:
+    """The code that an interpreter gets on its command line, or by a pipe where it names no script."""
+    code = option_value(call.words[1:], options)
+    names_none = all(word.startswith("-") for word in call.words[1:])
+    return call.stdin if code is None and names_none else code
+
+
 def option_value(words: tuple[str, ...], options: tuple[str, ...]) -> str | None:
     for at, word in enumerate(words):
         if word in options:

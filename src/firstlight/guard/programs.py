@@ -16,6 +16,9 @@ EVAL_FLAGS = {
     "lua": ("-e",),
     "deno": ("eval",),
     "bun": ("-e", "--eval"),
+    "Rscript": ("-e",),
+    "R": ("-e",),
+    "julia": ("-e", "-E", "--eval", "--print"),
 }
 
 # wrapper -> (options that take a value in the next word, words before the command)
