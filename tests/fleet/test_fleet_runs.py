@@ -127,6 +127,10 @@ def test_equal_hosts_are_one_row_and_those_that_are_not_done_come_first() -> Non
 def test_status_prints_the_newest_run_with_its_exit_code(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
     shelf.write(RUN)
     assert run(["fleet", "status", "--json"]) == 4
+    handed_on = run_of(json.loads(capsys.readouterr().out), "x")
+    assert [host.name for host in handed_on.hosts] == ["host-a", "host-b", "host-c"]
+    assert (handed_on.who, handed_on.exit_code, handed_on.words) == ("operator", 4, RUN.words)
+    assert run(["fleet", "status", "--json", "--identify"]) == 4
     assert run_of(json.loads(capsys.readouterr().out), "x") == RUN
     assert run(["fleet", "status", "--list"]) == 0
     assert capsys.readouterr().out == f"{RUN.id}  apply  3 hosts: 1 not reached over ssh, 2 done\n"
@@ -178,6 +182,16 @@ def test_nothing_to_take_back_is_no_fault(shelf: Shelf, capsys: pytest.CaptureFi
     [
         (["--read-only", "apply", "--yes", "--hosts", "a"], "--read-only was given"),
         (["--read-only", "undo", "--yes"], "--read-only was given"),
+        (["--read-only", "verify", "--hosts", "a"], "--read-only was given"),
+        (["verify", "--retry"], "there is no run to go on with; `firstlight fleet verify"),
+        (["verify"], "no hosts were named"),
+        (["verify", "--hosts", "a", "--python", "b"], "an absolute path"),
+        (["--read-only", "bench", "--hosts", "a"], "--read-only was given"),
+        (["bench", "--retry"], "there is no run to go on with; `firstlight fleet bench"),
+        (["bench"], "no hosts were named"),
+        (["bench", "--hosts", "a", "--python", "b"], "an absolute path"),
+        (["verify", "--hosts", "a", "--only", "bogus"], "bogus"),
+        (["bench", "--hosts", "a", "--runs", "0"], "--runs"),
         (["status"], "there is no run yet"),
         (["apply", "--retry", "--yes"], "there is no run to go on with"),
         (["apply", "--retry", "--hosts", "a"], "leave hosts"),

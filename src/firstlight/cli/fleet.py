@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstlight.cli import fleet_add, fleet_plan, fleet_run
+from firstlight.cli import fleet_add, fleet_measure, fleet_plan, fleet_run
 from firstlight.cli.fleet_hosts import host_words, reached_of
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput
@@ -28,9 +28,13 @@ _FROM = ("--hosts", "-i", "--slurm", "--facts")
     short_help="many hosts at once: one table, the odd ones first",
     epilog="Example: firstlight fleet doctor -i inventory.yml",
 )
-@click.option("--read-only", is_flag=True, help="Refuse apply and undo: for accounts and scripts that only look.")
+@click.option("--read-only", is_flag=True,
+              help="Refuse apply, undo, verify and bench: for accounts and scripts that only look.")  # fmt: skip
 def command(**given: Any) -> None:
-    """The same verbs for many hosts, over ssh. doctor, plan and status change nothing; apply and undo do."""
+    """The same verbs for many hosts, over ssh. doctor, plan and status change nothing; apply and undo do.
+
+    verify and bench bring firstlight along and keep what they found.
+    """
 
 
 for _each in (
@@ -38,6 +42,8 @@ for _each in (
     fleet_run.apply_command,
     fleet_run.status_command,
     fleet_run.undo_command,
+    fleet_measure.verify_command,
+    fleet_measure.bench_command,
     fleet_add.command,
 ):
     command.add_command(_each)

@@ -18,9 +18,10 @@ from firstlight.fleet.run_folder import MADE_BY, Damaged, Shelf, new_id, now, op
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
-    from firstlight.fleet.outcomes import Outcome
+    from firstlight.fleet.run import Outcome
     from firstlight.fleet.target import Target
     from firstlight.fleet.tool import Tool
+    from firstlight.report.host_names import HostNames
 
 _BAD = (HostEnd.FAILED, HostEnd.UNREACHABLE, HostEnd.BUSY)
 
@@ -33,8 +34,24 @@ class _Work:
     brought: Tool
 
 
-def _work_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what is passed on to Ansible, and --retry."""
     for option in (
+        click.option("--retry", is_flag=True, help="Go on with the newest run: the hosts not done, and no other."),
+        click.option("--vault-password-file", metavar="FILE", default="",
+                     help="The password of the inventory's vault, in a file."),
+        click.option("--become-password-file", metavar="FILE", default="", help="Password for --become, in a file."),
+        click.option("--become", is_flag=True, help="Work as root there, by sudo or what the inventory says."),
+        click.option("--limit", metavar="PATTERN", default="",
+                     help="Of the inventory these hosts alone (Ansible's patterns)."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def work_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--identify", is_flag=True, help="Keep real names of hosts in --json."),
         click.option("--json", "as_json", is_flag=True, help="Print the run (schema firstlight.fleet-run/1)."),
         click.option("--yes", is_flag=True, help="Do it without asking, for automation."),
         click.option("--max-fail", type=click.IntRange(0, 1000), default=0, show_default=True, metavar="N",
@@ -52,14 +69,8 @@ def _work_options(function: Callable[..., Any]) -> Callable[..., Any]:
     epilog="Example: firstlight fleet apply -i inventory.yml --serial 1,10%,100% -- --want torch==2.9.0+cu130",
 )
 @host_options
-@click.option("--limit", metavar="PATTERN", default="", help="Of the inventory these hosts alone (Ansible's patterns).")
-@click.option("--become", is_flag=True, help="Work as root there, by sudo or what the inventory says.")
-@click.option("--become-password-file", metavar="FILE", default="", help="The password for --become, in a file.")
-@click.option(
-    "--vault-password-file", metavar="FILE", default="", help="The password of the inventory's vault, in a file."
-)
-@click.option("--retry", is_flag=True, help="Go on with the newest run: the hosts that are not done, and no other.")
-@_work_options
+@engine_options
+@work_options
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF APPLY]")
 @click.pass_context
 def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -> None:
@@ -70,15 +81,28 @@ def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -
     1: a host failed; 4: a host could not be reached, or another operator is at work; 2: the call cannot be used; 130:
     interrupted, and what has begun on a host goes on there.
     """
-    _refuse_read_only(ctx, "apply")
+    from firstlight.cli.fleet_words import parse_words
+
+    parse_words(words)
+    do_on_hosts(ctx, Verb.APPLY, words, given)
+
+
+def do_on_hosts(ctx: click.Context, verb: Verb, words: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Begin a run, or go on with the newest of the verb; ends the command with its exit code."""
+    _refuse_read_only(ctx, verb.value)
     shelf = _shelf()
     if given["retry"]:
-        _work(ctx, shelf, _run_to_retry(shelf, words, given), given)
+        _work(ctx, shelf, _run_to_retry(shelf, verb, words, given), given)
         return
     _name_damaged(shelf)
     run_id = new_id()
     try:
-        _work(ctx, shelf, _run_to_do(shelf, run_id, words, given), given)
+        _work(
+            ctx,
+            shelf,
+            _run_to_do(shelf, FleetRun(run_id, verb, now(), operator(), words, (), Engine("")), given),
+            given,
+        )
     finally:
         shelf.forget_unbegun(run_id)
 
@@ -89,7 +113,7 @@ def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -
     epilog="Example: firstlight fleet undo --yes",
 )
 @click.option("--run", "run_id", metavar="ID", default="", help="This run of `fleet apply`, not the newest.")
-@_work_options
+@work_options
 @click.pass_context
 def undo_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight undo --yes` on every host on which a run of `fleet apply` changed something.
@@ -103,7 +127,7 @@ def undo_command(ctx: click.Context, /, **given: Any) -> None:
     if not given["run_id"]:
         _refuse_damaged(shelf, newer_than="" if applied is None else applied.id)
     if applied is not None and applied.verb is not Verb.APPLY:
-        raise BadInput(f"--run {applied.id}: that is a run of undo; accepted is one of `fleet apply`")
+        raise BadInput(f"--run {applied.id}: that is a run of {applied.verb.value}; accepted is one of `fleet apply`")
     if applied is not None:
         run = _undo_of(shelf, applied)
         try:
@@ -114,7 +138,7 @@ def undo_command(ctx: click.Context, /, **given: Any) -> None:
         _end(ctx, shelf, undone, given)
     elif given["as_json"]:
         nothing = FleetRun("", Verb.UNDO, now(), operator(), (), (), Engine(""))
-        click.echo(json.dumps(run_document(nothing, made_by=MADE_BY, folder=""), indent=1))
+        click.echo(json.dumps(run_document(replace(nothing, who="operator"), made_by=MADE_BY, folder=""), indent=1))
     else:
         click.echo("nothing to undo: no run of `firstlight fleet apply` changed a host")
 
@@ -127,6 +151,7 @@ def undo_command(ctx: click.Context, /, **given: Any) -> None:
 @click.argument("run_id", metavar="[RUN]", default="", required=False)
 @click.option("--list", "lists", is_flag=True, help="Print every run in one line, newest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run (schema firstlight.fleet-run/1).")
+@click.option("--identify", is_flag=True, help="Keep real names of hosts in --json.")
 @click.pass_context
 def status_command(ctx: click.Context, /, run_id: str, **given: Any) -> None:
     """Print the newest run, or the one that is named, as its folder has it; no host is asked.
@@ -171,23 +196,21 @@ def _refuse_damaged(shelf: Shelf, *, newer_than: str) -> None:
             raise BadInput(f"run {each.id} may be the newest, and it cannot be read: {each.reason}")
 
 
-def _run_to_do(shelf: Shelf, run_id: str, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
+def _run_to_do(shelf: Shelf, begun: FleetRun, given: dict[str, Any]) -> FleetRun:
     """A new run; or the newest, where it is the same and was interrupted, so that no work is started twice."""
-    from firstlight.cli.fleet_words import parse_words
     from firstlight.fleet.inventory import selected
 
-    parse_words(words)
     targets = targets_of(given)
-    inventory = inventory_for(given, targets, shelf.folder(run_id))
+    inventory = inventory_for(given, targets, shelf.folder(begun.id))
     config = os.path.abspath(given["ssh_config"]) if given["ssh_config"] else ""
     engine = Engine(inventory, config, _passed_on(given))
     names = tuple(target.name for target in selected(inventory, limit=given["limit"], vault=engine.vault))
     batches(names, given["serial"])  # refused before the first host
-    run = FleetRun(run_id, Verb.APPLY, now(), operator(), words, tuple(map(HostRun, names)), engine)
-    before = next(shelf.runs(Verb.APPLY), None)
+    run = replace(begun, hosts=tuple(map(HostRun, names)), engine=engine)
+    before = next(shelf.runs(begun.verb), None)
     if before is None or not _is_the_same(before, run) or not _is_unfinished(before):
         return run
-    shelf.forget_unbegun(run_id)
+    shelf.forget_unbegun(run.id)
     click.echo(f"run {before.id} is not finished; it is gone on with", err=True)
     return before
 
@@ -213,19 +236,23 @@ def _readable(option: str, path: str) -> str:
     return os.path.abspath(path)
 
 
-def _run_to_retry(shelf: Shelf, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
+def _run_to_retry(shelf: Shelf, verb: Verb, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
     if words or named_from(given) or given["limit"]:
-        raise BadInput("--retry goes on with the newest run as it is; leave hosts, --limit and options of apply out")
+        raise BadInput(
+            f"--retry goes on with the newest run as it is; leave hosts, --limit and options of {verb.value} out"
+        )
     for name in ("ssh_config", "become", "become_password_file", "vault_password_file"):
         if given[name]:
             raise BadInput(
                 f"--retry goes on with the newest run as it is; leave --{name.replace('_', '-')} out, or begin another "
                 "run with it"
             )
-    run = next(shelf.runs(Verb.APPLY), None)
+    run = next(shelf.runs(verb), None)
     _refuse_damaged(shelf, newer_than="" if run is None else run.id)
     if run is None:
-        raise BadInput("there is no run to go on with; `firstlight fleet apply --hosts node01,node02` makes one")
+        raise BadInput(
+            f"there is no run to go on with; `firstlight fleet {verb.value} --hosts node01,node02` makes one"
+        )
     return run
 
 
@@ -248,12 +275,12 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
     """Ask once, then do the hosts that are left, in batches; an interrupt leaves what has begun to go on."""
     from firstlight.cli.acting import agreed, in_order
     from firstlight.fleet.tool import tool
-    from firstlight.report.fleet_run_text import asked_text
+    from firstlight.report.fleet_run_text import CHANGING, asked_text
 
     if not run.left:
         _end(ctx, shelf, run, given)
     click.echo(asked_text(run), nl=False, err=True)
-    if not agreed(f"{run.verb.value} on these hosts", yes=given["yes"]):
+    if run.verb in CHANGING and not agreed(f"{run.verb.value} on these hosts", yes=given["yes"]):
         ctx.exit(1)
     with in_order(), shelf.held(run):
         kept = [run]
@@ -313,8 +340,27 @@ def _end(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any])
 
 def _print(shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
     if given["as_json"]:
-        click.echo(json.dumps(run_document(run, made_by=MADE_BY, folder=shelf.folder(run.id)), indent=1))
+        from firstlight.report.fleet_run_json import handed_on
+
+        document = run_document(run, made_by=MADE_BY, folder=shelf.folder(run.id))
+        shown = document if given["identify"] else handed_on(document, _names(run), home=os.path.expanduser("~"))
+        click.echo(json.dumps(shown, indent=1))
         return
     from firstlight.report.fleet_run_text import run_text
 
     tell(run_text(run, shelf.folder(run.id)))
+
+
+def _names(run: FleetRun) -> HostNames:
+    """What the hosts are called where the run is handed on, also those that ssh calls otherwise."""
+    from firstlight.fleet.inventory import selected
+    from firstlight.fleet.ssh import where_ssh_goes
+    from firstlight.report.host_names import pseudonyms_for
+
+    names = [host.name for host in run.hosts]
+    try:
+        targets = [each for each in selected(run.engine.inventory, vault=run.engine.vault) if each.name in names]
+        reached = [where_ssh_goes(target, config=run.engine.ssh_config) for target in targets]
+    except BadInput:  # an inventory that is gone: the names themselves, and every address, are left out all the same
+        reached = []
+    return pseudonyms_for(names, reached)

@@ -244,7 +244,8 @@ def _kind(machine: Machine, prefix: str, *, cfg: dict[str, str] | None) -> Envir
         return EnvironmentKind.MISSING
     if cfg is not None:
         receipts = (f"{prefix}/{name}" for name in ("uv-receipt.toml", "pipx_metadata.json"))
-        if re.search(r"/uv/(?:archive|environments)-v\d", prefix) or any(machine.stat(each) for each in receipts):
+        ours = r"/uv/(?:archive|environments)-v\d|/firstlight/fleet/tool-[0-9a-f]{16}$"  # the last: brought by `fleet`
+        if re.search(ours, prefix) or any(machine.stat(each) for each in receipts):
             return EnvironmentKind.TOOL
         return EnvironmentKind.UV_VENV if "uv" in cfg else EnvironmentKind.VENV
     if machine.stat(f"{prefix}/conda-meta") is not None:

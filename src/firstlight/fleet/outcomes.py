@@ -6,25 +6,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from firstlight.fleet.proofs import of_bench, of_verify
 from firstlight.fleet.reply import between_marks
-from firstlight.fleet.run import HostEnd, HostRun, Made, Verb
+from firstlight.fleet.run import HostEnd, HostRun, Made, Outcome, Verb
 from firstlight.fleet.schema_check import faults, schema_named
-from firstlight.frozen import dataclass
 from firstlight.visible import one_line
 
 _SCHEMAS = {Verb.APPLY: "apply-1", Verb.UNDO: "undo-1"}
+_PROOFS = {Verb.VERIFY: of_verify, Verb.BENCH: of_bench}
 _LONGEST = 300
 ANOTHER_AT_WORK = 4  # the exit code of `apply` and `undo` for that
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A host with its end, and what is kept of it: document, journal and log, each "" where there is none."""
-
-    host: HostRun
-    document: str = ""
-    journal: str = ""
-    log: str = ""
 
 
 def outcome_of(host: HostRun, verb: Verb, printed: str, *, token: str) -> Outcome:
@@ -43,6 +34,8 @@ def outcome_of(host: HostRun, verb: Verb, printed: str, *, token: str) -> Outcom
         return Outcome(_ended(host, HostEnd.FAILED, why), "", journal, log)
     if state != "ended" or not isinstance(answer.get("code"), int):
         return Outcome(_ended(host, HostEnd.FAILED, _text(answer, "reason") or "it did not say why"))
+    if verb in _PROOFS:
+        return _PROOFS[verb](host, answer, answer["code"])
     return _of_work(host, verb, answer, code=answer["code"])
 
 

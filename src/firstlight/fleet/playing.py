@@ -24,11 +24,11 @@ from typing import IO, Any
 from firstlight.errors import BadInput
 from firstlight.fleet.children import on_host
 from firstlight.fleet.inventory import INSTALL, ansible_program
-from firstlight.fleet.outcomes import Outcome, outcome_of
+from firstlight.fleet.outcomes import outcome_of
 from firstlight.fleet.questions import NEWEST_FIRST
 from firstlight.fleet.refused import why_not
 from firstlight.fleet.reply import LOOK_S, REPLY_LIMIT
-from firstlight.fleet.run import FleetRun, HostEnd, HostRun, Verb
+from firstlight.fleet.run import FleetRun, HostEnd, HostRun, Outcome, Verb
 from firstlight.fleet.ssh import Said, strict_words
 from firstlight.fleet.target import Target
 from firstlight.fleet.tool import Tool
@@ -41,7 +41,13 @@ _OF_ANSIBLE = "Failed to connect to the host via ssh: "  # what it puts before t
 _BRING_S = 600
 _WAIT_S = 15  # a host is given this long before it says that it is still at work; far below the limit of an answer
 _ROUNDS = 3000  # of those: half a day, then the host is left at work
-_WORDS = {Verb.APPLY: ("apply", "--yes", "--json"), Verb.UNDO: ("undo", "--yes", "--json")}
+_MODULES = {Verb.BENCH: "firstlight.fleet.children.measuring"}  # a call for each GPU
+_WORDS = {
+    Verb.APPLY: ("apply", "--yes", "--json"),
+    Verb.UNDO: ("undo", "--yes", "--json"),
+    Verb.VERIFY: ("verify", "--json"),
+    Verb.BENCH: (on_host.KEPT,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +267,7 @@ def _requests(played: Play, token: str) -> Iterator[tuple[str, dict[str, str]]]:
             "token": token,
             "job": f"{run.id}-{host.attempt}",
             "who": run.who,
+            "module": _MODULES.get(run.verb, "firstlight"),
             "words": words,
             "sha256": played.tool.sha256,
             "takes_back": made,

@@ -19,6 +19,8 @@ class Verb(enum.Enum):
 
     APPLY = "apply"
     UNDO = "undo"
+    VERIFY = "verify"
+    BENCH = "bench"
 
 
 class HostEnd(enum.Enum):
@@ -54,7 +56,26 @@ class HostRun:
     reason: str = ""
     digest: str = ""  # of the plan that was done there
     made: tuple[Made, ...] = ()  # oldest first; of an undo: what is to be taken back
-    steps: tuple[str, ...] = ()  # titles of what was done
+    steps: tuple[str, ...] = ()  # titles of what was done; of verify and bench: what was found, a line each
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file that is kept of a host, under a name of ours, e.g. gpu-0-run-1.json."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A host with its end, and what is kept of it: document, journal and log, each "" where there is none."""
+
+    host: HostRun
+    document: str = ""
+    journal: str = ""
+    log: str = ""
+    measured: tuple[Kept, ...] = ()  # of bench: one document for each GPU and run
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +100,7 @@ class FleetRun:
     verb: Verb
     at: str
     who: str
-    words: tuple[str, ...]  # for `firstlight apply` on every host
+    words: tuple[str, ...]  # for the verb on every host
     hosts: tuple[HostRun, ...]
     engine: Engine
     of: str = ""  # of an undo: the run that is taken back

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 from firstlight import __version__
 from firstlight.errors import AnotherIsActing, BadInput
-from firstlight.fleet.outcomes import Outcome
-from firstlight.fleet.run import FleetRun, Verb, run_document, run_of
+from firstlight.fleet.run import FleetRun, Outcome, Verb, run_document, run_of
 from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
 
@@ -92,7 +91,8 @@ class Shelf:
         path = f"{self.folder(run.id)}/hosts/{file_name(outcome.host.name)}"
         os.makedirs(path, mode=0o700, exist_ok=True)
         parts = ((f"{run.verb.value}.json", outcome.document), ("journal.jsonl", outcome.journal), ("log", outcome.log))
-        for name, text in parts:
+        measured = ((each.name, each.text) for each in outcome.measured)
+        for name, text in (*parts, *measured):
             if text:
                 _write(f"{path}/{name}", text)
 

@@ -19,6 +19,7 @@ _STYLES = {
     HostEnd.NOTHING: Style.GOOD,
 }
 _WIDEST_HOST = 28
+CHANGING = (Verb.APPLY, Verb.UNDO)
 
 
 def run_line(run: FleetRun) -> str:
@@ -30,7 +31,7 @@ def run_line(run: FleetRun) -> str:
 
 def asked_text(run: FleetRun) -> str:
     """What is about to be done, and where."""
-    words = shlex.join(("firstlight", run.verb.value, "--yes", *run.words))
+    words = shlex.join(("firstlight", run.verb.value, *(("--yes",) if run.verb in CHANGING else ()), *run.words))
     names = folded(host.name for host in run.left)
     return f"on {counted(len(run.left), 'host')}: {names}\n  {words}\n"
 
@@ -42,10 +43,11 @@ def run_text(run: FleetRun, folder: str) -> Iterator[Part]:
     rows = list(_rows(run))
     widest = min(max(len(folded(names)) for names, _ in rows), _WIDEST_HOST) if rows else 0
     for names, host in rows:
-        yield from _row(folded(names), host, widest)
+        yield from _row(folded(names), host, widest, did="did: " if run.verb in CHANGING else "")
     if run.left:
         yield Painted("\nnext", Style.HEAD)
-        yield f"\n  firstlight fleet {'apply --retry' if run.verb is Verb.APPLY else f'undo --run {run.of}'}\n"
+        again = f"undo --run {run.of}" if run.verb is Verb.UNDO else f"{run.verb.value} --retry"
+        yield f"\n  firstlight fleet {again}\n"
 
 
 def _rows(run: FleetRun) -> Iterator[tuple[list[str], HostRun]]:
@@ -58,7 +60,7 @@ def _rows(run: FleetRun) -> Iterator[tuple[list[str], HostRun]]:
         yield [host.name for host in groups[key]], groups[key][0]
 
 
-def _row(names: str, host: HostRun, widest: int) -> Iterator[Part]:
+def _row(names: str, host: HostRun, widest: int, *, did: str) -> Iterator[Part]:
     if len(names) > widest:
         yield "".join(f"{line}\n" for line in wrapped(names, width()))
         names = ""
@@ -67,6 +69,6 @@ def _row(names: str, host: HostRun, widest: int) -> Iterator[Part]:
     yield "\n"
     below = [host.reason] if host.reason else []
     below += [f"plan {host.digest[:16]}"] if host.digest and host.end is HostEnd.DONE else []
-    below += [f"did: {step}" for step in host.steps]
+    below += [f"{did}{step}" for step in host.steps]
     for line in below:
         yield "".join(f"    {each}\n" for each in wrapped(line, width() - 4))

@@ -18,12 +18,15 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from typing import Any
 
 AT_WORK, NO_TOOL = 75, 77
+KEPT = "{kept}"  # in the words: the folder of the job for documents
 FOLDER = os.path.expanduser("~/.local/state/firstlight/fleet")
 _KEPT = 20  # jobs that ended
 _PRINTED_LIMIT, _JOURNAL_LIMIT, _LOG_LIMIT = 1 << 20, 1 << 19, 1 << 16
+_DOCUMENTS_LIMIT = 5 << 20  # of all documents, packed: in base64 they fit into an answer
 # Started in a session of its own: no hang-up of the connection reaches it. The lock is inherited, also by firstlight.
 _RUNNER = """\
 import os, subprocess, sys
@@ -87,7 +90,8 @@ def _begun(request: dict[str, Any], job: str) -> dict[str, Any]:
             if _is_at_work(f"{FOLDER}/jobs/{name}"):
                 about = _about(f"{FOLDER}/jobs/{name}")
                 return {"state": "busy", "who": str(about.get("who", "")), "since": str(about.get("since", ""))}
-        argv = [_installed(request), "-I", "-m", "firstlight", *request["words"]]
+        words = [f"{job}/kept" if word == KEPT else word for word in request["words"]]
+        argv = [_installed(request), "-I", "-m", request["module"], *words]
         times = _to_take_back(argv[0], request["takes_back"]) if request["takes_back"] else 1
         if times == 0:
             return {"state": "taken back already"}
@@ -123,6 +127,7 @@ def _followed(job: str, until: float) -> tuple[dict[str, Any], int]:
     code = _text(f"{job}/code", 16)
     printed = _text(f"{job}/printed", _PRINTED_LIMIT)
     told = {"printed": printed, "log": _end(f"{job}/log", _LOG_LIMIT), "journal": _journal(printed), **_about(job)}
+    told["documents"] = _documents(f"{job}/kept")
     if not code:
         return {"state": "died", **told}, 0
     return {"state": "ended", "code": int(code), **told}, 0
@@ -166,6 +171,19 @@ def _journal(printed: str) -> str:
         return _text(path, _JOURNAL_LIMIT) if os.path.getsize(path) <= _JOURNAL_LIMIT else ""
     except (ValueError, KeyError, TypeError, OSError):
         return ""
+
+
+def _documents(folder: str) -> dict[str, str]:
+    """What was measured, by name, packed; less what would make the answer too long."""
+    found, size = {}, 0
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if name.endswith(".json"):
+            with open(f"{folder}/{name}", "rb") as file:
+                packed = base64.b64encode(zlib.compress(file.read(), 9)).decode()
+            size += len(packed)
+            if size <= _DOCUMENTS_LIMIT:
+                found[name] = packed
+    return found
 
 
 def _text(path: str, limit: int) -> str:
