@@ -35,7 +35,7 @@ test: lint
 
 test-system: $(VENV)/.installed-tests
 	@sh tools/system_packages.sh
-	$(BIN)/pytest -m "system and not network"
+	$(BIN)/pytest -m "system and not network and not slow"
 
 zipapp: $(VENV)/.installed
 	@mkdir -p dist

@@ -1,8 +1,9 @@
 """Kills builds for real and counts what that cost: python -m tests.build.kills FOLDER RESULT [SEED] [KILLS].
 
-A stand-in of 250 C++ and 15 CUDA units is built once without a stop, then once with kill -9 of everything at random
-points of compiling, at once after each stage, and a last time with one kill half-way for the time it costs. Each
-compiler that starts and each that ends well is counted by a launcher. Needs root (a lock folder of its own), nvcc.
+A stand-in of 250 C++ and 15 CUDA units, cloned from a local remote with its submodule, is built once without a stop,
+and a second shell asks how long it will take when a quarter is compiled; then with one kill half-way; then with kill -9
+of everything at random points of compiling and at once after each stage. Each compiler that starts and each that ends
+well is counted by a launcher. Needs root (a lock folder of its own), nvcc.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from firstlight.build.memory_watch import processes, under
 from tests.build.standin import make_environment, make_standin
 
 UNITS, KERNELS = 250, 15
-STAGES = ("configure", "compile", "wheel", "install")
+BEFORE, BEHIND = ("fetch", "submodules", "configure"), ("compile", "wheel", "install", "prove")
+LOCAL = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
 COUNTER = '#!/bin/sh\necho start >> %(log)s\n"$@"; rc=$?\n[ $rc -eq 0 ] && echo done >> %(log)s\nexit $rc\n'
 
 
@@ -35,7 +38,7 @@ class Builds:
         self.counter = base / "count.sh"
         self.counter.write_text(COUNTER % {"log": self.log})
         self.counter.chmod(0o755)
-        self.tree = make_standin(base / "tree", units=UNITS, kernels=KERNELS, header="cstddef")
+        self.tree = make_standin(base / "tree", units=UNITS, kernels=KERNELS, header="cstddef", submodule=True)
         self.python = make_environment(base / "env")
 
     def anew(self) -> None:
@@ -46,10 +49,10 @@ class Builds:
     def start(self) -> subprocess.Popen[bytes]:
         launchers = [f"--flag=CMAKE_{each}_COMPILER_LAUNCHER={self.counter}" for each in ("CXX", "CUDA")]
         argv = [
-            sys.executable, "-m", "firstlight", "build", str(self.tree), "--python", str(self.python), "--yes",
-            "--archs", "9.0", "--flag", "USE_CUDA=ON", *launchers,
+            sys.executable, "-m", "firstlight", "build", f"git+file://{self.tree}@main", "--python", str(self.python),
+            "--yes", "--archs", "9.0", "--flag", "USE_CUDA=ON", *launchers,
         ]  # fmt: skip
-        env = {**os.environ, "FIRSTLIGHT_STATE_DIR": str(self.base / "state")}
+        env = {**os.environ, **LOCAL, "FIRSTLIGHT_STATE_DIR": str(self.base / "state")}
         return subprocess.Popen(argv, env=env, stdout=(self.base / "out").open("ab"), stderr=subprocess.STDOUT)
 
     def counted(self) -> tuple[int, int]:
@@ -88,21 +91,57 @@ def whole(builds: Builds) -> float:
     return time.monotonic() - begun
 
 
+def foretold(builds: Builds) -> tuple[float, dict[str, Any]]:
+    """An unbroken build, and what `--status` in another shell says of its time when a quarter is compiled."""
+    begun = time.monotonic()
+    process = builds.start()
+    assert until(builds, process, lambda: builds.counted()[1] >= (UNITS + KERNELS) // 4)
+    time.sleep(3)  # the status is written every two seconds
+    asked = time.monotonic()
+    argv = [sys.executable, "-m", "firstlight", "build", "--status", "--json"]
+    env = {**os.environ, "FIRSTLIGHT_STATE_DIR": str(builds.base / "state")}
+    status = json.loads(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)["status"]
+    until(builds, process, lambda: builds.ended("compile"))
+    took = time.monotonic() - asked
+    assert process.wait() == 0, (builds.base / "out").read_text()[-2000:]
+    said = {name: status[name] for name in ("done", "total", "seconds_left", "basis", "alive")}
+    said |= {"seconds_it_took": round(took, 1), "off_by": round(status["seconds_left"] / took - 1, 3)}
+    return time.monotonic() - begun, said
+
+
+def killed_when(builds: Builds, holds: Callable[[], bool]) -> bool:
+    process = builds.start()
+    if not until(builds, process, holds):
+        return False
+    kill_all(process)
+    return True
+
+
 def with_kills(builds: Builds, points: list[int]) -> list[str]:
     """Build to the end with kills when so many units are compiled, and after each stage; what was killed when."""
-    said = []
+    said: list[str] = []
+
+    def boundaries(stages: tuple[str, ...]) -> None:
+        for stage in stages:
+            if killed_when(builds, lambda stage=stage: builds.ended(stage)):  # type: ignore[misc]
+                said.append(f"after the stage {stage}")
+
+    boundaries(BEFORE)
     for point in sorted(points):
-        process = builds.start()
-        if until(builds, process, lambda point=point: builds.counted()[1] >= point):  # type: ignore[misc]
-            kill_all(process)
+        if killed_when(builds, lambda point=point: builds.counted()[1] >= point):  # type: ignore[misc]
             said.append(f"after {builds.counted()[1]} units")
-    for stage in STAGES:
-        process = builds.start()
-        if until(builds, process, lambda stage=stage: builds.ended(stage)):  # type: ignore[misc]
-            kill_all(process)
-            said.append(f"after the stage {stage}")
+    boundaries(BEHIND)
     whole(builds)
     return said
+
+
+def apart(seed: int, kills: int) -> None:
+    """Go on in a place with a lock folder of its own."""
+    if "LOCKED_APART" in os.environ:
+        return
+    argv = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run/lock; exec "$@"', "sh", sys.executable, "-m",
+            "tests.build.kills", *sys.argv[1:3], str(seed), str(kills)]  # fmt: skip
+    sys.exit(subprocess.call(argv, env={**os.environ, "LOCKED_APART": "1"}))
 
 
 def main() -> None:
@@ -110,26 +149,22 @@ def main() -> None:
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 30)
     kills = int(sys.argv[4]) if len(sys.argv) > 4 else 20
     print(f"seed {seed}")
-    if "LOCKED_APART" not in os.environ:
-        argv = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run/lock; exec "$@"', "sh", sys.executable, "-m",
-                "tests.build.kills", *sys.argv[1:3], str(seed), str(kills)]  # fmt: skip
-        sys.exit(subprocess.call(argv, env={**os.environ, "LOCKED_APART": "1"}))
+    apart(seed, kills)
     base.mkdir(parents=True)
     builds = Builds(base)
-    unbroken_s = whole(builds)
+    unbroken_s, eta = foretold(builds)
     unbroken = builds.counted()
     builds.anew()
     chosen = random.Random(seed)
     half = UNITS // 2 + chosen.randrange(10)
     begun = time.monotonic()
-    process = builds.start()
-    assert until(builds, process, lambda: builds.counted()[1] >= half)
-    kill_all(process)
+    assert killed_when(builds, lambda: builds.counted()[1] >= half)
     whole(builds)
     once_s, once = time.monotonic() - begun, builds.counted()
     builds.anew()
+    begun = time.monotonic()
     said = with_kills(builds, [chosen.randrange(1, UNITS) for _ in range(kills)])
-    many = builds.counted()
+    many_s, many = time.monotonic() - begun, builds.counted()
     document = {
         "what": "a stand-in of 250 C++ and 15 CUDA units killed with SIGKILL and gone on with",
         "how": f"python -m tests.build.kills DIR RESULT {seed} {kills}",
@@ -137,10 +172,12 @@ def main() -> None:
         "seed": seed,
         "units": UNITS + 1 + KERNELS,
         "unbroken": {"seconds": round(unbroken_s, 1), "started": unbroken[0], "compiled": unbroken[1]},
+        "status_from_a_second_shell_at_a_quarter": eta,
         "one_kill_half_way": {"seconds": round(once_s, 1), "started": once[0], "compiled": once[1]},
-        "many_kills": {"kills": said, "started": many[0], "compiled": many[1]},
+        "many_kills": {"kills": said, "seconds": round(many_s, 1), "started": many[0], "compiled": many[1]},
         "compiled_ratio": round(many[1] / unbroken[1], 4),
         "time_ratio_of_one_kill": round(once_s / unbroken_s, 3),
+        "time_ratio_of_all_kills": round(many_s / unbroken_s, 3),
     }
     result.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
