@@ -31,8 +31,10 @@ class Guarded:
     def __init__(self, raw: TextIO, hide: Callable[[str], str] = masked) -> None:
         self.raw, self._hide = raw, hide
 
-    def write(self, text: str) -> int:
-        self.raw.write(visible(self._hide(text)))
+    def write(self, text: str | bytes) -> int:
+        """Bytes are click's: it hands completions to a shell so."""
+        letters = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+        self.raw.write(visible(self._hide(letters)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
