@@ -1,4 +1,4 @@
-"""Write the rebuilt machines to tests/machines, and the example into the package: python -m tools.machines."""
+"""Write the rebuilt machines to tests/machines, and the examples into the package: python -m tools.machines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ MACHINES = (
     *fabric_machines.MACHINES,
     *beside_machines.MACHINES,
 )
-EXAMPLES = (field_reports.h100_driver_570,)
+EXAMPLES = (
+    field_reports.h100_driver_570,
+    library_machines.thor_missing_libraries,
+    place_machines.wsl2_linux_libcuda,
+    evidence_machines.l40_seven_of_eight,
+)
 
 
 def main() -> None:

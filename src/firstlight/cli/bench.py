@@ -133,11 +133,10 @@ def _cases_of(device: str) -> tuple[tuple[Case, ...], Peaks]:
     """Every case of a device, and its peaks; without a GPU those of an H100, which is said."""
     from firstlight.bench.cases.suite import ALL_CASES
     from firstlight.bench.peaks import NO_PEAKS, peaks_named, peaks_of
-    from firstlight.bench.place import ASSUMED, describe, device_names, import_torch, place_of
+    from firstlight.bench.place import ASSUMED, describe, device_names, place_of
     from firstlight.errors import CouldNotLook
     from firstlight.tables import load
 
-    import_torch()
     try:
         described = describe(device_names(device)[0])
     except CouldNotLook as error:

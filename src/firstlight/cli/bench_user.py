@@ -48,8 +48,8 @@ def command(ctx: click.Context, /, **typed: Any) -> None:
             "--estimate is for the suite: how long your cases take is not known before they ran.", ctx
         )
     keep_what_is_read({**given, "file": str(ctx.info_name)})
+    description(str(ctx.info_name))  # a file that is not there is to blame before a torch that is not
     import_torch()
-    description(str(ctx.info_name))
     if not given["lists"]:
         device_names(given["device"])  # a device that is not there is said before a line of the file is run
     suite = user_suite(str(ctx.info_name))

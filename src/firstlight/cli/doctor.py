@@ -42,6 +42,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option(
     "--html", "html_file", metavar="FILE", default="", help="Write it to FILE as a page to look at and to send."
 )
+@click.option("--short", is_flag=True, help="Print one line, for prompts and scripts; the exit code is the same.")
 @click.option("--all", "everything", is_flag=True, help="Print every finding and every option.")
 @click.option("--explain-rule", metavar="CODE", default="", help="Say when a rule fires and why, and stop.")
 @click.option("--why-not", metavar="CODE", default="", help="Say why a rule did not fire on this machine, and stop.")
@@ -60,6 +61,7 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
     if given["gate"]:
         click.get_current_context().exit(gate(look, goal=goal, wants=wants, given=given))
     refuse_without_gate(given)
+    _refuse_beside_short(given)
     if given["html_file"]:
         from firstlight.cli.html_file import html_can_be_written
 
@@ -90,11 +92,23 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
 
         ranked = _ranking(request, question, diagnosis).ranked
         click.echo(json.dumps(diagnosis_document(question.facts, diagnosis, question, ranked), indent=1))
+    elif given["short"]:
+        from firstlight.report.doctor_short import doctor_short
+
+        tell(doctor_short(question.facts, diagnosis))
     else:
         _print_screen(request, question, diagnosis, everything=given["everything"])
-    if warning := tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date()):
+    warning = tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date())
+    if warning and not given["short"]:
         click.echo(warning, err=True)
     click.get_current_context().exit(1 if diagnosis.blocked else 0)
+
+
+def _refuse_beside_short(given: dict[str, Any]) -> None:
+    others = (("as_json", "--json"), ("everything", "--all"), ("why_not", "--why-not"))
+    for name, option in others:
+        if given["short"] and given[name]:
+            raise BadInput(f"--short and {option} were both given; --short prints one line. Leave one out.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 LIMIT_S = 2.0
 _LOOK_S = 1.1  # of these: judging, the lock and the start of Python take the rest
 _STOP_S = 1.7
-_OTHERS = (("as_json", "--json"), ("html_file", "--html"), ("why_not", "--why-not"), ("everything", "--all"))
+_OTHERS = (
+    ("as_json", "--json"),
+    ("html_file", "--html"),
+    ("why_not", "--why-not"),
+    ("everything", "--all"),
+    ("short", "--short"),
+)
 
 
 def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:

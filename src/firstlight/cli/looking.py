@@ -6,14 +6,28 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from firstlight.facts.collect import Facts
 from firstlight.facts.look import Look, look_at
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 PATIENCE_S = 2.0
+
+
+def saved_machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers behind --facts: the machines that come along, else files."""
+    from click.shell_completion import CompletionItem
+
+    from firstlight.facts.document import EXAMPLE, examples
+
+    names = [f"{EXAMPLE}{name}" for name in examples()]
+    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return found if found and incomplete else [*found, CompletionItem(incomplete, type="file")]
 
 
 def look_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +41,7 @@ def look_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--python", metavar="PATH", default="", help="Judge the environment of this interpreter."),
         click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True,
                      help="Pretend one fact, e.g. --set driver=570.133.20. May be repeated."),
-        click.option("--facts", "facts_file", metavar="PATH", default="",
+        click.option("--facts", "facts_file", metavar="PATH", default="", shell_complete=saved_machines,
                      help="A saved facts document, a recorded machine or example:NAME, instead of this machine."),
     ):  # fmt: skip
         with_look = option(with_look)

@@ -20,6 +20,7 @@ from firstlight.errors import FirstlightError
 # verb -> (module under firstlight.cli, one line for the list of verbs)
 VERBS = {
     "doctor": ("doctor", "why not: the one cause that keeps CUDA from working, and what to do"),
+    "rules": ("rules", "what doctor can find: every rule, or one in full"),
     "explain": ("explain", "an error line or a log: its cause, a proof and the ways out"),
     "facts": ("facts", "look: what this machine is; changes nothing"),
     "plan": ("plan", "decide: every way out, ranked; the chosen one as exact commands; changes nothing"),
@@ -181,6 +182,10 @@ def _run(args: list[str] | None) -> int:
 
 
 def _called(args: list[str] | None) -> int:
+    if "_FIRSTLIGHT_COMPLETE" in os.environ:
+        from firstlight.cli.completing import complete_words_with_colons
+
+        complete_words_with_colons()
     try:
         code: Any = cli.main(args=args, prog_name="firstlight", standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from firstlight.facts.collect import Facts
-    from firstlight.verify.check import Case, Report, Result
+    from firstlight.verify.check import Case, Report
     from firstlight.verify.require_file import Requirement
 
 REQUIREMENTS_ALONE = "require"  # as a name for --only: the list and no check
@@ -95,6 +95,8 @@ def prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: 
     import time
     from dataclasses import replace
 
+    from firstlight.cli.printing import raw
+    from firstlight.cli.verify_progress import CheckProgress
     from firstlight.facts.document import pseudonyms_of
     from firstlight.facts.look import Look, Names, look_at
     from firstlight.facts.pseudonyms import rename_all
@@ -105,12 +107,12 @@ def prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: 
     from firstlight.verify.requirements import hold
     from firstlight.verify.runner import remove_folder, run_checks, work_folder
 
-    started = time.monotonic()
+    started, seen = time.monotonic(), CheckProgress(raw(sys.stderr))
     facts = look_at(Look(python=given["python"], names=Names.REAL))
     case = _case(facts, tuple(given["so_files"]), work_folder())
     try:
         checks = tuple(check for check in CHECKS if check.name in names)
-        results, answers = run_checks(checks, case, _tell, skip=_names(given["skip"]))
+        results, answers = run_checks(checks, case, seen.ended, skip=_names(given["skip"]), running=seen.running)
         held = hold(requirements, case, answers)
     finally:
         remove_folder(case.work)
@@ -162,14 +164,6 @@ def _report(facts: Facts, interpreter: str) -> Report:
 
     what, where = machine_summary(facts)
     return Report(what, where, interpreter, facts.collected_at, 0.0, (), (), (), "", (), has_gpu=False)
-
-
-def _tell(result: Result) -> None:
-    """Progress for a person who waits; a pipe hears nothing."""
-    if sys.stderr.isatty():
-        from firstlight.report.verify_text import progress_text
-
-        click.echo(progress_text(result), err=True)
 
 
 def _print(report: Report, given: dict[str, Any]) -> None:

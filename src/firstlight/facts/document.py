@@ -99,6 +99,8 @@ def replay(document: Any, where: str) -> Facts:
 def write_recording(folder: str, evidence: Evidence, pseudonyms: Pseudonyms | None) -> str:
     """Write DIR/machine.json, with pseudonyms unless None is given; never overwrites a recording."""
     path = os.path.join(folder, RECORDING_NAME)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise BadInput(f"--record {folder}: this is a file; accepted is a folder, which is made where it is not there")
     if pseudonyms is None:
         document = to_document(evidence, without_credentials, lambda data: data)
     else:

@@ -188,7 +188,7 @@ def rule_text(rule: Rule) -> str:
     out += _indented("means", (rule.means,))
     out += _indented("error", rule.error.splitlines())
     out += _indented("facts", (", ".join(rule.looks_at),))
-    out += _indented("ways", (", ".join(map(type_name, rule.ways)),))
+    out += _indented("ways", (", ".join(dict.fromkeys(map(type_name, rule.ways))),))
     return out + _indented("source", (rule.source,))
 
 

@@ -14,7 +14,7 @@ from firstlight.ways.way import type_name
 
 def rule_document(rule: Rule) -> dict[str, Any]:
     """When a rule fires and what that means."""
-    return {"schema": "firstlight.rule/2", "made_by": f"firstlight {__version__}", **_words(rule)}
+    return {"schema": "firstlight.rule/2", "made_by": f"firstlight {__version__}", **rule_words(rule)}
 
 
 def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -24,14 +24,15 @@ def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> dict[str
         "schema": "firstlight.why-not/2",
         "made_by": f"firstlight {__version__}",
         "collected_at": facts.collected_at,
-        "rule": _words(rule),
+        "rule": rule_words(rule),
         "fired": fired is not None,
         "finding": None if fired is None else finding_document(fired, diagnosis),
         "here": facts_of_rule(rule, facts),
     }
 
 
-def _words(rule: Rule) -> dict[str, Any]:
+def rule_words(rule: Rule) -> dict[str, Any]:
+    """All that is known of a rule, as JSON."""
     return {
         "code": rule.code,
         "severity": rule.severity.value,
@@ -41,6 +42,6 @@ def _words(rule: Rule) -> dict[str, Any]:
         "means": rule.means,
         "error": rule.error,
         "looks_at": list(rule.looks_at),
-        "ways": [type_name(kind) for kind in rule.ways],
+        "ways": list(dict.fromkeys(map(type_name, rule.ways))),
         "source": rule.source,
     }

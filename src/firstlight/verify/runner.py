@@ -20,6 +20,7 @@ from firstlight.verify.judges import as_said
 from firstlight.verify.needs import lacking
 
 Tell = Callable[[Result], None]
+Running = Callable[[tuple[str, ...]], None]
 _MANY_CORES = 8
 
 
@@ -46,10 +47,13 @@ def remove_folder(path: str) -> None:
 
 
 def run_checks(
-    checks: tuple[Check, ...], case: Case, tell: Tell, *, skip: tuple[str, ...] = ()
+    checks: tuple[Check, ...], case: Case, tell: Tell, *, skip: tuple[str, ...] = (), running: Running | None = None
 ) -> tuple[tuple[Result, ...], dict[str, Answer]]:
-    """Every check's result in the order given, and what the children said; `tell` hears each as it is known."""
-    run = _Run(checks, case, tell, skip)
+    """Every check's result in the order given, and what the children said.
+
+    `tell` hears each result as it is known, `running` the names of the checks at work whenever these change.
+    """
+    run = _Run(checks, case, tell, skip, running)
     lanes: dict[str, list[Check]] = {}
     for check in checks:
         lanes.setdefault(_lane(check, case), []).append(check)
@@ -97,8 +101,11 @@ def _lane(check: Check, case: Case) -> str:
 class _Run:
     """The state of one run: fills up as checks end, which is what it is for."""
 
-    def __init__(self, checks: tuple[Check, ...], case: Case, tell: Tell, skip: tuple[str, ...]) -> None:
+    def __init__(
+        self, checks: tuple[Check, ...], case: Case, tell: Tell, skip: tuple[str, ...], running: Running | None
+    ) -> None:
         self.case, self.tell, self.skip = case, tell, skip
+        self._running, self._at_work = running, list[str]()
         self.results: dict[str, Result] = {}
         self.answers: dict[str, Answer] = {}
         self.errors: list[BaseException] = []
@@ -122,12 +129,21 @@ class _Run:
                 self._ended[check.name].set()
 
     def _run(self, check: Check) -> None:
+        with self._lock:
+            self._at_work.append(check.name)
+            self._say_running()
         result = self._result(check)
         with self._lock:
             self.results[check.name] = result
+            self._at_work.remove(check.name)
             if not self.stopped:
                 self.tell(result)
+                self._say_running()
         self._ended[check.name].set()
+
+    def _say_running(self) -> None:
+        if self._running is not None and not self.stopped:
+            self._running(tuple(self._at_work))
 
     def _result(self, check: Check) -> Result:
         if check.name in self.skip:
