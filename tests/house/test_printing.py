@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "firstlight"
 # Children of their own print to a pipe that we read.
 CHILDREN = (SRC / "facts/children", SRC / "verify/children")
 # What is drawn on a terminal, a spinner and a line that is rewritten, goes to the stream itself.
-DRAWS = {"cli/acting.py", "cli/bench.py"}
+DRAWS = {"cli/acting.py", "cli/bench.py", "cli/verify.py"}
 RAW = re.compile(r"(?m)^ *from firstlight\.cli\.printing import .*\braw\b")
 
 

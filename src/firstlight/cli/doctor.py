@@ -87,21 +87,25 @@ def command(look: Look, *, wants: tuple[str, ...], goal: str, **given: Any) -> N
         return
     if given["html_file"]:
         _write_html(given["html_file"], request, question)
+    _print_answer(request, question, diagnosis, given)
+    warning = tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date())
+    if warning and not given["short"]:
+        click.echo(warning, err=True)
+    click.get_current_context().exit(1 if diagnosis.blocked else 0)
+
+
+def _print_answer(asked: _Asked, question: Question, diagnosis: Diagnosis, given: dict[str, Any]) -> None:
     if given["as_json"]:
         from firstlight.report.doctor_json import diagnosis_document
 
-        ranked = _ranking(request, question, diagnosis).ranked
+        ranked = _ranking(asked, question, diagnosis).ranked
         click.echo(json.dumps(diagnosis_document(question.facts, diagnosis, question, ranked), indent=1))
     elif given["short"]:
         from firstlight.report.doctor_short import doctor_short
 
         tell(doctor_short(question.facts, diagnosis))
     else:
-        _print_screen(request, question, diagnosis, everything=given["everything"])
-    warning = tables.age_warning(datetime.datetime.now(datetime.timezone.utc).date())
-    if warning and not given["short"]:
-        click.echo(warning, err=True)
-    click.get_current_context().exit(1 if diagnosis.blocked else 0)
+        _print_screen(asked, question, diagnosis, everything=given["everything"])
 
 
 def _refuse_beside_short(given: dict[str, Any]) -> None:
