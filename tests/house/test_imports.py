@@ -120,6 +120,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "guard": {"opening", "tables", "versions", "errors"},
     "explain": {"diagnosis", "report", "errors"},
     "cli": {"*"},
+    "api": {"*"},
 }
 EVERYBODYS = ("frozen", "near", "secrets", "visible")
 STANDARD_LIBRARY_ONLY = (

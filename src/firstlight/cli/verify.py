@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -90,8 +90,10 @@ def _requirements(path: str, names: tuple[str, ...]) -> tuple[Requirement, ...]:
     return read_require_file(path)
 
 
-def prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: dict[str, Any]) -> Report:
-    """Look, run, hold against the list; names are replaced at the very end."""
+def prove(
+    names: tuple[str, ...], requirements: tuple[Requirement, ...], given: dict[str, Any], watched: TextIO | None = None
+) -> Report:
+    """Look, run, hold against the list; names are replaced at the very end. `watched` is drawn on: stderr as a rule."""
     import time
     from dataclasses import replace
 
@@ -107,7 +109,7 @@ def prove(names: tuple[str, ...], requirements: tuple[Requirement, ...], given: 
     from firstlight.verify.requirements import hold
     from firstlight.verify.runner import remove_folder, run_checks, work_folder
 
-    started, seen = time.monotonic(), CheckProgress(raw(sys.stderr))
+    started, seen = time.monotonic(), CheckProgress(raw(watched or sys.stderr))
     facts = look_at(Look(python=given["python"], names=Names.REAL))
     case = _case(facts, tuple(given["so_files"]), work_folder())
     try:
