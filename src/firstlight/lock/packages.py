@@ -27,9 +27,7 @@ class _Listed:
     record: str  # the folder NAME-VERSION.dist-info
 
 
-def held_packages(
-    facts: Facts, machine: Machine | None, places: Places, *, taken: Mapping[str, str]
-) -> Iterator[Held]:
+def held_packages(facts: Facts, machine: Machine | None, places: Places, *, taken: Mapping[str, str]) -> Iterator[Held]:
     """Every distribution, then the files in site-packages that Python runs when it starts.
 
     `taken` has digests that were taken ahead, by the folder NAME-VERSION.dist-info; the others are taken now.
