@@ -3,7 +3,8 @@
     python3 -m benchmarks.lock_h200 --carry build/lock --out RESULT [--before FOLDER] [--runs 10] [--commit TEXT]
     python3 -m benchmarks.lock_h200 --trim WHEEL --carry build/lock
 
-The folder of --carry has a wheel of pip and one of another nvidia-cudnn-cu13; nothing is fetched. A whole cuDNN is
+The folder of --carry has a wheel of pip, one of another nvidia-cudnn-cu13, and, where firstlight is not installed, its
+own wheel (as `firstlight emit kit` writes it); nothing is fetched. A whole cuDNN is
 350 MB: --trim keeps the files of a wheel that are under 6 MB, among them the real libcudnn.so.9, which is what torch
 loads first and what says its version. What runs as `firstlight` is the wheel that lies in the kit. --before is a
 folder with an older `src`, timed in turns with it. The environment is put back as it was: the cuDNN that is there is
@@ -138,7 +139,7 @@ class _Run:
     def _kit(self) -> dict[str, Any]:
         words = ("--for", "H200, driver >= 580", "--want", "torch==2.11.0+cu130", "--base", "none")
         emit = (sys.executable, "-m", "firstlight", "emit", "kit", *words, "--out", str(self.kit))
-        done = self.ask(*emit, PYTHONPATH=str(ROOT / "src"))
+        done = self.ask(*emit, PYTHONPATH=str(self._emitter()))
         if done.returncode:
             raise SystemExit(done.stderr)
         sums = self.ask("sha256sum", "-c", "SHA256SUMS", cwd=self.kit / "wheels")
@@ -157,6 +158,15 @@ class _Run:
             }  # fmt: skip
             self.say(f"make {target}: {done.returncode}")
         return made
+
+    def _emitter(self) -> Path:
+        """The folder of an installed firstlight: emit packs what is installed, and a tree alone is not."""
+        wheels = list(self.carry.glob("firstlight-*.whl"))
+        if not wheels:
+            return ROOT / "src"
+        folder = self.folder / "emitter"
+        self.pip("install", "--quiet", "--no-index", "--no-deps", "--target", str(folder), str(wheels[0]))
+        return folder
 
     # the check
 
