@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def main() -> None:
     if options.trim:
         _trim(options.trim, options.carry)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was planted is taken back then too
     with tempfile.TemporaryDirectory(prefix="firstlight-lock-") as scratch:
         document = _Run(options, Path(scratch)).document()
     text = json.dumps(document, indent=1) + "\n"

@@ -22,7 +22,6 @@ from firstlight.guard.programs import (
     is_followed,
     is_python,
 )
-from firstlight.guard.reading import read_into
 from firstlight.guard.steps import is_tool, leaf, scan
 from firstlight.guard.walk import Shell
 
@@ -190,6 +189,8 @@ def _builtin(shell: Shell, call: Call, name: str) -> str:
             interpreters.positional(shell, rest[rest.index("--") + 1 :])
         return ""
     if name in ("read", "mapfile", "readarray"):
+        from firstlight.guard.reading import read_into  # most actions do not need it
+
         for variable, values in read_into(call, name, shell.value("IFS")):
             shell.give(variable, values)
         return ""
