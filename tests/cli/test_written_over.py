@@ -138,3 +138,11 @@ def test_a_document_taken_out_of_a_page_replaces_one(folder: Path) -> None:
     assert run(["bench", "report", "X", "--out", "page.html"]) == 0
     for _ in range(2):
         assert run(["report", "--from", "page.html", "--out", "again.json"]) == 0
+
+
+def test_a_folder_may_have_the_name_of_the_kind_of_file_that_is_written_into_it(folder: Path) -> None:
+    """The example of `emit kit` in its own help."""
+    words = ["emit", "kit", "--for", "H100, driver >= 580", "--base", "none", "--out", "kit"]
+    for _ in range(2):
+        assert run(words) == 0
+    assert (folder / "kit/Makefile").is_file()

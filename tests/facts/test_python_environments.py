@@ -233,6 +233,13 @@ def test_the_users_choice_is_selected_even_without_torch(tmp_path: Path, given: 
     assert facts.environments[0].prefix == "/opt/other"
 
 
+def test_an_environment_that_is_called_as_a_program_is_meant_before_the_program(tmp_path: Path) -> None:
+    _interpreter(tmp_path, "/usr/bin/env")
+    _venv(tmp_path, "/home/maria/app/env")
+    facts = probe_environments(_machine(tmp_path, PATH="/usr/bin"), python="env")
+    assert facts.environments[0].prefix == "/home/maria/app/env"
+
+
 def test_a_choice_that_does_not_exist_is_missing_and_says_so(tmp_path: Path) -> None:
     facts = probe_environments(_machine(tmp_path), python="python3.99")
     assert facts.selected == Known(0, "given")

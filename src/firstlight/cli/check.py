@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstlight.cli.locking import DEFAULT, looked_at, real_names
+from firstlight.cli.locking import DEFAULT, ahead, looked_at, real_names
 from firstlight.cli.looking import Looking, look_options
 from firstlight.cli.printing import tell
 from firstlight.errors import BadInput, CouldNotLook
@@ -18,6 +18,7 @@ from firstlight.lock.reading import read_lock
 
 if TYPE_CHECKING:
     from firstlight.facts.collect import Facts
+    from firstlight.lock.ahead import Taken
     from firstlight.lock.stack import Lock, LockedClass
     from firstlight.report.check import Check, Deep
 
@@ -94,23 +95,26 @@ def _none_fits(lock: Lock, check: Check, look: Look) -> str:
 
 
 def checked(lock: Lock, look: Look, facts_of: Any, given: dict[str, Any]) -> Check:
-    """The check of one machine; the rules are imported while the driver answers."""
+    """The check of one machine; the rules are imported and files read while the driver answers."""
     from firstlight.diagnosis.rules import RULES  # noqa: F401 the slowest import, while the machine is looked at
     from firstlight.lock.classes import class_called, class_for
     from firstlight.lock.looking import kind_of
     from firstlight.report.check import nothing_fits, of_class
 
     locked = class_called(lock, given["class_name"]) if given["class_name"] else None
+    taken = ahead(look)
     facts: Facts = facts_of()
     kind = kind_of(facts)
     locked = locked or class_for(lock, kind)
     if locked is None:
         return nothing_fits(lock.path, kind, strict=given["strict"])
     check = of_class(lock.path, locked, kind, strict=given["strict"])
-    return _against(check, locked, look, facts, deep=_deep(look) if given["deep"] else ())
+    return _against(check, locked, look, facts, taken=taken, deep=_deep(look) if given["deep"] else ())
 
 
-def _against(check: Check, locked: LockedClass, look: Look, facts: Facts, *, deep: tuple[Deep, ...]) -> Check:
+def _against(
+    check: Check, locked: LockedClass, look: Look, facts: Facts, *, taken: Taken, deep: tuple[Deep, ...]
+) -> Check:
     from firstlight.cli.locking import places_here
     from firstlight.diagnosis.finding import Question
     from firstlight.diagnosis.rules import RULES
@@ -125,7 +129,7 @@ def _against(check: Check, locked: LockedClass, look: Look, facts: Facts, *, dee
         raise CouldNotLook("no Python environment was found here, and the lock has one; name it: --python PATH")
     places, tables = places_here(look, facts), load()
     checkouts = tuple(places.real(each.name) for each in locked.held if each.part is Part.CHECKOUTS)
-    here = stack_of(looked_at(look, facts, checkouts=checkouts))
+    here = stack_of(looked_at(look, facts, checkouts=checkouts, taken=taken))
     groups = drifts(locked, here)
     verdict = judged(groups, Question(facts, tables, locked.goal), RULES, locked=locked, places=places)
     told = tuple(

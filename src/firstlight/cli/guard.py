@@ -132,7 +132,8 @@ def _policy(given: str, start: str) -> tuple[Policy, Place]:
     path = os.path.abspath(given) if given else find_policy(start)
     if not path:
         raise BadInput(
-            f"no {NAME} in {start} or above: without a policy everything is denied. Write one: see docs/guard.md."
+            f"no {NAME} in {start} or above: without a policy everything is denied. docs/guard.md has one to copy; "
+            "one that bans nothing is written by: firstlight emit agents"
         )
     policy = read_policy(path)
     own = tuple(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from firstlight.facts.document import pseudonyms_of
 from firstlight.facts.look import Look, Names
 from firstlight.facts.pseudonyms import Pseudonyms
+from firstlight.lock.ahead import NOTHING_TAKEN, Taken, taken_ahead
 from firstlight.lock.looking import Looked
 from firstlight.lock.places import Places, places_of
 from firstlight.lock.settings import variables_of
@@ -26,13 +27,18 @@ def real_names(look: Look) -> Look:
     return look if look.facts_file else replace(look, names=Names.REAL)
 
 
-def looked_at(look: Look, facts: Facts, *, checkouts: tuple[str, ...] = ()) -> Looked:
+def ahead(look: Look) -> Taken:
+    """Digests of this machine's files, taken while its driver answers; none of another machine."""
+    return NOTHING_TAKEN if look.facts_file else taken_ahead(LiveMachine(), python=look.python)
+
+
+def looked_at(look: Look, facts: Facts, *, checkouts: tuple[str, ...] = (), taken: Taken = NOTHING_TAKEN) -> Looked:
     """This machine with all that can be asked of it, or the facts of another one alone."""
     places = places_here(look, facts)
     if look.facts_file:
         return Looked(facts, None, places)
     machine = LiveMachine()
-    return Looked(facts, machine, places, variables_of(os.environ), checkouts)
+    return Looked(facts, machine, places, variables_of(os.environ), checkouts, taken)
 
 
 def places_here(look: Look, facts: Facts) -> Places:

@@ -55,6 +55,8 @@ def _name(parameter: click.Parameter) -> str:
 
 
 def _texts(ctx: click.Context, parameter: click.Parameter) -> Iterator[str]:
+    if isinstance(parameter.type, click.Choice) or parameter.metavar == "NAME":  # `emit kit --out kit` reads no file
+        return
     value = ctx.params.get(parameter.name or "")
     values = value if isinstance(value, tuple) else (value,)
     yield from (each for each in values if isinstance(each, str) and each not in ("", "-"))

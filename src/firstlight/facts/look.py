@@ -102,7 +102,8 @@ def check_python(given: str) -> None:
     """Refuse a --python that is neither an interpreter nor the folder of an environment."""
     import shutil
 
-    path = given if "/" in given else shutil.which(given) or given
+    is_folder = os.path.exists(os.path.join(given, "pyvenv.cfg"))  # called env, as a program is too
+    path = given if "/" in given or is_folder else shutil.which(given) or given
     names = ("bin/python3", "bin/python", "pyvenv.cfg", "conda-meta")
     is_interpreter = os.path.isfile(path) and os.access(path, os.X_OK) and "py" in os.path.basename(path)
     if not is_interpreter and not any(os.path.exists(os.path.join(path, name)) for name in names):

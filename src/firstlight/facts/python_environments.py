@@ -129,8 +129,10 @@ def python_path(machine: Machine) -> tuple[str, ...]:
 def _candidates(machine: Machine, python: str, *, project: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Interpreters and prefixes with the reason each is looked at, in the order in which they count."""
     if python:
-        on_path = which(machine, python) if "/" not in python else None
-        yield on_path or posixpath.normpath(posixpath.join(machine.host.cwd, python)), "given"
+        here = posixpath.normpath(posixpath.join(machine.host.cwd, python))
+        is_folder = machine.stat(f"{here}/pyvenv.cfg") is not None  # called env, as a program is too
+        on_path = which(machine, python) if "/" not in python and not is_folder else None
+        yield on_path or here, "given"
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if (value := machine.env(name)) and value.startswith("/"):
             yield posixpath.normpath(value), name

@@ -61,9 +61,9 @@ def expanded(node: Node, shell: Values) -> list[str]:
         return [_RANGE.sub(HOLE, text) for text in joined] if kind == "concatenation" else joined
     if kind in ("simple_expansion", "expansion"):
         before = _blank_before(node)
-        return [before + _SPACES.sub(SEP, text) for text in _variable(node, shell)]
+        return [before + text for value in _variable(node, shell) for text in split(value, shell.value("IFS"))]
     if kind == "command_substitution":
-        return [_SPACES.sub(SEP, shell.printed(node).rstrip("\n"))]
+        return split(shell.printed(node).rstrip("\n"), shell.value("IFS"))
     if kind == "process_substitution":
         shell.printed(node)
         return [f"/dev/fd/{HOLE}"]
@@ -73,6 +73,16 @@ def expanded(node: Node, shell: Values) -> list[str]:
         return [SEP.join(parts) for parts in _product_words(node, shell)]
     text = _ESCAPE.sub(lambda found: "" if found[1] == "\n" else found[1], text_of_node(node))
     return [SEP.join(braces(text))] if "{" in text and "," in text else [text]
+
+
+def split(text: str, separators: tuple[str, ...]) -> list[str]:
+    """A value with SEP between its words: at blanks, and as well at what IFS has been set to: pip,install."""
+    found = [_SPACES.sub(SEP, text)]
+    for each in separators:
+        marks = "".join(letter for letter in each if letter not in f" \t\n{HOLE}")
+        if marks and any(letter in text for letter in marks):
+            found.append(re.sub(f"[{re.escape(marks)} \t\n]+", SEP, text))
+    return found
 
 
 def _product_words(node: Node, shell: Values) -> list[tuple[str, ...]]:

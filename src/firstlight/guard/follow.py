@@ -189,10 +189,10 @@ def _builtin(shell: Shell, call: Call, name: str) -> str:
             interpreters.positional(shell, rest[rest.index("--") + 1 :])
         return ""
     if name in ("read", "mapfile", "readarray"):
-        value = call.stdin.strip() if call.stdin else HOLE
-        for word in rest:
-            if word.isidentifier():
-                shell.give(word, (value,))
+        from firstlight.guard.reading import read_into  # most actions do not need it
+
+        for variable, values in read_into(call, name, shell.value("IFS")):
+            shell.give(variable, values)
         return ""
     _cd(shell, [word for word in rest if not word.startswith("-")] or [shell.place.env.get("HOME", "/")])
     return ""

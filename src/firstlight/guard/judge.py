@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firstlight.frozen import dataclass
 from firstlight.guard.allow_list import elsewhere, is_entry
@@ -71,7 +71,7 @@ def decide_edit(path: str, policy: Policy, place: Place) -> Decision:
     if "\0" in path or not path:
         return _unreadable(Unreadable("a path that is none"), policy)
     call = Call(("edit", path), writes=(path,), cwds=(place.cwd,))
-    return Decision(tuple(_protected(call, policy, place)), (call,))
+    return Decision(tuple(_protected(call, policy, place, {})), (call,))
 
 
 def _unreadable(error: Exception, policy: Policy) -> Decision:
@@ -99,7 +99,7 @@ def _decide(shell: Shell, policy: Policy, place: Place) -> Decision:
 
 
 def _of_call(call: Call, policy: Policy, place: Place, shell: Shell) -> Iterator[Denied]:
-    yield from _protected(call, policy, place)
+    yield from _protected(call, policy, place, shell.links)
     name = call.words[0].rsplit("/", 1)[-1]
     if name in OVERWRITE:
         yield from _overwritten(call, name, policy, place, shell)
@@ -158,10 +158,10 @@ def _off(off: StepsOff, policy: Policy, call: Call) -> Denied:
     )
 
 
-def _protected(call: Call, policy: Policy, place: Place) -> Iterator[Denied]:
+def _protected(call: Call, policy: Policy, place: Place, links: Mapping[str, str]) -> Iterator[Denied]:
     inside = call.words[0] == "mentions"
     for touch in touched(call):
-        if entry := protected_by(touch, call, policy, place):
+        if entry := protected_by(touch, call, policy, place, links=links):
             path = touch.path.replace(HOLE, "?")
             reason = f"{path if len(path) < 100 else entry} is protected ({entry})"
             command = _WRITTEN_BY.get(entry, "")

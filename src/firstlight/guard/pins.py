@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from firstlight.frozen import dataclass
+from firstlight.guard.archs import asked_archs, definitions
 from firstlight.guard.call import HOLE, Call
 from firstlight.guard.managers import Change
 from firstlight.guard.policy import Policy, arch_of
-from firstlight.guard.programs import compiler
+from firstlight.guard.programs import PLAIN, compiler
 from firstlight.guard.protect import git_folder
 
 _CUDA_FOLDER = re.compile(r"/cuda-(\d+\.\d+)")
@@ -29,7 +30,6 @@ _LOOSE = {
 }
 _CU = re.compile(r"cu(\d{2})(\d)\b")
 _IMAGE = re.compile(r"nvidia/cuda:(\d+\.\d+)")
-_CODES = re.compile(r"\b(?:sm|compute)_(\d{2,3}[af]?)|\bnative\b|\ball(?:-major)?\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,47 +57,9 @@ def off_pins(call: Call, policy: Policy) -> Iterator[StepsOff]:
 def _archs(call: Call, name: str, policy: Policy) -> Iterator[StepsOff]:
     if not policy.archs:
         return
-    pinned = ", ".join(f"sm_{each}" for each in policy.archs)
-    texts = [
-        value
-        for variable, value in call.sets
-        if variable in ("TORCH_CUDA_ARCH_LIST", "CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES")
-    ]
-    texts += [
-        word.partition("=")[2]
-        for word in call.words
-        if re.match(r"-D(?:CMAKE_CUDA_ARCHITECTURES|TORCH_CUDA_ARCH_LIST)\b", word)
-    ]
-    texts += [word.partition("=")[2] for word in call.words if re.match(r"(?:TORCH_CUDA_ARCH_LIST|CUDAARCHS)=", word)]
-    for text in texts:
-        for part in re.split(r"[;, ]+", text.strip()):
-            base = re.sub(r"-(?:real|virtual)$", "", part)
-            if base and arch_of(base) not in policy.archs:
-                yield StepsOff("archs", part.replace(HOLE, "?"), pinned)
-    if compiler(name) in ("nvcc", "clang", "clang++", "ptxas", "nvlink") or name == "cmake":
-        yield from _flags(call, policy, pinned)
-
-
-def _flags(call: Call, policy: Policy, pinned: str) -> Iterator[StepsOff]:
-    words = call.words
-    for at, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option not in (
-            "-arch",
-            "-code",
-            "-gencode",
-            "--gpu-architecture",
-            "--gpu-code",
-            "--generate-code",
-            "--cuda-gpu-arch",
-        ):
-            continue
-        text = value if equals else words[at + 1] if at + 1 < len(words) else ""
-        if HOLE in text:
-            yield StepsOff("archs", text.replace(HOLE, "?"), pinned)
-        for found in _CODES.finditer(text):
-            if (found[1] or found[0]).lower() not in policy.archs:
-                yield StepsOff("archs", found[0], pinned)
+    for asked in asked_archs(call, name):
+        if arch_of(re.sub(r"-(?:real|virtual)$", "", asked)) not in policy.archs:
+            yield StepsOff("archs", asked.replace(HOLE, "?"), ", ".join(f"sm_{each}" for each in policy.archs))
 
 
 def _toolkit(call: Call, name: str, policy: Policy) -> Iterator[StepsOff]:
@@ -118,12 +80,8 @@ def _toolkit(call: Call, name: str, policy: Policy) -> Iterator[StepsOff]:
         texts += call.words[1:]
     if compiler(name):
         texts.append(call.words[0])
-    texts += [
-        word
-        for word in call.words[1:]
-        if re.match(r"-D(?:CUDAToolkit_ROOT|CMAKE_CUDA_COMPILER|CUDA_TOOLKIT_ROOT_DIR)=", word)
-    ]
-    texts += [word for word in call.words[1:] if re.match(r"(?:CUDA_HOME|CUDA_PATH|NVCC)=", word)]
+    steered = {"CUDA_HOME", "CUDA_PATH", "NVCC", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER", "CUDA_TOOLKIT_ROOT_DIR"}
+    texts += [value for variable, value in definitions(call.words[1:]) if name not in PLAIN and variable in steered]
     if name in ("make", "gmake", "cmake", "nvcc", "python", "pip"):
         texts += [word for word in call.words[1:] if _CUDA_FOLDER.search(word)]
     for text in texts:

@@ -6,7 +6,7 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firstlight.frozen import dataclass
 from firstlight.guard.call import HOLE, Call
@@ -29,6 +29,7 @@ _TAKES_PARENTS = {
     "git mv",
     "find",
 }
+_OF_LINKS = {"ln", "rm", "unlink", "mv"}  # what they do to the name of a link, they do to the link
 _LAST = {"cp", "ln", "install", "rsync", "scp"}
 _OUT = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document", "-P"), "sort": ("-o", "--output"),
         "gcc": ("-o",),
@@ -154,27 +155,40 @@ def git_folder(words: list[str]) -> tuple[str, list[str]]:
     return folder, rest
 
 
-def protected_by(touch: Touched, call: Call, policy: Policy, place: Place) -> str:
-    """The entry of the policy that protects a path, '' for none."""
+def protected_by(touch: Touched, call: Call, policy: Policy, place: Place, *, links: Mapping[str, str]) -> str:
+    """The entry of the policy that protects a path, '' for none; `links` are those that the same text makes."""
     for entry in policy.protected:
         shield = os.path.join(place.root, os.path.expanduser(entry))
-        if any(_hits(path, shield, touch) for path in _full(touch.path, call, place)):
+        if any(_hits(path, shield, touch) for path in _full(touch.path, call, place, links)):
             return entry
     return ""
 
 
-def _full(path: str, call: Call, place: Place) -> list[str]:
+def _full(path: str, call: Call, place: Place, links: Mapping[str, str]) -> list[str]:
     """A path as absolute ones: by each folder that the call may run in, its links followed, its patterns expanded."""
     found: list[str] = []
     for cwd in call.cwds or (place.cwd,):
         full = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-        found.append(full)
+        of_links = call.words[0].rsplit("/", 1)[-1] in _OF_LINKS
+        found += _through(full, {link: to for link, to in links.items() if not (of_links and link == full)})
         if HOLE in full or len(full) > 4000:
             continue
         found.append(really(full))
         if any(letter in full for letter in "*?["):
             found += list(glob.glob(full)[:500])
     return list(dict.fromkeys(found))
+
+
+def _through(path: str, links: Mapping[str, str]) -> list[str]:
+    """A path, and what it comes to through links that are made by the text itself: /p/a/x to /p/b/x by ln -s b a."""
+    found = [path]
+    for _ in range(4):  # a link to a link
+        at = found[-1]
+        step = next((f"{to}{at[len(link) :]}" for link, to in links.items() if f"{at}/".startswith(f"{link}/")), "")
+        if not step or step in found:
+            break
+        found.append(step)
+    return found
 
 
 def _hits(path: str, shield: str, touch: Touched) -> bool:

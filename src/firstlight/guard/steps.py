@@ -44,9 +44,24 @@ def scan(shell: Shell, call: Call, through: str) -> None:
             return
 
 
+def _link(shell: Shell, call: Call, operands: list[str], *, by_name: bool) -> None:
+    """New names of files: a target by name counts from the folder of the link, any other from where ln runs."""
+    for cwd in call.cwds:
+        last = operands[-1] if len(operands) > 1 else "."
+        for source in operands[:-1] or operands:
+            for link in (last, os.path.join(last, os.path.basename(source.rstrip("/")))):
+                path = os.path.normpath(os.path.join(cwd, link))
+                target = os.path.normpath(os.path.join(os.path.dirname(path) if by_name else cwd, source))
+                if known(path) and known(target) and path != target:
+                    shell.links[path] = target
+
+
 def _remember(shell: Shell, call: Call, name: str) -> None:
-    """New names of programs, and files that a call makes without a redirection."""
+    """New names of programs and files, and files that a call makes without a redirection."""
     operands = [word for word in call.words[1:] if not word.startswith("-")]
+    flags = "".join(word for word in call.words[1:] if word.startswith("-"))
+    if operands and (name == "ln" or (name == "cp" and ("l" in flags or "s" in flags))):
+        _link(shell, call, operands, by_name="s" in flags)
     if name in ("ln", "cp", "mv", "install") and len(operands) >= 2 and known(operands[-1]):
         source = operands[0].rsplit("/", 1)[-1]
         real = os.path.basename(really(os.path.join(call.cwds[0], operands[0]))) if known(operands[0]) else HOLE

@@ -36,6 +36,7 @@ class Shell:
         self.written: dict[str, str | None] = {}  # files that the text itself writes, and their text
         self.folders: set[str] = set()  # that the text itself makes
         self.renamed: dict[str, str] = {}  # a new name of a program: by ln, cp or mv
+        self.links: dict[str, str] = {}  # a new name of a file or folder, and what it stands for
         self.cwds: tuple[str, ...] = (place.cwd,)
         self.trail: tuple[str, ...] = ()
         self.contained = False

@@ -57,6 +57,8 @@ def wrapper(shell: Shell, call: Call, name: str) -> str:
         if word.startswith("-") and len(word) > 1:
             words = words[2 if word in valued else 1 :]
         elif name in ("sudo", "doas") and "=" in word and not word.startswith("/"):
+            variable, _, value = word.partition("=")
+            call = replace(call, sets=(*call.sets, (variable, value)))
             words = words[1:]
         else:
             break
@@ -131,7 +133,7 @@ def ssh(shell: Shell, call: Call) -> str:
             2 if words[0] in ("-p", "-i", "-l", "-o", "-F", "-L", "-R", "-D", "-J", "-b", "-c", "-E", "-W") else 1 :
         ]
     if len(words) > 1:
-        return shell.aside(lambda: shell.read(" ".join(words[1:]), "ssh"))
+        return shell.aside(lambda: shell.read(" ".join(words[1:]), "ssh", call.stdin))
     if call.stdin is not None:
         return shell.aside(lambda: shell.read(call.stdin or "", "ssh"))
     return HOLE

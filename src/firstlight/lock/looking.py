@@ -12,6 +12,7 @@ from firstlight.facts.cutlass import commit_of
 from firstlight.facts.known import Fact, Known, value_or
 from firstlight.facts.toolkits import Toolkit
 from firstlight.frozen import dataclass
+from firstlight.lock.ahead import NOTHING_TAKEN, Taken, file_digest
 from firstlight.lock.packages import held_packages
 from firstlight.lock.places import Places
 from firstlight.lock.settings import Variable, held_settings
@@ -20,9 +21,7 @@ from firstlight.machine.interface import Machine
 
 _PROJECT_LOCKS = ("uv.lock", "pylock.toml", "pixi.lock")
 _MANIFEST = re.compile(r"(?ms)^\[manifest\]\n.*?(?=^\[)")  # of uv.lock: constraints, which a hold adds, and no package
-_PIECE = 8 << 20
 _LARGEST_TEXT = 64 << 20
-_LARGEST_LIBRARY = 1 << 30
 _COMPILERS = ("gcc", "g++")
 
 
@@ -35,6 +34,7 @@ class Looked:
     places: Places
     variables: tuple[Variable, ...] = ()
     checkouts: tuple[str, ...] = ()  # folders that somebody named
+    taken: Taken = NOTHING_TAKEN  # digests that were taken ahead
 
 
 def stack_of(looked: Looked) -> Stack:
@@ -72,7 +72,7 @@ def _everything(looked: Looked) -> Iterator[Held]:
     if environment is not None and isinstance(environment.python_version, Known):
         version = environment.python_version
         yield Held(Part.PYTHON, "version", version.value, seen_in=version.seen_in)
-    yield from held_packages(facts, looked.machine, places)
+    yield from held_packages(facts, looked.machine, places, taken=looked.taken.records)
     yield from _imports(facts, places)
     yield from _libraries(facts, places)
     yield from held_settings(facts, looked.variables, places)
@@ -90,24 +90,10 @@ def _gpus(facts: Facts) -> Iterator[Held]:
 
 def _compat(looked: Looked) -> Iterator[Held]:
     for each in looked.facts.compat:
-        digest = _digest(looked.machine, each.library)
+        taken = looked.taken.libraries
+        digest = "" if looked.machine is None else taken.get(each.library) or file_digest(looked.machine, each.library)
         version = str(each.version.value) if isinstance(each.version, Known) else "of unknown version"
         yield Held(Part.COMPAT, looked.places.shown(each.folder), version, digest, seen_in=each.library)
-
-
-def _digest(machine: Machine | None, path: str) -> str:
-    """The SHA-256 of a file, read in pieces; "" where it cannot be read whole, as of a recording."""
-    seen = None if machine is None else machine.stat(path)
-    if machine is None or seen is None or seen.kind != "file" or seen.size > _LARGEST_LIBRARY:
-        return ""
-    sum_of, offset = hashlib.sha256(), 0
-    while offset < seen.size:
-        piece = machine.read_bytes(path, offset=offset, size=_PIECE)
-        if not piece:
-            return ""
-        sum_of.update(piece)
-        offset += len(piece)
-    return f"sha256:{sum_of.hexdigest()}"
 
 
 def _toolkits(facts: Facts, places: Places) -> Iterator[Held]:

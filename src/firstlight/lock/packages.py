@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import name_and_version
@@ -27,8 +27,11 @@ class _Listed:
     record: str  # the folder NAME-VERSION.dist-info
 
 
-def held_packages(facts: Facts, machine: Machine | None, places: Places) -> Iterator[Held]:
-    """Every distribution, then the files in site-packages that Python runs when it starts."""
+def held_packages(facts: Facts, machine: Machine | None, places: Places, *, taken: Mapping[str, str]) -> Iterator[Held]:
+    """Every distribution, then the files in site-packages that Python runs when it starts.
+
+    `taken` has digests that were taken ahead, by the folder NAME-VERSION.dist-info; the others are taken now.
+    """
     environment = facts.environment
     if environment is None:
         return
@@ -38,7 +41,9 @@ def held_packages(facts: Facts, machine: Machine | None, places: Places) -> Iter
         found = listed.get(name)
         version = told.get(name) or (found.version if found is not None else "")
         same = found is not None and found.version.partition("+")[0] == version.partition("+")[0]
-        digest = _record_digest(machine, found.record) if found is not None and same else ""
+        digest = ""
+        if found is not None and same:
+            digest = taken[found.record] if found.record in taken else record_digest(machine, found.record)
         where = found.record if found is not None else f"the facts of {environment.prefix}"
         yield Held(Part.PACKAGES, name, version, digest, seen_in=where)
     yield from _startup(environment, machine, places)
@@ -72,13 +77,30 @@ def _told_by_facts(facts: Facts, environment: PythonEnvironment) -> dict[str, st
     return found
 
 
-def _record_digest(machine: Machine | None, record: str) -> str:
+def records_of(site_packages: tuple[str, ...], machine: Machine) -> tuple[str, ...]:
+    """The folders NAME-VERSION.dist-info of an environment."""
+    return tuple(f"{site}/{name}" for site in site_packages for name in machine.list(site, "*.dist-info"))
+
+
+def record_digest(machine: Machine | None, record: str) -> str:
     """The SHA-256 over the rows of RECORD that are the wheel's own, sorted; "" where there is none to read."""
     text = None if machine is None else machine.read(f"{record}/RECORD", limit=_RECORD_LIMIT)
     if text is None:
         return ""
-    rows = sorted(row for row in text.splitlines() if row and not _is_of_the_place(row.partition(",")[0].strip('"')))
-    return f"sha256:{hashlib.sha256(chr(10).join(rows).encode('utf-8', 'surrogateescape')).hexdigest()}"
+    rows = "\n".join(sorted(_own_rows(text)))
+    return f"sha256:{hashlib.sha256(rows.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+
+def _own_rows(text: str) -> list[str]:
+    """The rows that are the wheel's own; an environment has 100,000, so what nearly no row has is asked first."""
+    own = []
+    for row in text.splitlines():
+        if ".pyc" in row or ".dist-info" in row or row[:1] in './"':  # "" too
+            path = row.partition(",")[0]
+            if not row or path.endswith(".pyc") or _is_of_the_place(path.strip('"')):
+                continue
+        own.append(row)
+    return own
 
 
 def _is_of_the_place(path: str) -> bool:
