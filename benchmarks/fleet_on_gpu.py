@@ -1,4 +1,4 @@
-"""What a machine with one GPU says for a fleet: doctor over ssh to itself, the time of the gate, what a collective needs.
+"""What a machine with one GPU says for a fleet: doctor over ssh to itself, the time of the gate, collectives.
 
     python -m benchmarks.fleet_on_gpu results/fleet-h200.json
 

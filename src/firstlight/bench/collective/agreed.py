@@ -19,7 +19,7 @@ from firstlight.bench.stopwatch import PassTiming, Stopwatch, Subject
 from firstlight.bench.timers import Call, NotCaptured, Series, Shot, nothing
 
 POLL_S = 50e-6
-BLOCK_EACH_S = 60e-6  # of one queued call; a spin longer than LONGEST_BLOCK_S fills the driver's queue
+BLOCK_S, BLOCK_EACH_S = 400e-6, 60e-6  # of a shot and of each of its calls, which are queued meanwhile
 LONGEST_BLOCK_S = 50e-3
 _WHERE_IN_GLOO = re.compile(r"^\[[^\]\n]*\]\s*")  # '[/__w/.../unbound_buffer.cc:78] ' before what it says
 ROW_S, MOST_TURNS = 5e-3, 64  # of one sample between processes
@@ -185,7 +185,7 @@ class GpuTimer(_AgreedTimer):
         before_each()
         self._party.meet()
         if self._spin is not None:
-            self._spin(int(min(BLOCK_EACH_S * (shot.count + 2), LONGEST_BLOCK_S) * CYCLES_PER_S))
+            self._spin(int(min(BLOCK_S + BLOCK_EACH_S * shot.count, LONGEST_BLOCK_S) * CYCLES_PER_S))
         self._reduce(self._line_up_on)
         start.record()
         shot.launch()
