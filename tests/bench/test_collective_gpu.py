@@ -65,7 +65,9 @@ def test_one_rank_over_nccl_is_timed_and_checked(party: TorchParty, name: str, s
     attempt = _passed(party, name, size)
     assert attempt.verdict is Verdict.OK, attempt.reason
     [timing] = attempt.passes
-    assert all(seconds > 0 for stretch in timing.stretches for seconds in stretch.samples)
+    samples = [seconds for stretch in timing.stretches for seconds in stretch.samples]
+    assert min(samples) > 0
+    print(f"{name} {size}: {1e6 * min(samples):.2f} us, {timing.graph_calls} calls, {attempt.flags}")
 
 
 def test_a_wrong_result_is_found_on_the_gpu(party: TorchParty, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,8 +257,9 @@ def test_recorded_machines_are_shipped_too() -> None:
 @pytest.mark.parametrize("machine", [OLD_H100, NEW_H100])
 def test_it_is_clean_for_shellcheck(machine: str, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(_script(emit_slurm(subject(machine))))
+    (tmp_path / "bench.sh").write_text(_script(_bench(machine)))
     (tmp_path / "on_node.sh").write_text("#!/bin/sh\n" + _on_node(_script(emit_slurm(subject(machine)))))
-    names = [str(tmp_path / name) for name in ("job.sh", "on_node.sh")]
+    names = [str(tmp_path / name) for name in ("job.sh", "bench.sh", "on_node.sh")]
     done = subprocess.run([SHELLCHECK, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
