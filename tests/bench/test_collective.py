@@ -133,7 +133,7 @@ def test_every_effort_has_the_sizes_of_the_smaller_one_and_more(device: str) -> 
 
 def test_one_gpu_is_told_of_each_operation_that_it_needs_two() -> None:
     cases = collective_cases(Ranks(CUDA, 1), most_bytes=GIB)
-    assert next(case.needs for case in cases) == "all_reduce needs two GPUs or more; torch sees 1"
+    assert next(case.needs for case in cases) == "collectives and pairs need two GPUs or more; torch sees 1"
     assert len(cases) == 6
     assert all(case.needs for case in cases)
 

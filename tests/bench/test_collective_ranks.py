@@ -148,8 +148,8 @@ def test_what_reads_other_runs_reads_this_one(
     path = str(folder / "run.json")
     for argv in (
         ("bench", "report", path, "--out", str(tmp_path / "page.html")),
-        ("bench", "export", path, "--format", "openmetrics", "--out", str(tmp_path / "metrics")),
-        ("bench", "export", path, "--format", "junit", "--out", str(tmp_path / "junit.xml")),
+        ("bench", "export", path, "--to", "openmetrics", "--out", str(tmp_path / "metrics")),
+        ("bench", "export", path, "--to", "junit", "--out", str(tmp_path / "junit.xml")),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "firstlight", *argv], capture_output=True, text=True, check=False, timeout=60

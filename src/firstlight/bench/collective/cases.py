@@ -139,5 +139,5 @@ def _alone(operation: Operation, ranks: Ranks) -> Case:
         cache=Cache.WARM,
         least_effort=Effort.QUICK,
         devices=(ranks.device,),
-        needs=f"{operation.name} needs two GPUs or more; torch sees {ranks.count}",
+        needs=f"collectives and pairs need two GPUs or more; torch sees {ranks.count}",
     )

@@ -18,7 +18,7 @@ from firstlight.bench.collective.order import Order
 from firstlight.bench.collective.start import Ended, Meeting, run_ranks
 from firstlight.bench.figures import Setting, case_results
 from firstlight.bench.patience import PATIENCE
-from firstlight.bench.peaks import NO_PEAKS
+from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import Device, describe, device_names
 from firstlight.bench.results import CaseResult, GpuResult, Health, RunResult, Verdict
 from firstlight.bench.runner import DeviceRun, Request, Round, World, result_of, run_info
@@ -66,7 +66,8 @@ def run_collective(request: Request, world: World, together: Together) -> RunRes
         run = _device_run(devices[0].gpu, cases, ended, contention)
         info = replace(run_info(request, [run], started=started, began=began), interrupted=ended.interrupted)
         made = result_of(info, [run], world)
-        return replace(made, gpus=tuple(device.gpu for device in devices if device.gpu is not None))
+        found = (device.gpu for device in devices if device.gpu is not None)
+        return replace(made, gpus=tuple(replace(gpu, peaks=peaks_of(gpu, world.tables).source) for gpu in found))
 
     if ranks.count < 2:
         return _closed(result(Ended(None, "", "")))
