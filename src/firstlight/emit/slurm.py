@@ -115,27 +115,32 @@ def emit_slurm(subject: Subject) -> Emitted:
         compat=_compat(subject, archive, state=state) if archive is not None else None,
         on_node=Quoted(on_node),
     )
-    notes = [
-        f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
-        where_from(subject),
-    ]
-    if bench is not None:
-        notes.append(NOT_RUN)
-    if archive is not None:
-        notes.append(
-            f"Without root compat comes from NVIDIA's archive {archive.file}, not from the package of the plan."
-        )
     return Emitted(
         "slurm",
         (EmittedFile(f"{name}.sbatch", text, 0o755),),
         subject.gates,
         subject.plan.digest,
-        tuple(notes),
+        _notes(subject, archive, state),
         to_run=_to_measure(name) if bench else _to_run(f"sbatch {name}.sbatch"),
         what=_what(subject, archive) if planned.compat else "",
         compat=subject.compat,
         wheel=emitted_wheel(subject),
     )
+
+
+def _notes(subject: Subject, archive: CompatDownload | None, state: str) -> tuple[str, ...]:
+    """What has to be known before the script is used."""
+    notes = [
+        f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
+        where_from(subject),
+    ]
+    if subject.bench is not None:
+        notes.append(NOT_RUN)
+    if archive is not None:
+        notes.append(
+            f"Without root compat comes from NVIDIA's archive {archive.file}, not from the package of the plan."
+        )
+    return tuple(notes)
 
 
 def _to_run(sbatch: str) -> tuple[ToRun, ...]:
