@@ -219,7 +219,11 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     from firstlight.facts.look import Look, look_at
     from firstlight.tables import load
 
-    if "collective" not in given:
+    if "collective" in given:
+        from firstlight.cli.bench_collective import refuse_early, run_together
+
+        refuse_early(given)
+    else:
         device_names(given["device"])  # a device that is not there is said before anything is looked at
     progress = Progress(raw(sys.stderr))
     if look is None:
@@ -235,8 +239,6 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     world = World(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
         if "collective" in given:
-            from firstlight.cli.bench_collective import run_together
-
             return run_together(request, world, given)
         return run_bench(request, world)
     finally:

@@ -85,6 +85,14 @@ def print_collective_plan(choice: Choice, given: dict[str, Any]) -> None:
     click.echo(list_text(chosen(cases, choice)), nl=False)
 
 
+def refuse_early(given: dict[str, Any]) -> None:
+    """Refuse what cannot be, and say what is not there, before anything is looked at."""
+    from firstlight.bench.collective.run import devices_of
+
+    together_of(given)
+    devices_of(given["device"])
+
+
 def run_together(request: Request, world: World, given: dict[str, Any]) -> RunResult:
     """The run of the ranks; ends here, with a line, on a node that has no figures because rank 0 is on another."""
     from firstlight.bench.collective.run import Elsewhere, run_collective

@@ -50,14 +50,14 @@ class Elsewhere:
 
 def cases_here(device: str, together: Together) -> tuple[Case, ...]:
     """The cases that would run, named only."""
-    return collective_cases(_ranks(_devices(device), together), most_bytes=together.most_bytes)
+    return collective_cases(_ranks(devices_of(device), together), most_bytes=together.most_bytes)
 
 
 def run_collective(request: Request, world: World, together: Together) -> RunResult | Elsewhere:
     """The result of a run of collectives; Elsewhere on a node that has no figures."""
     began = time.perf_counter()
     started = datetime.datetime.now(datetime.timezone.utc)
-    devices = _devices(request.device)
+    devices = devices_of(request.device)
     ranks = _ranks(devices, together)
     cases = chosen(collective_cases(ranks, most_bytes=together.most_bytes), request.choice)
     contention = _contention(devices, ranks, request, world)
@@ -90,8 +90,8 @@ def _closed(run: RunResult) -> RunResult:
     return replace(run, run=replace(run.run, commit=commit.name, dirty=commit.dirty))
 
 
-def _devices(wanted: str) -> tuple[Device, ...]:
-    """Every GPU, or the processor."""
+def devices_of(wanted: str) -> tuple[Device, ...]:
+    """Every GPU, or the processor; another device is refused, and one that is not there is said."""
     if wanted not in (CPU, "all"):
         raise BadInput(
             f"--device {wanted!a}: a collective is between devices; accepted: all (every GPU that torch sees; "
