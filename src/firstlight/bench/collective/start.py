@@ -22,7 +22,7 @@ from firstlight.errors import CouldNotLook
 from firstlight.frozen import dataclass
 
 LOOK_EVERY_S = 0.1
-HEARD_OUT_S = 2.0  # after the first complaint the other ranks have this long for theirs
+HEARD_OUT_S = 1.0  # after the first complaint the other ranks have this long for theirs
 START_S = 180.0  # to import torch on every rank of a busy machine, and to meet
 END_S = 20.0  # torchrun itself ends after its ranks
 SLACK_S = 15.0  # beside the limit of a step: two of them may follow each other without a word
