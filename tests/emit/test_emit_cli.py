@@ -80,6 +80,8 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
         (("ansible", *FOR, "--name", "x"), "--name says nothing to ansible; accepted: with dockerfile or devcontainer"),
         (("bash", *FOR, "--name", "x"), "--name says nothing to bash"),
         (("devcontainer", *FOR, "--image", "x", "--base", "y"), "--image 'x' and --base 'y': accepted is one of them."),
+        (("bash", *FOR, "--bench"), "--bench says nothing to bash; accepted: with slurm or k8s."),
+        (("slurm", *FOR, "--nodes", "4"), "--nodes 4: accepted with --bench, the job that measures several nodes."),
         (("bash", *FOR, "--force"), "it goes with --out"),
         (("bash", *FOR, "--volume", "/"), "accepted is a folder of its own"),
         (("bash", *FOR, "--out", __file__), "is a file; accepted: a folder"),
@@ -93,12 +95,13 @@ def test_what_would_be_dropped_in_silence_is_refused(argv: tuple[str, ...], mess
 
 
 # Each with a value that is good where the option is read. What is in none of the kinds' files is about the call itself.
-_FLAGS = ("--firstlight-from-index", "--mcp", "--remove")
+_FLAGS = ("--firstlight-from-index", "--mcp", "--remove", "--bench")
 _GIVEN = {
     "--want": "torch==2.8.0", "--for": "B200, driver >= 580", "--facts": str(MACHINES / "b200-driver-610"),
     "--option": "2", "--python": "3.11", "--platform": "aarch64", "--volume": "/data", "--base": "python:3.11-slim",
     "--image": "team/torch:1", "--user": "somebody", "--name": "something", "--goal": "train",
     "--runtime-class": "other", "--firstlight-from-index": "", "--tool": "claude", "--mcp": "", "--remove": "",
+    "--bench": "", "--nodes": "2", "--gpus": "8",
 }  # fmt: skip
 _NEEDED = {"k8s": ("--image", "team/other:1"), "kit": ("--base", f"cuda@sha256:{'0' * 64}")}  # cannot do without
 _OF_THE_CALL = {"--out", "--force", "--json"}

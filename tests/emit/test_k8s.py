@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ import yaml
 
 from firstlight.emit.document import Emitted
 from firstlight.emit.k8s import emit_k8s
-from firstlight.emit.subject import Choices
+from firstlight.emit.subject import BenchJob, Choices
 from firstlight.errors import BadInput
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, subject, text_of
 
@@ -82,6 +85,67 @@ def test_every_release_takes_it_strictly(release: str, runtime_class: str) -> No
     reader = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
     for document in _documents(_emitted(runtime_class=runtime_class)).values():
         reader.validate(document, release, strict=True)
+
+
+def _bench(nodes: int, gpus: int = 8, **choices: str) -> Emitted:
+    made = subject(NEW_H100, choices=Choices(**{"image": IMAGE, **choices}))
+    return emit_k8s(replace(made, bench=BenchJob(nodes, gpus)))
+
+
+def test_a_bench_job_is_indexed_and_its_pods_meet_by_the_names_of_a_headless_service() -> None:
+    [file] = _bench(4, name="links").files
+    service, job = yaml.safe_load_all(file.text)
+    assert (file.name, service["kind"], job["kind"]) == ("bench.yaml", "Service", "Job")
+    assert service["spec"]["clusterIP"] == "None"
+    spec = job["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 4, 4)
+    pod = spec["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"] == job["metadata"]["name"] == "links"
+    assert service["spec"]["selector"] == spec["template"]["metadata"]["labels"]
+    [rule] = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["labelSelector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    [main] = pod["containers"]
+    assert main["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert main["args"][-4:] == ["--nodes", "4", "--rendezvous", "links-0.links:29500"]
+    port = service["spec"]["ports"][0]["port"]
+    assert main["args"][-1].endswith(f":{port}")
+
+
+def test_a_bench_job_of_one_node_meets_nobody() -> None:
+    [file] = _bench(1).files
+    [job] = yaml.safe_load_all(file.text)
+    assert "completionMode" not in job["spec"]
+    assert "--rendezvous" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_firstlight_runs_in_the_python_whose_torch_is_measured(tmp_path: Path) -> None:
+    """The line that the container's sh gets, with the two environments of the image in another folder."""
+    [file] = _bench(1).files
+    [job] = yaml.safe_load_all(file.text)
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    for name in ("tool", "env"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    (tmp_path / "tool/bin/python").write_text('#!/bin/sh\necho "/opt/a b/site-packages"\n')
+    (tmp_path / "env/bin/python").write_text('#!/bin/sh\nprintf "%s\\n" "$PYTHONPATH" "$@"\n')
+    for name in ("tool", "env"):
+        (tmp_path / name / "bin/python").chmod(0o755)
+    line = [word.replace("/opt/firstlight/", f"{tmp_path}/") for word in arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["/opt/a b/site-packages", "-m", "firstlight", *arguments[4:]]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_every_release_takes_a_bench_job_strictly(release: str, nodes: int) -> None:
+    reader = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
+    for document in yaml.safe_load_all(_bench(nodes).files[0].text):
+        reader.validate(document, release, strict=True)
+
+
+def test_a_name_that_is_too_long_for_a_bench_job_is_refused() -> None:
+    assert _bench(2, name="a" * 57).files
+    with pytest.raises(BadInput, match="--name"):
+        _bench(2, name="a" * 58)
 
 
 def test_that_reader_refuses_a_field_that_is_wrong() -> None:

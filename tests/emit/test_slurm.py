@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firstlight.emit.document import Emitted
 from firstlight.emit.slurm import emit_slurm
-from firstlight.emit.subject import Choices
+from firstlight.emit.subject import BenchJob, Choices
 from firstlight.errors import BadInput
 from tests.apply.stand_ins import build_libcuda, can_have_its_own_mounts, under_driver
 from tests.emit.subjects import HOSTILE, NEW_H100, OLD_H100, recorded, subject, with_package
@@ -52,6 +53,45 @@ def test_sbatch_reads_a_gpu_a_name_and_where_output_goes() -> None:
         "--job-name=torch-2.9.0-cu130", "--nodes=1", "--ntasks-per-node=1", "--gres=gpu:1", "--time=01:00:00",
         "--output=%x-%j.out",
     ]  # fmt: skip
+
+
+def _bench(text: str = NEW_H100, *wants: str, nodes: int = 4, gpus: int = 8) -> Emitted:
+    return emit_slurm(replace(subject(text, *wants), bench=BenchJob(nodes, gpus)))
+
+
+def test_a_bench_job_asks_for_its_nodes_and_gpus_and_meets_at_the_first_node() -> None:
+    emitted = _bench()
+    assert emitted.files[0].name == "bench-torch-2.9.0-cu130.sbatch"
+    text = _script(emitted)
+    assert {"--nodes=4", "--ntasks-per-node=1", "--gres=gpu:8"} <= set(_directives(text))
+    assert 'head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"' in text
+    assert "set -- bench --only collective --device all --out" in text
+    assert "--device cpu" in _script(_bench(NEW_H100, "torch==2.9.0+cpu"))
+
+
+@pytest.mark.parametrize("tasks", ["1", "3"])
+def test_what_a_bench_job_starts_on_its_nodes(tasks: str, tmp_path: Path) -> None:
+    """The last part of the script with an srun and an scontrol that say what they were called with."""
+    text = _script(_bench())
+    for name, program in (("srun", 'printf "%s\\n" "$@"'), ("scontrol", "printf 'node07\\nnode08\\n'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / name).chmod(0o755)
+    start = "submitted=/sub state=/s key=k tool=/tool python_minor=3.12 environment=/env\nset -eu\n"
+    last = text[text.index('tasks="${SLURM_NTASKS:-1}"') :]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_NTASKS": tasks, "SLURM_JOB_NODELIST": "node[07-08]",
+               "SLURM_JOB_ID": "1234567"}  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", start + last, "job", "--effort", "quick"],
+        capture_output=True, text=True, check=True, env=environ,
+    )  # fmt: skip
+    words = done.stdout.splitlines()
+    assert words[:6] == ["--export=ALL", "sh", "/s/slurm/on_node-k.sh", "/env", "env",
+                         "PYTHONPATH=/tool/lib/python3.12/site-packages"]  # fmt: skip
+    called = words[words.index("bench") :]
+    assert called[:5] == ["bench", "--only", "collective", "--device", "all"]
+    assert called[-2:] == ["--effort", "quick"]
+    meets = ["--nodes", "3", "--rendezvous", f"node07:{29500 + 567}"]
+    assert (called[7:11] == meets) == (tasks == "3")
 
 
 def test_a_torch_without_cuda_asks_for_no_gpu() -> None:
@@ -217,8 +257,9 @@ def test_recorded_machines_are_shipped_too() -> None:
 @pytest.mark.parametrize("machine", [OLD_H100, NEW_H100])
 def test_it_is_clean_for_shellcheck(machine: str, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(_script(emit_slurm(subject(machine))))
+    (tmp_path / "bench.sh").write_text(_script(_bench(machine)))
     (tmp_path / "on_node.sh").write_text("#!/bin/sh\n" + _on_node(_script(emit_slurm(subject(machine)))))
-    names = [str(tmp_path / name) for name in ("job.sh", "on_node.sh")]
+    names = [str(tmp_path / name) for name in ("job.sh", "bench.sh", "on_node.sh")]
     done = subprocess.run([SHELLCHECK, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

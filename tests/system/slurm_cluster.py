@@ -32,7 +32,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 ReturnToService=2
 GresTypes=gpu
-NodeName={host} NodeAddr=127.0.0.1 RealMemory=500 Gres=gpu:1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=500 Gres=gpu:1
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {more}"""
 
@@ -40,12 +40,12 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 class Cluster:
     """One node with one GPU by name; what was started is ended by its own process numbers."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
+    def __init__(self, folder: Path, more: str = "", cpus: int = 1) -> None:
         self.folder, self.host = folder, socket.gethostname().split(".")[0]
         for name in ("state", "spool"):
             (folder / name).mkdir()
         ports = dict(zip(("controller", "daemon"), _free_ports(2), strict=True))
-        (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=self.host, more=more, **ports))
+        (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=self.host, more=more, cpus=cpus, **ports))
         os.mknod(folder / "gpu0", 0o20666, os.makedev(1, 3))
         (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu0\n")
         version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1

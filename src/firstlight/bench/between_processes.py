@@ -73,7 +73,8 @@ def kind_of(case: CaseResult) -> Kind:
     if case.mode == "host" and case.family == "transfer":
         return Kind.HOST_COPY
     waits = case.launch_bound is None or case.launch_bound >= LAUNCHES_FROM
-    return Kind.HOST if case.gpu < 0 or (case.mode == "host" and waits) else Kind.DEVICE
+    started_anew = case.family == "collective"  # ranks meet anew in every run; the spread of that was not measured
+    return Kind.HOST if case.gpu < 0 or started_anew or (case.mode == "host" and waits) else Kind.DEVICE
 
 
 def spread_of(base: CaseResult, new: CaseResult) -> Spread:

@@ -62,6 +62,15 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkLimit:
+    """The link that a case goes over, by name, and GB/s each way; None where that is not known."""
+
+    name: str  # NV18 (NVLink 4.0), PCIe 5.0 x16 through the host
+    gbps: float | None = None
+    ceiling_gbps: float | None = None  # above this it cannot be, where that is more: a switch that adds up
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One measured thing, e.g. gemm/fp16/8192x8192x8192; the id is stable for ever."""
 
@@ -80,3 +89,4 @@ class Case:
     devices: tuple[str, ...] = ("cuda",)
     needs: str = ""  # a reason to skip elsewhere, e.g. 'capability 8.9' or 'two GPUs'; '' when none
     flags: tuple[str, ...] = ()
+    link: LinkLimit | None = None  # of a case that knows its link; None: by its parameters

@@ -191,6 +191,7 @@ def _timed(case: Case, result: CaseResult, figure: Figure, setting: Setting) -> 
         cache=result.cache,
         flags=result.flags,
         link_gbps=link_gbps(case, setting.gpu, setting.peaks) if case.peak == "link" else None,
+        link_ceiling_gbps=None if case.link is None else case.link.ceiling_gbps,
         l2_bytes=setting.gpu.l2_bytes or 0,
     )
 
@@ -208,6 +209,8 @@ def _clocks(figure: Figure) -> Clocks:
 
 def link_gbps(case: Case, gpu: GpuResult, peaks: Peaks) -> float | None:
     """What the link of a copy carries: NVLink each way, else PCIe as it runs; twice that for both ways at once."""
+    if case.link is not None:
+        return case.link.gbps
     params = dict(case.params)
     link = params.get("link", "")
     each_way: float | None = None

@@ -34,6 +34,7 @@ class Timed:
     cache: str = "n/a"
     flags: tuple[str, ...] = ()
     link_gbps: float | None = None  # of the link that was used, each way
+    link_ceiling_gbps: float | None = None  # what cannot be passed, where a switch adds up and that is more
     launch_floor_s: float = 0.0
     l2_bytes: int = 0  # of the GPU: this much of a small cold case's output may still lie there when the clock stops
 
@@ -183,9 +184,11 @@ def _link_reasons(timed: Timed) -> Iterable[str]:
     if timed.peak != "link" or timed.link_gbps is None:
         return
     rate = timed.work.bytes / timed.time_s / 1e9
-    if rate > timed.link_gbps * OVER_MEASURED_PCT / 100:
-        share = 100 * rate / timed.link_gbps
-        yield f"{rate:.4g} GB/s is {share:.1f} % of what the link carries each way ({timed.link_gbps:.4g} GB/s)"
+    ceiling = max(timed.link_gbps, timed.link_ceiling_gbps or 0.0)
+    if rate > ceiling * OVER_MEASURED_PCT / 100:
+        most = "the most that a switch which adds up can show" if ceiling > timed.link_gbps else ""
+        share = 100 * rate / ceiling
+        yield (f"{rate:.4g} GB/s is {share:.1f} % of {most or 'what the link carries each way'} ({ceiling:.4g} GB/s)")
 
 
 def _over(amount: float, rate: float | None, unit: float) -> float | None:

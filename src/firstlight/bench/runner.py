@@ -99,7 +99,7 @@ def run_bench(request: Request, world: World) -> RunResult:
 
     def keep(unfinished: DeviceRun) -> None:
         so_far = [*runs, unfinished]
-        world.keep(_result(_info(request, so_far, started=started, began=began), so_far, world))
+        world.keep(result_of(run_info(request, so_far, started=started, began=began), so_far, world))
 
     try:
         for name in names:
@@ -110,13 +110,13 @@ def run_bench(request: Request, world: World) -> RunResult:
         if not runs:
             raise
         interrupted = True
-    info = _info(request, runs, started=started, began=began)
+    info = run_info(request, runs, started=started, began=began)
     commit = commit_of(LiveMachine())
     info = replace(info, interrupted=interrupted or runs[-1].interrupted, commit=commit.name, dirty=commit.dirty)
-    return _result(info, runs, world)
+    return result_of(info, runs, world)
 
 
-def _info(request: Request, runs: list[DeviceRun], *, started: datetime.datetime, began: float) -> RunInfo:
+def run_info(request: Request, runs: list[DeviceRun], *, started: datetime.datetime, began: float) -> RunInfo:
     """What is known of a run before its end: as if it had been interrupted here."""
     on_processor = all(run.gpu is None for run in runs)
     return RunInfo(
@@ -131,7 +131,8 @@ def _info(request: Request, runs: list[DeviceRun], *, started: datetime.datetime
     )
 
 
-def _result(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
+def result_of(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
+    """What the devices gave, as one document."""
     cases = tuple(case for run in runs for case in run.cases)
     health = [run.health for run in runs]
     return RunResult(

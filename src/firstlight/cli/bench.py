@@ -75,7 +75,10 @@ class BenchGroup(click.Group):
     help="quick: under 45 s; standard: under 3 minutes; rigorous: 10. Making inputs and compiling not counted.",
 )
 @click.option(
-    "--only", default="", metavar="PATTERN,..", help="Families, starts of ids or patterns: gemm,sdpa/*/causal."
+    "--only",
+    default="",
+    metavar="PATTERN,..",
+    help="Families, starts of ids or patterns: gemm,sdpa/*/causal. Between GPUs: collective.",
 )
 @click.option("--list", "lists", is_flag=True, help="Print the ids of the cases and stop.")
 @click.option("--estimate", is_flag=True, help="Print about how long each family would take and stop.")
@@ -92,6 +95,16 @@ class BenchGroup(click.Group):
 )
 @click.option("--baseline", default="", metavar="FILE",
               help="Compare with an earlier result, looking twice at what differs; exit 1 when slower.")  # fmt: skip
+@click.option(
+    "--max-size", default="", metavar="SIZE", help="collective: at most this size, e.g. 16MiB. Default: 1GiB."
+)
+@click.option("--timeout", type=click.IntRange(1, 3600), default=None, metavar="S",
+              help="collective: a rank that does not answer for S seconds has hung. Default: 60.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(2, 64), default=None, metavar="N",
+              help="collective, with --device cpu: this many. Default: 4.")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, 1024), default=None, metavar="N",
+              help="collective: this many nodes, each of which calls the same command.")  # fmt: skip
+@click.option("--rendezvous", default="", metavar="HOST:PORT", help="collective: where several nodes meet.")
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run the benchmark suite and hold every number against what the GPU can do.
@@ -105,9 +118,15 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         return
     from firstlight.bench.case import Effort
     from firstlight.bench.choice import COMPILE, Choice
+    from firstlight.cli.bench_collective import device_of, is_collective, print_collective_plan
 
     only = tuple(part.strip() for part in given["only"].split(",") if part.strip())
     choice = Choice(Effort(given["effort"]), only, (COMPILE,) if given["no_compile"] else ())
+    if is_collective(only, given):
+        given = {**given, "device": device_of(ctx, given["device"]), "collective": True}
+        if given["lists"] or given["estimate"]:
+            print_collective_plan(choice, given)
+            return
     if given["lists"] or given["estimate"]:
         _print_plan(choice, device=given["device"], estimates=given["estimate"])
         return
@@ -123,6 +142,8 @@ def _print_plan(choice: Choice, *, device: str, estimates: bool) -> None:
     picked = chosen(cases, choice)
     if not estimates:
         click.echo(list_text(picked), nl=False)
+        if not choice.only:
+            click.echo("firstlight: between GPUs, apart: firstlight bench --only collective --list", err=True)
         return
     seconds = {case.id: estimated_s(case, choice.effort, peaks) for case in picked}
     total = estimated_run_s(picked, choice.effort, peaks)
@@ -197,7 +218,12 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     from firstlight.facts.look import Look, look_at
     from firstlight.tables import load
 
-    device_names(given["device"])  # a device that is not there is said before anything is looked at
+    if "collective" in given:
+        from firstlight.cli.bench_collective import refuse_early, run_together
+
+        refuse_early(given)
+    else:
+        device_names(given["device"])  # a device that is not there is said before anything is looked at
     progress = Progress(raw(sys.stderr))
     if look is None:
         progress.say(f"effort {choice.effort.value}; --list names the cases, Ctrl-C keeps what is finished")
@@ -211,6 +237,8 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else nobody
     world = World(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
+        if "collective" in given:
+            return run_together(request, world, given)
         return run_bench(request, world)
     finally:
         progress.clear()
@@ -218,7 +246,8 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
 
 def _arguments(given: dict[str, Any]) -> tuple[str, ...]:
     """The file of cases and the options that shape a run; names of other files stay out of the result."""
-    told = [f"--{name}={given[name]}" for name in ("effort", "only", "device") if given[name]]
+    shaping = ("effort", "only", "device", "max_size", "processes", "nodes")
+    told = [f"--{name.replace('_', '-')}={given[name]}" for name in shaping if given.get(name)]
     return (
         "bench",
         *([_below_here(given["file"])] if "file" in given else []),

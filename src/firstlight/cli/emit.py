@@ -31,6 +31,9 @@ _READ_BY = {
     "user": ("dockerfile", "devcontainer", "compose", "kit"),
     "name": ("dockerfile", "devcontainer", "runpod", "slurm", "compose", "k8s", "kit"),
     "runtime_class": ("k8s",),
+    "bench": ("slurm", "k8s"),
+    "nodes": ("slurm", "k8s"),
+    "gpus": ("slurm", "k8s"),
     "firstlight_from_index": tuple(name for name in NAMES if name != "k8s"),
     "tools": ("agents",),
     "remove": ("agents",),
@@ -92,6 +95,9 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     "--user", metavar="NAME", default="", help="dockerfile, devcontainer, compose, kit: who runs in the image."
 )
 @click.option("--runtime-class", metavar="NAME", default="", help="k8s: the RuntimeClass, e.g. nvidia. Default: none.")
+@click.option("--bench", is_flag=True, help="slurm, k8s: a job that measures collectives between GPUs.")
+@click.option("--nodes", type=click.IntRange(1, 1024), default=None, help="With --bench: nodes of the job. Default: 1.")
+@click.option("--gpus", type=click.IntRange(1, 64), default=None, help="With --bench: GPUs of each node. Default: 1.")
 @click.option("--name", metavar="NAME", default="", help="Of the image, template or job; not for bash and ansible.")
 @click.option(
     "--firstlight-from-index", is_flag=True,
@@ -112,10 +118,10 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     dockerfile    an image, and what it is built from
     devcontainer  the same for an editor
     runpod        a pod and a template of RunPod
-    slurm         a batch script
+    slurm         a batch script; --bench --nodes N: one that measures GPUs together
     ansible       a playbook
     compose       an image as a service of Docker Compose
-    k8s           a Job and a Pod of Kubernetes
+    k8s           a Job and a Pod of Kubernetes; --bench --nodes N: a Job that measures
     kit           a Makefile, a pinned image, a preflight and the sources of bsr_bench, for H100 and H200
     agents        hooks and texts by which Claude Code, Cursor, Codex and pre-commit ask `firstlight guard`
 
@@ -126,7 +132,7 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
         _agents(kind, class_text, facts_file, out, given)
         return
     from firstlight.emit.kinds import emit
-    from firstlight.emit.subject import Asked, subject_of
+    from firstlight.emit.subject import Asked, BenchJob, subject_of
     from firstlight.own_wheel import own_wheel
     from firstlight.plan.request import Request
     from firstlight.plan.want import parse_wants
@@ -141,6 +147,8 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     subject = subject_of(facts, asked, made_for=made_for, tables=tables, choices=choices)
     if kind in _READ_BY["firstlight_from_index"] and not (given["firstlight_from_index"] or given["image"]):
         subject = replace(subject, wheel=own_wheel())
+    if given["bench"]:
+        subject = replace(subject, bench=BenchJob(given["nodes"] or 1, given["gpus"] or 1))
     emitted = emit(kind, subject)
     if out:
         _write(emitted, out, replaces="yes" if given["force"] else "no")
@@ -191,6 +199,9 @@ def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
         if given[name] and kind not in kinds:
             instead = _INSTEAD.get(name, "Leave it out.")
             raise BadInput(f"{_typed(name)} says nothing to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
+    for name in ("nodes", "gpus"):
+        if given[name] and not given["bench"]:
+            raise BadInput(f"--{name} {given[name]}: accepted with --bench, the job that measures several nodes.")
     if given["firstlight_from_index"] and given["image"]:
         raise BadInput("--firstlight-from-index beside --image: the image that was built has firstlight. Leave it out.")
     for name in ("user", "name"):

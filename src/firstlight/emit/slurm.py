@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from firstlight.emit.bash import environment_key, pythons_of, state_folder, wiring_in
+from firstlight.emit.bench_job import NOT_RUN, PORT, bench_name, bench_words
 from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.gates import CompatPart, gates_of
 from firstlight.emit.header import header_lines
@@ -83,7 +84,8 @@ def emit_slurm(subject: Subject) -> Emitted:
     """NAME.sbatch: prepares once under a lock, then starts the command on every node behind the gates."""
     planned = subject
     subject, archive = _without_root(planned)
-    name, state = _job_name(subject), state_folder(subject)
+    name, state = bench_name(subject, _job_name(subject)), state_folder(subject)
+    bench = subject.bench
     on_node = render(
         "on_node.sh.j2",
         made_by=made_by(),
@@ -104,34 +106,53 @@ def emit_slurm(subject: Subject) -> Emitted:
         key=environment_key(subject),
         pythons=" ".join(pythons_of(subject)),
         asks_for_gpu=subject.gates.asks_for_gpu,
+        nodes=1 if bench is None else bench.nodes,
+        gpus=1 if bench is None else bench.gpus,
+        bench="" if bench is None else sh_words(bench_words(subject)),
+        port=PORT,
         parts=tuple(_installs(subject)),
         numpy=subject.numpy,
         compat=_compat(subject, archive, state=state) if archive is not None else None,
         on_node=Quoted(on_node),
     )
-    notes = [
-        f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
-        where_from(subject),
-    ]
-    if archive is not None:
-        notes.append(
-            f"Without root compat comes from NVIDIA's archive {archive.file}, not from the package of the plan."
-        )
     return Emitted(
         "slurm",
         (EmittedFile(f"{name}.sbatch", text, 0o755),),
         subject.gates,
         subject.plan.digest,
-        tuple(notes),
-        to_run=_to_run(f"sbatch {name}.sbatch"),
+        _notes(subject, archive, state),
+        to_run=_to_measure(name) if bench else _to_run(f"sbatch {name}.sbatch"),
         what=_what(subject, archive) if planned.compat else "",
         compat=subject.compat,
         wheel=emitted_wheel(subject),
     )
 
 
+def _notes(subject: Subject, archive: CompatDownload | None, state: str) -> tuple[str, ...]:
+    """What has to be known before the script is used."""
+    notes = [
+        f"{state} must be seen by every node; another: --volume FOLDER. Account and partition are the site's to name.",
+        where_from(subject),
+    ]
+    if subject.bench is not None:
+        notes.append(NOT_RUN)
+    if archive is not None:
+        notes.append(
+            f"Without root compat comes from NVIDIA's archive {archive.file}, not from the package of the plan."
+        )
+    return tuple(notes)
+
+
 def _to_run(sbatch: str) -> tuple[ToRun, ...]:
     return ToRun("Prove the environment", sbatch), ToRun("Your own program", f"{sbatch} python train.py")
+
+
+def _to_measure(name: str) -> tuple[ToRun, ...]:
+    return (
+        ToRun("Measure", f"sbatch {name}.sbatch"),
+        ToRun("Less of it", f"sbatch {name}.sbatch --effort quick --max-size 16MiB"),
+        ToRun("Compare two of its files", f"firstlight bench compare {name}-1.json {name}-2.json"),
+    )
 
 
 def _what(subject: Subject, archive: CompatDownload | None) -> str:

@@ -30,7 +30,7 @@ from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import WireCompat
 from firstlight.ways.wheel_target import Target, target_of
 
-__all__ = ["Asked", "Choices", "CompatPart", "Part", "Subject", "subject_of"]
+__all__ = ["Asked", "BenchJob", "Choices", "CompatPart", "Part", "Subject", "subject_of"]
 
 PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
 
@@ -45,6 +45,14 @@ class Choices:
     user: str = ""  # --user: who runs in the image
     name: str = ""  # --name: of a template, a job, a container
     runtime_class: str = ""  # --runtime-class: the RuntimeClass of Kubernetes
+
+
+@dataclass(frozen=True, slots=True)
+class BenchJob:
+    """A job that measures collectives: on how many nodes, with how many GPUs each."""
+
+    nodes: int = 1
+    gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class Subject:
     choices: Choices
     instead_of: str = ""  # what doctor names first there, where files for other machines take another option
     wheel: OwnWheel | None = None  # firstlight's own; None: --firstlight-from-index
+    bench: BenchJob | None = None  # --bench; None: a job that proves, or runs a program
 
     @property
     def requirements(self) -> tuple[str, ...]:

@@ -60,11 +60,21 @@ def rate_text(case: CaseResult, figure: Figure) -> str:
     if rate.items_per_s is not None:
         item = dict(case.params).get("item", "item")
         return f"{rate.items_per_s:,.0f} {item}/s" if rate.items_per_s >= 100 else f"{rate.items_per_s:.1f} {item}/s"
+    if case.family == "collective":
+        return DASH if rate.gbps is None else f"{scaled_text(rate.gbps)} bus"
     if case.peak in ("bandwidth", "link") or is_memory_bound(figure.limit):
         return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
     if rate.tflops is not None:
         return f"{significant(rate.tflops)} TFLOPS"
     return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
+
+
+def scaled_text(gbps: float) -> str:
+    """'1,234 GB/s', '18.2 kB/s': eight bytes between ranks are a matter of time, not of gigabytes."""
+    for unit, many in (("GB/s", 1.0), ("MB/s", 1e3)):
+        if gbps * many >= 0.1:
+            return f"{gbps_text(gbps * many)} {unit}"
+    return f"{gbps_text(gbps * 1e6)} kB/s"
 
 
 def gbps_text(gbps: float) -> str:

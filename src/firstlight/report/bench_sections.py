@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from firstlight.bench.results import CaseResult, Figure
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import DASH, gbps_text, significant, time_text, whole
+from firstlight.report.bench_cells import DASH, gbps_text, scaled_text, significant, time_text, whole
 
 Cell = Callable[[CaseResult, Figure], str]
 MIB = 1 << 20
@@ -117,6 +117,20 @@ def _transfer_size(case: CaseResult, figure: Figure) -> str:
     return _mib(case, "size_bytes")
 
 
+def _collective_size(case: CaseResult, figure: Figure) -> str:
+    return case.id.rpartition("/")[2]
+
+
+def _algorithm_bandwidth(case: CaseResult, figure: Figure) -> str:
+    """algbw of nccl-tests: the size over the time."""
+    size = whole(param(case, "size_bytes"))
+    return DASH if size is None else scaled_text(size / figure.time_s.median / 1e9)
+
+
+def _bus_bandwidth(case: CaseResult, figure: Figure) -> str:
+    return DASH if figure.rate.gbps is None else scaled_text(figure.rate.gbps)
+
+
 def _mib(case: CaseResult, name: str) -> str:
     """'512 MiB'; what is no number of bytes is shown as it is."""
     size = whole(param(case, name))
@@ -206,6 +220,20 @@ SECTIONS: tuple[Section, ...] = (
         "Transfers",
         _is("transfer"),
         (("Direction", _direction), ("Size", _transfer_size), _MEDIAN, ("Bandwidth", bandwidth)),
+    ),
+    Section(
+        "Collectives",
+        _is("collective"),
+        (
+            ("Operation", _named("operation")),
+            ("Ranks", _named("ranks")),
+            ("Pair", _named("pair")),
+            ("Size", _collective_size),
+            _MEDIAN,
+            ("algbw", _algorithm_bandwidth),
+            ("busbw", _bus_bandwidth),
+            ("Link", _named("link")),
+        ),
     ),
 )
 

@@ -49,7 +49,7 @@ def _table(run: RunResult) -> str:
 
 
 def _rows(case: CaseResult, run: RunResult) -> Iterator[tuple[str, ...]]:
-    where = f" [gpu {case.gpu}]" if len(run.gpus) > 1 else ""
+    where = f" [gpu {case.gpu}]" if len(run.gpus) > 1 and case.family != "collective" else ""
     shown = case.shown
     if shown is None or case.verdict is not Verdict.OK:
         return

@@ -155,6 +155,12 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _field("capabilities", "for"),
         *(_field(name) for name in ("fp64", "fp32", "tf32", "fp16", "fp8", "fp4", "int8")),
     ),
+    "nvlink_rates": (
+        _field("generation", "NVLink"),
+        _field("nvml_version", "NVML's number"),
+        _field("each_way_gbps", "GB/s each way"),
+        _field("switch_adds", "switches add up"),
+    ),
     "code_rules": (
         _field("code", "code for"),
         Column("runs on devices", _runs_on),

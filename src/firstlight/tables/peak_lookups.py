@@ -9,11 +9,11 @@ from firstlight.tables.stored import StoredRows
 from firstlight.versions import ComputeCapability
 
 if TYPE_CHECKING:
-    from firstlight.tables.peak_rows import GpuPeak, GpuRate
+    from firstlight.tables.peak_rows import GpuPeak, GpuRate, NvlinkRate
 
 
 class PeakLookups(StoredRows):
-    """The tables `gpu_peaks` and `gpu_rates`. None means that the tables do not know."""
+    """The tables `gpu_peaks`, `gpu_rates` and `nvlink_rates`. None means that the tables do not know."""
 
     __slots__ = ()
 
@@ -44,3 +44,11 @@ class PeakLookups(StoredRows):
     def gpu_rate_of(self, line: str) -> GpuRate | None:
         """The rates of a product line, e.g. 'hopper'."""
         return next((row for row in self.gpu_rates if row.line == line), None)
+
+    @property
+    def nvlink_rates(self) -> tuple[NvlinkRate, ...]:
+        return self._rows("nvlink_rates")
+
+    def nvlink_rate(self, nvml_version: int) -> NvlinkRate | None:
+        """The rate of one link by the number that NVML gives its generation: 6 is NVLink 4.0, 25 GB/s each way."""
+        return next((row for row in self.nvlink_rates if row.nvml_version == nvml_version), None)

@@ -57,3 +57,13 @@ class GpuPeak(Row):
     nvlink_gbps: float | None = None  # both directions together
     seen_bf16: float | None = None  # the best large product measured on healthy cards, random data
     seen_fp8: float | None = None
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
+class NvlinkRate(Row):
+    """What one NVLink carries in each direction: 25 GB/s in generation 4.0, which NVML calls version 6."""
+
+    generation: str  # 4.0
+    nvml_version: int  # NVML_NVLINK_VERSION_4_0
+    each_way_gbps: float  # of one link
+    switch_adds: bool  # whether switches of that generation can add up what GPUs send (NVLink SHARP)

@@ -60,6 +60,7 @@ SUBJECTS = (
     Subject("gpus", "gpu", "GPU models, names and capabilities", "gpu_rows", "GpuModel", ("model",)),
     Subject("gpu_peaks", "gpu", "dense peaks of GPU models", "peak_rows", "GpuPeak", ("gpu",)),
     Subject("gpu_rates", "gpu", "operations per clock and SM", "peak_rows", "GpuRate", ("line",)),
+    Subject("nvlink_rates", "gpu", "what one NVLink carries each way", "peak_rows", "NvlinkRate", ("generation",)),
     Subject("capabilities", "gpu", "capability and architecture", "gpu_rows", "Capability", ("capability",)),
     Subject(
         "code_rules", "gpu", "which code runs on which device", "gpu_rows", "CodeRule", ("code", "torch_cuda_from")
