@@ -44,7 +44,7 @@ STAGES = (
     ("firstlight.kernels.sm90", "multiply", "product: sm90.multiply"),
     ("firstlight.kernels.sm90", "prepare", "product: sm90.prepare"),
     ("firstlight.kernels.sm90.again", "plan_of", "product:   plan"),
-    ("firstlight.kernels.sm90.multiply_plan", "built", "product:     source read, cubin found"),
+    ("firstlight.kernels.sm90.multiply_plan", "loaded", "product:     kernel found"),
     ("firstlight.kernels.sm90.multiply_plan", "portion_limit", "product:     limit"),
     ("firstlight.kernels.sm90.multiply_plan", "lists_of", "product:   lists"),
     ("firstlight.kernels.sm90.lists", "sizes_of", "product:     sizes"),

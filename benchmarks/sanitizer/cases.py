@@ -31,7 +31,7 @@ from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix
 from firstlight.kernels.pattern import BLOCKS
 from firstlight.kernels.product import Activation, Epilogue, Layout
-from firstlight.kernels.sm90 import attention, gradient, multiply_plan, sample_plan
+from firstlight.kernels.sm90 import attention, gradient, loaded, multiply_plan, sample_plan
 from firstlight.kernels.sm90.cache import key_of, read_entry, write_entry
 from firstlight.kernels.sm90.compile import Compiled, Variant, compile_program, find_compiler, read_program
 from firstlight.kernels.sm90.multiply_plan import tile_of
@@ -289,7 +289,9 @@ def compile_with_lines(variant: Variant) -> tuple[str, float, str]:
 
 def use_lines_and_two_thread_blocks() -> None:
     """In this process: the plans take kernels with line numbers and a GPU of two multiprocessors."""
+    places: list[tuple[Any, str, Any]] = [(loaded, "built", with_lines)]
     for module in (multiply_plan, sample_plan, attention, gradient):
-        for name, value in (("built", with_lines), ("multiprocessors", lambda _device: THREAD_BLOCKS)):
-            assert hasattr(module, name), f"{module.__name__} has no {name}"
-            setattr(module, name, value)
+        places.append((module, "multiprocessors", lambda _device: THREAD_BLOCKS))
+    for module, name, value in places:
+        assert hasattr(module, name), f"{module.__name__} has no {name}"
+        setattr(module, name, value)

@@ -5,7 +5,6 @@ What torch needs 110 to 300 launches for (unions.py, pairs.py, schedule.py), 1.5
 
 from __future__ import annotations
 
-import functools
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -17,8 +16,8 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import pattern_behind
 from firstlight.kernels.schedule import Segments, most_items, most_slots
 from firstlight.kernels.sm90.arguments import ListsFields, lists_bytes
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Series, load
+from firstlight.kernels.sm90.driver import Series
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.sm90.variants import HEIGHT, LISTS
 from firstlight.kernels.torch_private import FakeTensor, is_functorch_wrapped, raw_stream
@@ -116,17 +115,12 @@ def listed(index: Index, sizes: Sizes) -> Listed:
     scratch = torch.empty(sum(sizes.scratch(index.block_cols)), dtype=torch.int32, device=device)
     items, starts, columns, members, first_slot, slot_counts, grouped = room.split_with_sizes(sizes.kept)
     fields = fields_of(index, sizes, room.data_ptr(), scratch.data_ptr())
-    series = Series(_kernel(device.index), lists_bytes(fields), raw_stream(device.index))
+    series = Series(loaded(LISTS, device=device.index), lists_bytes(fields), raw_stream(device.index))
     for phase, level, grid, threads in phases(index, sizes):
         series.start(grid, threads, {PHASE_AT: phase, LEVEL_AT: level})
     segments = Segments(items.view(-1, 4), first_slot, slot_counts, first_slot[:0], sizes.slots, sizes.limit)
     members = members if sizes.plain else members.view(sizes.bound, sizes.width, sizes.height)
     return Listed(Steps(starts, columns, members, sizes.bound, None if sizes.plain else grouped), segments, room)
-
-
-@functools.lru_cache(maxsize=64)  # reading the source to look for what was built takes longer than the lists
-def _kernel(device: int) -> Kernel:
-    return load(built(LISTS).cubin, "lists", device=device)
 
 
 def fields_of(index: Index, sizes: Sizes, room: int, scratch: int) -> ListsFields:

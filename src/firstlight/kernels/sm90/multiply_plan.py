@@ -10,9 +10,9 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.product import Activation, Epilogue, Second
 from firstlight.kernels.sm90.arguments import MultiplyFields, multiply_bytes
 from firstlight.kernels.sm90.boxes import dense_boxes, dense_map, result_map, stored_map
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Launch, load
+from firstlight.kernels.sm90.driver import Kernel, Launch
 from firstlight.kernels.sm90.lists import HEIGHT, Lists, Work, lists_of, most_steps_of, portion_limit, step_width
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import Problem, activation_number, multiprocessors
 from firstlight.kernels.sm90.turning import cutting_launches, turn_launches, widening_launches
 from firstlight.kernels.sm90.variants import (
@@ -185,12 +185,10 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     count = multiprocessors(problem.device)
     tile = tile or tile_of(problem, count)
     build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
-    kernel = load(
-        built(multiply_variant(build, tile)).cubin, "multiply", device=problem.device, shared_bytes=tile.shared_bytes
-    )
-    turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
+    kernel = loaded(multiply_variant(build, tile), device=problem.device, shared_bytes=tile.shared_bytes)
+    turn = loaded(TURN, device=problem.device) if problem.turns_x else None
     widens = problem.widens_x or problem.widens_out
-    pitch = load(built(PITCH).cubin, "pitch", device=problem.device) if widens else None
+    pitch = loaded(PITCH, device=problem.device) if widens else None
     limit = portion_limit(work_of(problem, index, tile, count))
     return MultiplyPlan(
         problem, tile, kernel, turn, pitch, limit, super_tile_of(problem), takes_two_windows(problem), count
