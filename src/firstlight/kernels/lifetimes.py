@@ -48,9 +48,10 @@ class Held:
 
     def made_now(self) -> Held:
         """Notes that what was started on the current stream makes the tensors; returns itself."""
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
+        event, current = torch.cuda.Event(), torch.cuda.current_stream(self._device)  # type: ignore[no-untyped-call]
+        event.record(current)
         self._maker, self._event = raw_stream(self._device), event
+        self._record(current, self._maker)
         return self
 
     def use(self) -> None:
@@ -58,7 +59,7 @@ class Held:
         stream = raw_stream(self._device)
         if stream != DEFAULT_STREAM and is_capturing():
             self._use_in_graph(stream)
-        elif self._event is not None or stream not in self._readers:
+        elif stream not in self._readers or (self._event is not None and stream != self._maker):
             self._use_on(stream)
 
     def _use_on(self, stream: int) -> None:
@@ -69,9 +70,12 @@ class Held:
         if event is not None and stream != self._maker:
             current.wait_event(event)
         if stream not in self._readers:
-            for tensor in self._tensors:
-                tensor.record_stream(current)
-            self._readers.add(stream)  # last: another thread that sees it may rely on it
+            self._record(current, stream)
+
+    def _record(self, current: torch.cuda.Stream, stream: int) -> None:
+        for tensor in self._tensors:
+            tensor.record_stream(current)
+        self._readers.add(stream)  # last: another thread that sees it may rely on it
 
     def _use_in_graph(self, stream: int) -> None:
         event = self._event

@@ -10,7 +10,7 @@ from torch import Tensor
 from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import triton_installed
+from firstlight.kernels.choose import is_hopper, triton_installed
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
 from firstlight.kernels.torch_private import FakeTensor
@@ -60,7 +60,13 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
 
 def _make(mask: BlockMask, *, turned: bool) -> Lists:
     kinds, which = mask.kinds, mask.which
-    if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
+    on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
+    if on_gpu and is_hopper(kinds.get_device()):
+        from firstlight.kernels.sm90 import mask_lists as by_sm90
+
+        if by_sm90.can_list(kinds):
+            return by_sm90.filled(kinds, which, mask.most, turned=turned)
+    if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
         return (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
@@ -83,8 +83,7 @@ def _argument_bytes(function: ctypes.c_void_p) -> int:
     return size.value
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """How many threads a launch starts, e.g. Shape(grid=(132, 1, 1), threads=384, shared_bytes=229376)."""
 
     grid: tuple[int, int, int]

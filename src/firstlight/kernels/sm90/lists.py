@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
@@ -20,9 +20,8 @@ HEIGHT = 128  # rows of W in a group
 WHOLE = 1 << 30  # a limit that cuts nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """Steps, their portions, and what a reader has to use first."""
+class Lists(NamedTuple):
+    """Steps, their portions, and what a reader has to use first; a tuple, as a new pattern is to cost little."""
 
     steps: Steps
     segments: Segments
@@ -95,8 +94,7 @@ def most_steps_of(index: Index, *, width: int) -> int:
     return most_steps(index, rows=HEIGHT // index.block, width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A product in numbers that the host knows, e.g. 64 groups, 6400 steps in all, at most 128 a group, 32 tiles."""
 
     groups: int
