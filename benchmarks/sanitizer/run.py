@@ -39,7 +39,7 @@ from firstlight.profile.children import Ended, run_kept
 
 SCHEMA = "firstlight.kernels-sanitizer/1"
 TOOLS = {"memcheck": 2, "racecheck": 3, "synccheck": 1, "initcheck": 1}  # with their shares of the time
-KERNELS = ("multiply", "sample", "turn", "attention", "gradient")
+KERNELS = ("multiply", "sample", "turn", "pitch", "lists", "mask_lists", "attention", "gradient")
 ERROR_STATUS, WRONG_STATUS = 86, 3
 BARRIERS = 64  # mbarriers of a thread block that the tools make room for; our kernels have up to 36
 ENDING_S = 20.0  # from the child's last case to the tool's summary

@@ -154,6 +154,6 @@ def test_the_child_takes_kernels_with_line_numbers_and_two_thread_blocks(monkeyp
     use_lines_and_two_thread_blocks()
     assert [module.multiprocessors(0) for module in modules] == [THREAD_BLOCKS] * 4
     for name in ("attention", "gradient"):
-        command = loaded.built(cases((name,))[0].variants[0]).command
+        command = cast(Any, loaded).built(cases((name,))[0].variants[0]).command
         assert "-lineinfo" in command
         assert "FIRSTLIGHT_DEBUG" not in command

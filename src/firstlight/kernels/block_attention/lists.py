@@ -52,31 +52,36 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
         return kept.lists
     use(mask.held)
     with ordinary():
-        made = _make(mask, turned=turned)
+        made, room = _make(mask, turned=turned)
     if mask.counts_changes and keepable(mask.kinds, made.columns):
-        mask.derived[name] = _Kept(made, held_after(*made, *mask.parts))  # who reads lists reads bits too
+        mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too
     return made
 
 
-def _make(mask: BlockMask, *, turned: bool) -> Lists:
+def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
+    """The lists, and the tensors that hold their memory."""
     kinds, which = mask.kinds, mask.which
     on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
     if on_gpu and is_hopper(kinds.get_device()):
         from firstlight.kernels.sm90 import mask_lists as by_sm90
 
         if by_sm90.can_list(kinds):
-            return by_sm90.filled(kinds, which, mask.most, turned=turned)
+            made, room = by_sm90.filled(kinds, which, mask.most, turned=turned)
+            return made, (room,)
     if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
-        return (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)
+        made = (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)
+        return made, made
     if turned:
         starts, columns, masks = fill(
             kinds.mT.contiguous(), None if which is None else which.mT.contiguous(), mask.most
         )
     else:
         starts, columns, masks = fill(kinds, which, mask.most)
-    return Lists(starts, columns, masks, order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2])))
+    order = order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2]))
+    made = Lists(starts, columns, masks, order)
+    return made, made
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:

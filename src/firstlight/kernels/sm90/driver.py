@@ -127,6 +127,20 @@ class Launch:
         libcuda.check(libcuda.library(), name, int(code))
 
 
+def start_once(kernel: Kernel, arguments: bytes, raw_stream: int, *, grid: tuple[int, int, int], threads: int) -> None:
+    """One launch that will not come again; the driver has taken the arguments when this returns."""
+    room, pointers = _placed(kernel, arguments)
+    config = _Config(grid, (threads, 1, 1), kernel.shared_bytes, raw_stream, None, 0)
+    given = (ctypes.byref(config), ctypes.c_void_p(kernel.handle), pointers, None)
+    code = libcuda.library().cuLaunchKernelEx(*given)
+    if code == libcuda.INVALID_CONTEXT:
+        libcuda.enter_context(kernel.device)
+        code = libcuda.library().cuLaunchKernelEx(*given)
+    if code:
+        name = f"launch of {kernel.name} (grid {grid}, {threads} threads, {len(room)} bytes of arguments)"
+        libcuda.check(libcuda.library(), name, int(code))
+
+
 class Series:
     """Several launches of one kernel, one after the other on one stream: what differs is written over between them.
 

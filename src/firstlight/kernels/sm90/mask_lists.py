@@ -11,9 +11,9 @@ from torch import Tensor
 from firstlight.kernels.block_attention.lists import Lists
 from firstlight.kernels.choose import why_not_built
 from firstlight.kernels.sm90.arguments import MaskListsFields, mask_lists_bytes
-from firstlight.kernels.sm90.driver import Series
+from firstlight.kernels.sm90.driver import start_once
 from firstlight.kernels.sm90.loaded import loaded
-from firstlight.kernels.sm90.variants import MASK_LISTS, MASK_LISTS_CLUSTER
+from firstlight.kernels.sm90.variants import LISTS_CLUSTER, MASK_LISTS
 from firstlight.kernels.torch_private import raw_stream
 
 THREADS = 1024
@@ -26,18 +26,18 @@ def can_list(kinds: Tensor) -> bool:
     return 0 < kinds.numel() <= MOST_BLOCKS and not why_not_built()
 
 
-def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> Lists:
-    """The lists by query block, or turned by key block, started on the current stream."""
+def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> tuple[Lists, Tensor]:
+    """The lists by query block, or turned by key block, started on the current stream; and the memory of them all."""
     kinds = kinds.contiguous()
     which = None if which is None else which.contiguous()
     device, (heads, of_head) = kinds.get_device(), shape_of(kinds, turned=turned)
     sizes = room_sizes(heads * of_head, most)
     room = torch.empty(sum(sizes), dtype=torch.int32, device=kinds.device)
     fields = fields_of(kinds, which, room.data_ptr(), most, turned=turned)
-    series = Series(loaded(MASK_LISTS, device=device), mask_lists_bytes(fields), raw_stream(device))
-    series.start((MASK_LISTS_CLUSTER, 1, 1), THREADS, {})
+    kernel, given = loaded(MASK_LISTS, device=device), mask_lists_bytes(fields)
+    start_once(kernel, given, raw_stream(device), grid=(LISTS_CLUSTER, 1, 1), threads=THREADS)
     starts, _, columns, _, masks, _, order, _, _ = room.split_with_sizes(sizes)
-    return Lists(starts, columns, masks, order.view(heads, of_head))
+    return Lists(starts, columns, masks, order.view(heads, of_head)), room
 
 
 def shape_of(kinds: Tensor, *, turned: bool) -> tuple[int, int]:
