@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choose import is_hopper, triton_installed
@@ -28,8 +27,7 @@ class Lists(NamedTuple):
     order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     lists: Lists
     held: Held | None
 
@@ -51,7 +49,10 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
         use(kept.held)
         return kept.lists
     use(mask.held)
-    with ordinary():
+    if torch.is_inference_mode_enabled():
+        with ordinary():
+            made, room = _make(mask, turned=turned)
+    else:
         made, room = _make(mask, turned=turned)
     if mask.counts_changes and keepable(mask.kinds, made.columns):
         mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too

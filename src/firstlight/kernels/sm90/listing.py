@@ -14,6 +14,7 @@ from torch.compiler import is_compiling
 
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import pattern_behind
+from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.schedule import Segments, most_items, most_slots
 from firstlight.kernels.sm90.arguments import ListsFields, lists_bytes
 from firstlight.kernels.sm90.driver import Series, start_once
@@ -33,6 +34,20 @@ COPIED_AT_ONCE = 1 << 13
 MOST_AT_ONCE = (
     6 << 20
 )  # words of two rows that are compared, or block columns looked at: some 30 us of 8 multiprocessors
+
+
+class Places(NamedTuple):
+    """Where the parts of lists lie, and how many portions and partial sums there are at most."""
+
+    columns: int
+    members: int
+    items: int
+    rows: int  # 0: block rows are groups
+    starts: int
+    first_slot: int
+    slot_counts: int
+    portions: int
+    slots: int
 
 
 class Listed(NamedTuple):
@@ -118,11 +133,25 @@ def unsplit_sizes_of(index: Index, *, width: int) -> Sizes:
 
 
 def listed(index: Index, sizes: Sizes) -> Listed:
-    """The lists of an index on its GPU, started on the current stream."""
-    device = index.columns.device
-    room = torch.empty(sum(sizes.kept), dtype=torch.int32, device=device)
-    scratch = torch.empty(sum(sizes.scratch(index.block_cols)), dtype=torch.int32, device=device)
+    """The lists of an index on its GPU, the current one, started on the current stream."""
+    room, _ = started(index, sizes)
+    return parts_of(room, sizes)
+
+
+def parts_of(room: Tensor, sizes: Sizes) -> Listed:
+    """The lists in a piece of memory."""
     items, starts, columns, members, first_slot, slot_counts, grouped = room.split_with_sizes(sizes.kept)
+    segments = Segments(items.view(-1, 4), first_slot, slot_counts, first_slot[:0], sizes.slots, sizes.limit)
+    members = members if sizes.plain else members.view(sizes.bound, sizes.width, sizes.height)
+    return Listed(Steps(starts, columns, members, sizes.bound, None if sizes.plain else grouped), segments, room)
+
+
+def started(index: Index, sizes: Sizes) -> tuple[Tensor, Places]:
+    """The memory that the lists of an index are being made in, and where in it they lie."""
+    device = index.columns.device
+    empty = empty_on(device)
+    room = empty((sum(sizes.kept),), (1,), torch.int32)
+    scratch = empty((sum(sizes.scratch(index.block_cols)),), (1,), torch.int32)
     fields = fields_of(index, sizes, room.data_ptr(), scratch.data_ptr())
     at_once = sizes.are_made_at_once(index.block_cols)
     kernel = loaded(LISTS_AT_ONCE if at_once else LISTS, device=device.index)
@@ -133,9 +162,10 @@ def listed(index: Index, sizes: Sizes) -> Listed:
         series = Series(kernel, given, stream)
         for phase, level, grid, threads in phases(index, sizes):
             series.start(grid, threads, {PHASE_AT: phase, LEVEL_AT: level})
-    segments = Segments(items.view(-1, 4), first_slot, slot_counts, first_slot[:0], sizes.slots, sizes.limit)
-    members = members if sizes.plain else members.view(sizes.bound, sizes.width, sizes.height)
-    return Listed(Steps(starts, columns, members, sizes.bound, None if sizes.plain else grouped), segments, room)
+    return room, Places(
+        fields.listed, fields.members, fields.items, 0 if sizes.plain else fields.grouped, fields.starts,
+        fields.first_slot, fields.slot_counts, sizes.items, sizes.slots,
+    )  # fmt: skip
 
 
 def fields_of(index: Index, sizes: Sizes, room: int, scratch: int) -> ListsFields:

@@ -12,7 +12,16 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.schedule import Segments, most_slots, split_rows
-from firstlight.kernels.sm90.listing import is_listed_on_gpu, listed, sizes_of, unsplit_sizes_of
+from firstlight.kernels.sm90.listing import (
+    Places,
+    Sizes,
+    is_listed_on_gpu,
+    listed,
+    parts_of,
+    sizes_of,
+    started,
+    unsplit_sizes_of,
+)
 from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.unions import most_steps, unions_of
 
@@ -28,31 +37,80 @@ class Lists(NamedTuple):
     rows: Tensor | None  # int32 [groups * rows of a group]: its block rows; None for blocks of 128
     held: Held | None = None
 
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that lies on the device."""
+        return (*self.segments.tensors, *self.steps.tensors, self.rows)
 
-_LISTS: TensorMemo[Lists] = TensorMemo()
+    @property
+    def places(self) -> Places:
+        """Where a kernel finds them."""
+        steps, segments = self.steps, self.segments
+        return Places(
+            steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(),
+            0 if self.rows is None else self.rows.data_ptr(), steps.starts.data_ptr(), segments.first_slot.data_ptr(),
+            segments.slot_counts.data_ptr(), segments.bound, segments.slots,
+        )  # fmt: skip
 
 
-def lists_of(index: Index, *, width: int, limit: int) -> Lists:
+class ListsInRoom(NamedTuple):
+    """The same in one piece of memory, which is not taken apart before anyone asks: that takes 40 us."""
+
+    room: Tensor
+    places: Places
+    sizes: Sizes
+    held: Held | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that lies on the device."""
+        return (self.room,)
+
+    @property
+    def steps(self) -> Steps:
+        return parts_of(self.room, self.sizes).steps
+
+    @property
+    def segments(self) -> Segments:
+        return parts_of(self.room, self.sizes).segments
+
+    @property
+    def rows(self) -> Tensor | None:
+        return self.steps.grouped
+
+
+AnyLists = Lists | ListsInRoom
+_LISTS: TensorMemo[AnyLists] = TensorMemo()
+
+
+def lists_of(index: Index, *, width: int, limit: int) -> AnyLists:
     """The lists of an index in portions of at most `limit` steps, kept as long as its tensors live unchanged."""
     found = _LISTS.get(index.row_starts, index.columns, (width, limit))
     if found is not None:
         use(found.held)
         return found
-    with torch.inference_mode(mode=False):
-        sizes = sizes_of(index, width=width, limit=limit)
-        if sizes.are_few and is_listed_on_gpu(index):
-            made = listed(index, sizes)
-            steps, segments, room = made.steps, made.segments, (made.room,)
-        else:
-            steps = steps_of(index, width=width, grouped=True)
-            segments, room = split_rows(steps.starts, steps.bound, limit=limit), ()  # type: ignore[assignment]
-        rows = None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block)
-    if not keepable(index.row_starts, segments.items):
-        return Lists(steps, segments, rows)
-    held = held_after(*(room or (*segments.tensors, *steps.tensors, rows)))
-    kept = Lists(steps, segments, rows, held)
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(mode=False):
+            made = _made(index, width=width, limit=limit)
+    else:
+        made = _made(index, width=width, limit=limit)
+    tensors = made.tensors
+    assert tensors[0] is not None, index
+    if not keepable(index.row_starts, tensors[0]):
+        return made
+    kept: AnyLists = made._replace(held=held_after(*tensors))
     _LISTS.put(index.row_starts, index.columns, kept, (width, limit))
     return kept
+
+
+def _made(index: Index, *, width: int, limit: int) -> AnyLists:
+    sizes = sizes_of(index, width=width, limit=limit)
+    if sizes.are_few and is_listed_on_gpu(index):
+        room, places = started(index, sizes)
+        return ListsInRoom(room, places, sizes)
+    steps = steps_of(index, width=width, grouped=True)
+    segments = split_rows(steps.starts, steps.bound, limit=limit)
+    return Lists(steps, segments, None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block))
 
 
 def rows_of(steps: Steps, rows: int) -> Tensor:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from firstlight.kernels.block_attention.lists import Lists
 from firstlight.kernels.choose import why_not_built
+from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.sm90.arguments import MaskListsFields, mask_lists_bytes
 from firstlight.kernels.sm90.driver import start_once
 from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.variants import LISTS_CLUSTER, MASK_LISTS
-from firstlight.kernels.torch_private import raw_stream
+from firstlight.kernels.torch_private import current_device, raw_stream
 
 THREADS = 1024
 MOST_BLOCKS = 1 << 20  # of a mask that a few multiprocessors go through; all of them do it sooner from there on
@@ -22,17 +23,17 @@ ALIGNED = 32  # integers: each list starts at a multiple of 128 bytes
 
 
 def can_list(kinds: Tensor) -> bool:
-    """Whether mask_lists.cu makes the lists of a mask with these kinds on a Hopper GPU."""
-    return 0 < kinds.numel() <= MOST_BLOCKS and not why_not_built()
+    """Whether mask_lists.cu makes the lists of a mask with these kinds on a Hopper GPU: the current one."""
+    return 0 < kinds.numel() <= MOST_BLOCKS and kinds.get_device() == current_device() and not why_not_built()
 
 
 def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> tuple[Lists, Tensor]:
-    """The lists by query block, or turned by key block, started on the current stream; and the memory of them all."""
+    """The lists by query block, or turned by key block, on the current device and stream; and all their memory."""
     kinds = kinds.contiguous()
     which = None if which is None else which.contiguous()
     device, (heads, of_head) = kinds.get_device(), shape_of(kinds, turned=turned)
     sizes = room_sizes(heads * of_head, most)
-    room = torch.empty(sum(sizes), dtype=torch.int32, device=kinds.device)
+    room = empty_on(kinds.device)((sum(sizes),), (1,), torch.int32)
     fields = fields_of(kinds, which, room.data_ptr(), most, turned=turned)
     kernel, given = loaded(MASK_LISTS, device=device), mask_lists_bytes(fields)
     start_once(kernel, given, raw_stream(device), grid=(LISTS_CLUSTER, 1, 1), threads=THREADS)
