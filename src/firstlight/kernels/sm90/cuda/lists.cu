@@ -356,6 +356,39 @@ __device__ __forceinline__ void sort_items(const ListsArgs& args, int block) {
 }
 
 #if CLUSTER > 1
+// take_row by a warp: a few thread blocks would wait for memory once for each row else.
+__device__ __forceinline__ void take_row_alone(const ListsArgs& args, int row) {
+  int lane = threadIdx.x & 31, words = words_of(args), lines = args.groups * args.height;
+  u32* own = args.bits + row * words;
+  for (int i = lane; i < words; i += 32) own[i] = 0;
+  __syncwarp();
+  int begin = row < args.block_rows ? number_at(args, args.row_starts, row) : 0;
+  int end = row < args.block_rows ? min(args.entries, number_at(args, args.row_starts, row + 1)) : 0;
+  for (int i = begin + lane; i < end; i += 32) {
+    int column = number_at(args, args.columns, i);
+    if ((u32)column >= (u32)args.block_cols) continue;
+    atomicOr(&own[column >> 5], 1u << (column & 31));
+    args.table[(long long)row * args.block_cols + column] = member_at(args, i);
+  }
+  if (lane == 0) {
+    args.order[row] = row;
+    for (int i = 0; i < args.levels; i++) args.sums[i * lines + row] = 0;
+    if (row == 0) args.steps[args.groups] = args.steps[2 * args.groups + 1] = 0;
+  }
+}
+
+// count_steps by a warp.
+__device__ __forceinline__ void count_alone(const ListsArgs& args, int group) {
+  for (int which = 0; which <= (args.levels > 0); which++) {
+    int columns = 0;
+    for (int i = threadIdx.x & 31; i < words_of(args); i += 32) columns += __popc(union_of(args, group, i, which));
+    columns = sum_of_warp(columns);
+    if (threadIdx.x & 31) continue;
+    args.steps[which * (args.groups + 1) + group] = (columns + args.width - 1) / args.width;
+    atomicAdd(&args.steps[which * (args.groups + 1) + args.groups], columns);
+  }
+}
+
 // A thread block takes every CLUSTER-th of what a launch would have a thread block for; what they share is free again after.
 #define SHARED_OUT(count, work)                                                    \
   for (int block = (int)cluster_rank(); block < (count); block += CLUSTER) {       \
@@ -374,9 +407,12 @@ __device__ __forceinline__ void find_pairs(const ListsArgs& args, int level) {
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS)
     lists(const __grid_constant__ ListsArgs args) {
   if (!args.plain) {
-    SHARED_OUT(args.groups * args.height, take_row(args, block));
+    int rows = args.groups * args.height, warp = (int)cluster_rank() * WARPS + (threadIdx.x >> 5);
+    for (int row = warp; row < rows; row += CLUSTER * WARPS) take_row_alone(args, row);
+    meet_cluster();
     for (int level = 0; level < args.levels; level++) find_pairs(args, level);
-    SHARED_OUT(args.groups, count_steps(args, block));
+    for (int group = warp; group < args.groups; group += CLUSTER * WARPS) count_alone(args, group);
+    meet_cluster();
     SHARED_OUT(args.groups, fill_lists(args, block));
   }
   if (!args.bound) return;
