@@ -26,6 +26,7 @@ from firstlight.kernels import BlockSparseMatrix, linear
 
 WIDTH, HIDDEN, HEADS, BLOCK, DENSITY = 4096, 16384, 32, 128, 0.25
 ROUNDS, WARM = 9, 4
+NAME, SHOWN = 100, 14  # letters of a kernel's name that are kept, kernels that are printed
 
 
 class DenseMlp(nn.Module):
@@ -110,12 +111,29 @@ def steps_of(model: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
     return {"forward": forward, "training": training}
 
 
+def kernels_of(call: Callable[[], object]) -> list[dict[str, Any]]:
+    """Each kernel's time in one call by torch's profiler, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        call()
+        torch.cuda.synchronize()
+    found = [
+        {"kernel": one.key[:NAME], "ms": round(one.self_device_time_total / 1e3, 4), "launches": one.count}
+        for one in seen.key_averages()
+    ]
+    return sorted(found, key=lambda one: -one["ms"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--kernels", action="store_true", help="the time of each kernel, too")
     options = parser.parse_args()
     torch.manual_seed(0)
     kinds: dict[str, Callable[[], nn.Module]] = {"dense": DenseMlp, "sparse": SparseMlp, "without": NoMlp}
@@ -144,6 +162,10 @@ def main() -> None:
         }  # fmt: skip
         found[what] |= {f"{name}_samples_ms": samples[name, what] for name in kinds}
         print(what, {key: value for key, value in found[what].items() if "samples" not in key}, flush=True)
+        for name in kinds if options.kernels else ():
+            found[what][f"{name}_kernels"] = listed = kernels_of(calls[name, what])
+            for one in listed[:SHOWN]:
+                print(f"  {name:8} {one['ms']:9.4f} ms {one['launches']:4} x {one['kernel']}", flush=True)
     options.out.write_text(json.dumps(found, indent=1))
 
 

@@ -23,22 +23,23 @@ from benchmarks.sanitizer.attention_cases import (
     run_attention,
     run_gradient,
 )
+from benchmarks.sanitizer.list_cases import ListsCase, MaskListsCase, lists, masks, run_lists, run_masks
 from benchmarks.sanitizer.where import DRY, Where, normal
 from torch import Tensor
-from torch.nn import functional
 
 from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix
 from firstlight.kernels.pattern import BLOCKS
-from firstlight.kernels.product import Activation, Epilogue, Layout
-from firstlight.kernels.sm90 import attention, gradient, multiply_plan, sample_plan
+from firstlight.kernels.product import Activation, Epilogue, Layout, Second
+from firstlight.kernels.reference import activated
+from firstlight.kernels.sm90 import attention, gradient, loaded, multiply_plan, sample_plan
 from firstlight.kernels.sm90.cache import key_of, read_entry, write_entry
 from firstlight.kernels.sm90.compile import Compiled, Variant, compile_program, find_compiler, read_program
 from firstlight.kernels.sm90.multiply_plan import tile_of
 from firstlight.kernels.sm90.problem import Problem
-from firstlight.kernels.sm90.variants import TURN, Build, multiply_variant, sample_variant
+from firstlight.kernels.sm90.variants import PITCH, TURN, Build, multiply_variant, sample_variant
 
-WHAT = ("multiply", "sample", "turn", "attention", "gradient")
+WHAT = ("multiply", "epilogue", "sample", "turn", "pitch", "lists", "mask_lists", "attention", "gradient")
 THREAD_BLOCKS = 2
 ROUNDING = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}  # of the sum of magnitudes; sums are in float32
 LONG = 1024  # tokens of a sampled product that is cut into portions
@@ -56,7 +57,9 @@ class ProductCase:
     what: str = "multiply"
     turned: bool = False
     bf16: bool = False
-    finish: bool = False  # alpha, addend, bias and gelu
+    finish: bool = False  # alpha, addend, bias and an activation
+    activation: str = "gelu"  # where it is finished
+    gated: bool = False  # multiplied by another tensor after the activation
     batch: int = 0  # 0: none
     infinite: bool = False
     cols: int = 0  # 0: by the pattern
@@ -68,6 +71,8 @@ class ProductCase:
         words += [name for name in ("turned", "bf16", "finish", "infinite") if getattr(self, name)]
         words += [f"batch{self.batch}"] if self.batch else []
         words += [f"cols{self.cols}"] if self.cols else []
+        words += [self.activation] if self.activation != "gelu" else []
+        words += ["gated"] if self.gated else []
         return "/".join(words)
 
     @property
@@ -80,6 +85,8 @@ class ProductCase:
         problem = self.problem
         build = Build(self.block, self.bf16, problem.tokens, self.turned, problem.short_rows)
         kernel = multiply_variant(build, tile_of(problem, THREAD_BLOCKS))
+        if problem.widens_x or problem.widens_out:
+            return kernel, PITCH
         return (kernel, TURN) if problem.turns_x else (kernel,)
 
     @property
@@ -114,7 +121,7 @@ class SampleCase:
         return (kernel, TURN) if self.layout is TOKENS and not by_token else (kernel,)
 
 
-Case = ProductCase | SampleCase | AttentionCase | GradientCase
+Case = ProductCase | SampleCase | AttentionCase | GradientCase | ListsCase | MaskListsCase
 
 
 # -------------------------------------------------------------------------------------------------------------- which
@@ -123,7 +130,8 @@ Case = ProductCase | SampleCase | AttentionCase | GradientCase
 def cases(what: tuple[str, ...]) -> tuple[Case, ...]:
     """The cases of some kernels, taken in turn, each kernel's most different ones first: time may run out."""
     makers: dict[str, Callable[[], Iterator[Case]]] = {
-        "multiply": _products, "sample": _samples, "turn": _turns, "attention": attentions, "gradient": gradients,
+        "multiply": _products, "epilogue": _epilogues, "sample": _samples, "turn": _turns, "pitch": _pitches,
+        "lists": lists, "mask_lists": masks, "attention": attentions, "gradient": gradients,
     }  # fmt: skip
     columns = [list(makers[name]()) for name in WHAT if name in what]
     rows = itertools.zip_longest(*columns)
@@ -148,10 +156,31 @@ def _products() -> Iterator[Case]:
     yield from (ProductCase(block, COLUMNS, 600, bf16=True) for block in blocks)
 
 
+def _epilogues() -> Iterator[Case]:
+    """Every activation with a gate, and with an addend where sums are put together from portions."""
+    for block, activation in (
+        (128, "silu"),
+        (64, "relu"),
+        (32, "gelu_tanh"),
+        (16, "none"),
+        (64, "gelu"),
+        (128, "gelu"),
+    ):
+        plain = ProductCase(block, TOKENS, 520, what="epilogue", finish=True, activation=activation)
+        yield replace(plain, gated=True, bf16=block == 64)
+        yield replace(plain, pattern="uneven")
+
+
 def _samples() -> Iterator[Case]:
     yield from (SampleCase(block, layout, 200) for layout in (TOKENS, COLUMNS) for block in (128, 16, 64, 32))
     yield from (SampleCase(block, layout, LONG) for layout, block in ((TOKENS, 128), (COLUMNS, 32)))
     yield from (SampleCase(block, TOKENS, 200, bf16=True) for block in (64, 16))
+
+
+def _pitches() -> Iterator[Case]:
+    """Columns that TMA cannot read or write, or reads slowly."""
+    for n, block in ((75, 128), (603, 64), (601, 128), (77, 16), (301, 32), (600, 64)):
+        yield ProductCase(block, COLUMNS, n, what="pitch", finish=n == 601)
 
 
 def _turns() -> Iterator[Case]:
@@ -168,6 +197,10 @@ def run_case(case: Case, where: Where) -> str:
         return _run_product(case, where)
     if isinstance(case, SampleCase):
         return _run_sample(case, where)
+    if isinstance(case, ListsCase):
+        return run_lists(case, where)
+    if isinstance(case, MaskListsCase):
+        return run_masks(case, where)
     return run_attention(case, where) if isinstance(case, AttentionCase) else run_gradient(case, where)
 
 
@@ -205,7 +238,8 @@ def _run_product(case: ProductCase, where: Where) -> str:
     given = Epilogue()
     if case.finish:
         addend, bias = normal(*batch, *out_shape, dtype=case.dtype, seed=2), normal(rows, dtype=case.dtype, seed=3)
-        given = Epilogue(-0.5, 2.0, addend, bias, Activation.GELU)
+        second = Second.MULTIPLIED if case.gated else Second.ADDED
+        given = Epilogue(-0.5, 1.0 if case.gated else 2.0, addend, bias, Activation(case.activation), second)
     found = _multiplied(case, where, x, given)
     if case.infinite:
         return _same_kind(found, _multiplied(case, DRY, x, given))
@@ -216,8 +250,11 @@ def _run_product(case: ProductCase, where: Where) -> str:
     )
     if given.addend is not None and given.bias is not None:
         shift = given.bias.double() if case.layout is TOKENS else given.bias.double()[:, None]
-        exact = functional.gelu(given.alpha * exact + given.beta * given.addend.double() + shift)
-        size = abs(given.alpha) * size + given.beta * given.addend.double().abs() + shift.abs()
+        other = given.addend.double()
+        before = given.alpha * exact + shift + (0.0 if case.gated else given.beta * other)
+        size = abs(given.alpha) * size + shift.abs() + (0.0 if case.gated else given.beta * other.abs())
+        exact = activated(before, given.activation) * (other if case.gated else 1.0)
+        size = size * other.abs() if case.gated else size
     return _off(found, exact, size)
 
 
@@ -230,8 +267,17 @@ def _multiplied(case: ProductCase, where: Where, x: Tensor, given: Epilogue) -> 
     out = torch.full(shape, math.nan, dtype=case.dtype, device=where.device)
     addend, bias = (None if each is None else each.to(where.device) for each in (given.addend, given.bias))
     there = replace(given, addend=addend, bias=bias)
+    if case.what == "pitch" and where.device != "cpu":
+        _poison(where.device)
     where.products.multiply(matrix.index, matrix.values, x.to(where.device), out, layout=case.layout, epilogue=there)
     return out.cpu()
+
+
+def _poison(device: str) -> None:
+    """NaN in the memory that a call will take for its copies: initcheck does not see what the copy engine writes there,
+    and calls it not written; whoever reads what nobody wrote now gets NaN."""
+    taken = [torch.full((bytes_ // 4,), math.nan, device=device) for bytes_ in (*(1 << 19,) * 8, 1 << 23, 1 << 24)]
+    del taken
 
 
 def _same_kind(found: Tensor, wanted: Tensor) -> str:
@@ -289,7 +335,9 @@ def compile_with_lines(variant: Variant) -> tuple[str, float, str]:
 
 def use_lines_and_two_thread_blocks() -> None:
     """In this process: the plans take kernels with line numbers and a GPU of two multiprocessors."""
+    places: list[tuple[Any, str, Any]] = [(loaded, "built", with_lines)]
     for module in (multiply_plan, sample_plan, attention, gradient):
-        for name, value in (("built", with_lines), ("multiprocessors", lambda _device: THREAD_BLOCKS)):
-            assert hasattr(module, name), f"{module.__name__} has no {name}"
-            setattr(module, name, value)
+        places.append((module, "multiprocessors", lambda _device: THREAD_BLOCKS))
+    for module, name, value in places:
+        assert hasattr(module, name), f"{module.__name__} has no {name}"
+        setattr(module, name, value)

@@ -39,7 +39,8 @@ from firstlight.profile.children import Ended, run_kept
 
 SCHEMA = "firstlight.kernels-sanitizer/1"
 TOOLS = {"memcheck": 2, "racecheck": 3, "synccheck": 1, "initcheck": 1}  # with their shares of the time
-KERNELS = ("multiply", "sample", "turn", "attention", "gradient")
+KERNELS = ("multiply", "epilogue", "sample", "turn", "pitch", "lists", "mask_lists", "attention", "gradient")
+NAMES = {"epilogue": "multiply"}  # of kernels that are not called as their cases are
 ERROR_STATUS, WRONG_STATUS = 86, 3
 BARRIERS = 64  # mbarriers of a thread block that the tools make room for; our kernels have up to 36
 ENDING_S = 20.0  # from the child's last case to the tool's summary
@@ -180,7 +181,8 @@ def command_of(path: str, ask: Ask) -> tuple[str, ...]:
 
     initcheck has to see the writes of all kernels: what torch's wrote would be taken for never written.
     """
-    names = () if ask.tool == "initcheck" else dict.fromkeys((*ask.what, "turn"))  # products by token turn X over first
+    # products by token turn X over first
+    names = () if ask.tool == "initcheck" else dict.fromkeys((*(NAMES.get(name, name) for name in ask.what), "turn"))
     ours = tuple(word for name in names for word in ("--kernel-name", f"kne={name}"))
     barriers = ("--num-cuda-barriers", str(BARRIERS)) if ask.tool in ("racecheck", "synccheck") else ()
     reports = ("--report-api-errors", "no") if ask.tool == "memcheck" else ()

@@ -139,7 +139,7 @@ def test_the_processor_never_gets_a_gpu_kernel() -> None:
 
 def test_sm90_needs_16_bits_hopper_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     capability = (8, 9)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(choose, "capability_of", lambda device: capability)
     assert why_not_sm90(0, torch.float32) == "the Hopper kernels take float16 and bfloat16, not float32"
     assert "compute capability is 8.9, and the Hopper kernels run on 9.0" in why_not_sm90(0, torch.float16)
     capability = (10, 0)

@@ -218,7 +218,7 @@ def why_not_triton(device: int, dtype: torch.dtype) -> str:
     """What keeps the portable kernel from running on this device, e.g. 'triton is not installed'; empty: nothing."""
     if dtype not in TRITON_DTYPES:
         return f"the sparse kernel takes float16, bfloat16 and float32, not {str(dtype).removeprefix('torch.')}"
-    capability = torch.cuda.get_device_capability(device)
+    capability = capability_of(device)
     if capability < OLDEST_CAPABILITY:
         return f"compute capability {capability[0]}.{capability[1]} is below 8.0"
     if not triton_installed():
@@ -231,14 +231,20 @@ def why_not_sm90(device: int, dtype: torch.dtype) -> str:
     if dtype not in SM90_DTYPES:
         return f"the Hopper kernels take float16 and bfloat16, not {str(dtype).removeprefix('torch.')}"
     if not is_hopper(device):
-        major, minor = torch.cuda.get_device_capability(device)
+        major, minor = capability_of(device)
         return f"compute capability is {major}.{minor}, and the Hopper kernels run on 9.0 (H100, H200, GH200) alone"
     return why_not_built()
 
 
 def is_hopper(device: int) -> bool:
     """Whether a device runs code for sm_90a."""
-    return torch.cuda.get_device_capability(device) == HOPPER
+    return capability_of(device) == HOPPER
+
+
+@functools.lru_cache(maxsize=64)  # torch takes 10 us to say it, and a device keeps it
+def capability_of(device: int) -> tuple[int, int]:
+    """E.g. (9, 0) of an H200."""
+    return torch.cuda.get_device_capability(device)
 
 
 @functools.lru_cache(maxsize=1)

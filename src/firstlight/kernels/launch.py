@@ -10,8 +10,9 @@ from torch.compiler import is_compiling
 
 from firstlight.kernels.checks import prepared, require_memory, require_values
 from firstlight.kernels.choose import backend_module
+from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.prepared import ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
+from firstlight.kernels.prepared import Launch, ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout, Second
 
 _new = object.__new__
@@ -96,20 +97,40 @@ def _multiply_anew(
         module, is_settled = backend_module("multiply", pattern, values, n, request=request, epilogue=epilogue)
         require_memory(values)
         as_given, values = values, ready(values, "values")
+        operands = Operands(values, flat, target)
         if values.is_cuda and values.get_device() != torch.cuda.current_device():
             with torch.cuda.device(values.device):  # a kernel is launched on the current device
-                module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
-        else:
-            module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
-        if is_settled and key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
-            launch = None
-            if hasattr(module, "prepare"):
-                launch = module.prepare(index, flat, layout=request.layout, epilogue=epilogue)
-            launch = launch or ModuleLaunch(index, module, request, (flat.shape, flat_shape))
+                module.multiply(index, *operands, layout=request.layout, epilogue=epilogue)
+        elif is_settled and key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
+            launch = _started(module, index, operands, request, epilogue)
             call = Prepared(pattern, dense, out, request, launch)
             if pattern.count_changes() == changes:  # else the call may hold an index older than the count it goes by
                 keep(pattern, key, call)
+        else:
+            module.multiply(index, *operands, layout=request.layout, epilogue=epilogue)
     return out
+
+
+class Operands(NamedTuple):
+    """What a backend reads and writes, as it wants it."""
+
+    values: Tensor
+    flat: Tensor
+    target: Tensor
+
+
+def _started(module: Any, index: Index, operands: Operands, request: Request, epilogue: Epilogue) -> Launch:
+    """Computes the product, and says how it is started again."""
+    values, flat, target = operands
+    launch: Launch | None = None
+    if hasattr(module, "prepare") and target.numel():
+        launch = module.prepare(index, flat, layout=request.layout, epilogue=epilogue)
+    if launch is None:
+        module.multiply(index, values, flat, target, layout=request.layout, epilogue=epilogue)
+        return ModuleLaunch(index, module, request, (flat.shape, target.shape))
+    addend = epilogue.addend if epilogue.beta != 0.0 else None
+    launch(values, flat, target, epilogue.bias, addend, (flat.data_ptr(), values.data_ptr()))
+    return launch
 
 
 def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tensor:

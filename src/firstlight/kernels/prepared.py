@@ -8,6 +8,7 @@ on plain tensors, is refused here and goes the long way again: this file decides
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -163,6 +164,7 @@ def keep(pattern: Pattern, key: Any, call: Any) -> None:
     pattern.calls[key] = call
 
 
+@functools.lru_cache(maxsize=64)
 def empty_on(device: torch.device) -> Empty:
     """How a tensor is made there: torch's short cut for compiled code where it has one, a third of torch.empty's time.
 

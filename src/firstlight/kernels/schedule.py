@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
 
 
-@dataclass(frozen=True, slots=True)
-class Segments:
+class Segments(NamedTuple):
     """Block rows in portions of at most `limit` entries.
 
     The number of portions is known on the device alone; `items` has room for the most there can be, and the rest is

@@ -20,7 +20,8 @@ from benchmarks.sanitizer.run import Ask, command_of, find_sanitizer, main
         (["--tool", "memchek"], "--tool: memchek is not known; accepted: memcheck,racecheck,synccheck,initcheck"),
         (
             ["--what", "multiply,divide"],
-            "--what: divide is not known; accepted: multiply,sample,turn,attention,gradient",
+            "--what: divide is not known; accepted: multiply,epilogue,sample,turn,pitch,lists,mask_lists,"
+            "attention,gradient",
         ),
         ([], "--out FILE and --commit HASH are needed"),
         (["--judge", "/nonexistent"], "--judge /nonexistent: no result of this script"),

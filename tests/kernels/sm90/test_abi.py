@@ -14,6 +14,7 @@ from firstlight.kernels.sm90.arguments import (
     AttentionFields,
     GradientFields,
     ListsFields,
+    MaskListsFields,
     MultiplyFields,
     PitchFields,
     SampleFields,
@@ -26,13 +27,13 @@ from tests.kernels.sm90.structs import SOURCES, fields_of, struct_text
 
 STRUCTS = [
     ("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32),
-    ("pitch", "PitchArgs", 0, 32), ("lists", "ListsArgs", 0, 208),
+    ("pitch", "PitchArgs", 0, 32), ("lists", "ListsArgs", 0, 208), ("mask_lists", "MaskListsArgs", 0, 80),
     ("attention", "AttentionArgs", 4, 640),
     ("gradient", "GradientArgs", 6, 896),
 ]  # fmt: skip
 KINDS: dict[str, Any] = {
     "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "pitch": PitchFields,
-    "lists": ListsFields, "attention": AttentionFields,
+    "lists": ListsFields, "mask_lists": MaskListsFields, "attention": AttentionFields,
     "gradient": GradientFields,
 }  # fmt: skip
 FLOATS = ("alpha", "beta", "scale", "scale_log2")
@@ -53,6 +54,8 @@ def packed(source: str) -> tuple[bytes, dict[str, float]]:
         return arguments.sample_bytes((b"\xc8" * 128, b"\xc9" * 128), given), given._asdict()
     if source == "lists":
         return arguments.lists_bytes(given), given._asdict()
+    if source == "mask_lists":
+        return arguments.mask_lists_bytes(given), given._asdict()
     named = given._asdict()
     named["from"] = named.pop("source")
     return (arguments.turn_bytes if source == "turn" else arguments.pitch_bytes)(given), named

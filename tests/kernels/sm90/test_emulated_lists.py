@@ -11,21 +11,25 @@ from firstlight.kernels.pairs import grouped_order
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.schedule import Segments, split_rows
 from firstlight.kernels.sm90.arguments import lists_bytes
-from firstlight.kernels.sm90.listing import Sizes, fields_of, phases, sizes_of, unsplit_sizes_of
+from firstlight.kernels.sm90.listing import MANY, Sizes, fields_of, phases, sizes_of, unsplit_sizes_of
 from firstlight.kernels.sm90.lists import WHOLE, Lists, step_width
 from firstlight.kernels.sm90.steps import Steps
+from firstlight.kernels.sm90.variants import LISTS_AT_ONCE, LISTS_CLUSTER
 from firstlight.kernels.unions import find_unions
 from tests.kernels.patterns import places
 from tests.kernels.sm90.emulator.run import emulate
 from tests.kernels.sm90.test_lists import index_of, walked
 
 
-def emulated(index: Index, sizes: Sizes, seed: int = 0) -> Lists:
-    """The lists as lists.cu makes them; what it does not write stays the largest integer."""
+def emulated(index: Index, sizes: Sizes, seed: int = 0, *, at_once: bool = True) -> Lists:
+    """The lists as lists.cu makes them, in one launch or several; what it does not write stays the largest integer."""
     room = torch.full((sum(sizes.kept),), 2**31 - 1, dtype=torch.int32)
     scratch = torch.full((sum(sizes.scratch(index.block_cols)),), 2**31 - 1, dtype=torch.int32)
     fields = fields_of(index, sizes, room.data_ptr(), scratch.data_ptr())
-    for phase, level, grid, threads in phases(index, sizes):
+    if at_once:
+        defines, grid = dict(LISTS_AT_ONCE.defines), (LISTS_CLUSTER, 1, 1)
+        emulate("lists", defines, "lists", lists_bytes(fields), grid=grid, threads=MANY, shared_bytes=0, seed=seed)
+    for phase, level, grid, threads in () if at_once else phases(index, sizes):
         given = fields._replace(phase=phase, level=level)
         emulate("lists", {}, "lists", lists_bytes(given), grid=grid, threads=threads, shared_bytes=0, seed=seed)
     items, starts, columns, members, first_slot, slot_counts, grouped = room.split_with_sizes(sizes.kept)
@@ -101,3 +105,24 @@ def test_the_same_lists_whichever_thread_comes_first() -> None:
     assert first.rows is not None
     assert second.rows is not None
     assert torch.equal(first.rows, second.rows)
+
+
+@pytest.mark.parametrize(
+    ("block", "mask"),
+    [(16, stored(70, 45, 0.1)), (32, stored(30, 70, 0.15)), (64, stored(9, 40, 0.2)), (128, stored(40, 11, 0.3))],
+)  # fmt: skip
+def test_one_launch_and_several_make_the_same_lists(block: int, mask: Tensor) -> None:
+    index = index_of(mask, block)
+    sizes = sizes_of(index, width=step_width(block), limit=4)
+    once, by_phase = (emulated(index, sizes, seed=3, at_once=at_once) for at_once in (True, False))
+    assert same_portions(once.segments, by_phase.segments)
+    assert torch.equal(once.steps.starts, by_phase.steps.starts)
+    assert torch.equal(once.steps.columns, by_phase.steps.columns)
+    assert torch.equal(once.steps.members, by_phase.steps.members)
+    assert block == 128 or torch.equal(once.rows, by_phase.rows)  # type: ignore[arg-type]
+
+
+def test_large_patterns_are_listed_by_all_multiprocessors() -> None:
+    small, large = (index_of(stored(rows, 512, 0.02), 16) for rows in (64, 1000))
+    sizes = [sizes_of(index, width=4, limit=WHOLE) for index in (small, large)]
+    assert [one.are_made_at_once(512) for one in sizes] == [True, False]

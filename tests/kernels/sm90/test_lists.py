@@ -12,7 +12,7 @@ from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.sm90.lists import (
     MOST_PART_BYTES,
     WHOLE,
-    Lists,
+    AnyLists,
     Work,
     lists_of,
     portion_limit,
@@ -29,7 +29,7 @@ def index_of(mask: torch.Tensor, block: int, dtype: torch.dtype = torch.int32) -
     return Pattern(crow, col, (mask.shape[0] * block, mask.shape[1] * block), block).forward
 
 
-def walked(index: Index, lists: Lists) -> list[tuple[int, int, int]]:
+def walked(index: Index, lists: AnyLists) -> list[tuple[int, int, int]]:
     """(block row, block column, stored block) of everything that all portions together walk."""
     rows, width = 128 // index.block, step_width(index.block)
     columns, members = lists.steps.columns.tolist(), lists.steps.members.view(-1, rows).tolist()

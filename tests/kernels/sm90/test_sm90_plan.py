@@ -17,7 +17,7 @@ from torch import Tensor
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels import BlockSparseMatrix, sm90
 from firstlight.kernels.product import Activation, Epilogue, Layout
-from firstlight.kernels.sm90 import again, driver, libcuda, multiply_plan, problem, sample_plan, workspace
+from firstlight.kernels.sm90 import again, driver, libcuda, loaded, multiply_plan, problem, sample_plan, workspace
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.lists import WHOLE
 from firstlight.kernels.sm90.multiply_plan import make_plan
@@ -54,7 +54,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 def _forget() -> None:
-    for cached in (driver.load, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
+    for cached in (driver.load, loaded.loaded, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
     for kept in (multiply_plan._PLANS, sample_plan._PLANS, workspace._KEPT):
         kept.clear()

@@ -21,7 +21,7 @@ from firstlight.kernels.sm90.variants import all_variants
 from tests.kernels.sm90.cases import needs_compiler
 
 VARIANTS = all_variants()
-PLAIN = ("turn", "pitch", "lists")  # without products
+PLAIN = ("turn", "pitch", "lists", "mask_lists")  # without products
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import triton_installed
+from firstlight.kernels.choose import is_hopper, triton_installed
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
 from firstlight.kernels.torch_private import FakeTensor
@@ -28,8 +27,7 @@ class Lists(NamedTuple):
     order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     lists: Lists
     held: Held | None
 
@@ -51,26 +49,40 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
         use(kept.held)
         return kept.lists
     use(mask.held)
-    with ordinary():
-        made = _make(mask, turned=turned)
+    if torch.is_inference_mode_enabled():
+        with ordinary():
+            made, room = _make(mask, turned=turned)
+    else:
+        made, room = _make(mask, turned=turned)
     if mask.counts_changes and keepable(mask.kinds, made.columns):
-        mask.derived[name] = _Kept(made, held_after(*made, *mask.parts))  # who reads lists reads bits too
+        mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too
     return made
 
 
-def _make(mask: BlockMask, *, turned: bool) -> Lists:
+def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
+    """The lists, and the tensors that hold their memory."""
     kinds, which = mask.kinds, mask.which
-    if kinds.is_cuda and not isinstance(kinds, FakeTensor) and triton_installed():
+    on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
+    if on_gpu and is_hopper(kinds.get_device()):
+        from firstlight.kernels.sm90 import mask_lists as by_sm90
+
+        if by_sm90.can_list(kinds):
+            made, room = by_sm90.filled(kinds, which, mask.most, turned=turned)
+            return made, (room,)
+    if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
-        return (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)
+        made = (by_triton.fill_turned if turned else by_triton.fill)(kinds, which, mask.most)
+        return made, made
     if turned:
         starts, columns, masks = fill(
             kinds.mT.contiguous(), None if which is None else which.mT.contiguous(), mask.most
         )
     else:
         starts, columns, masks = fill(kinds, which, mask.most)
-    return Lists(starts, columns, masks, order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2])))
+    order = order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2]))
+    made = Lists(starts, columns, masks, order)
+    return made, made
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:

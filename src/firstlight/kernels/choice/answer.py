@@ -53,12 +53,15 @@ def answer(name: str, question: Any, asking: Asking) -> Answer:
         raise UnsupportedInput(f"backend is {name!r}; accepted: {', '.join(BACKENDS)}. Leave it out for auto.")
     if name in asking.require:
         asking.require[name](question)
-    return same(Choice(name, "it was asked for"))
+    return _AS_NAMED[name]
 
 
 def same(choice: Choice) -> Answer:
     """An answer that does not change after the first calls."""
     return Answer(choice, choice)
+
+
+_AS_NAMED = {name: same(Choice(name, "it was asked for")) for name in BACKENDS}
 
 
 def shortest(offers: Mapping[str, Estimate], prepare_us: Mapping[str, float], models: Models) -> Answer:

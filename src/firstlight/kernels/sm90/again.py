@@ -71,7 +71,9 @@ class ProductAgain:
     @property
     def first_list(self) -> Tensor:
         """One of the tensors that this holds."""
-        return self._lists.segments.items
+        found = self._lists.tensors[0]
+        assert found is not None, self._plan.problem
+        return found
 
     def __call__(
         self, values: Tensor, dense: Tensor, out: Tensor, bias: Tensor | None, addend: Tensor | None,

@@ -1,5 +1,5 @@
 """The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs, PitchArgs,
-ListsArgs, AttentionArgs and GradientArgs.
+ListsArgs, MaskListsArgs, AttentionArgs and GradientArgs.
 
 Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
 """
@@ -15,6 +15,7 @@ _SAMPLE = struct.Struct("<7Q6if")
 _TURN = struct.Struct("<2Q3i4x")
 _PITCH = struct.Struct("<2Q4i")
 _LISTS = struct.Struct("<19Q13i4x")
+_MASK_LISTS = struct.Struct("<7Q6i")
 _ATTENTION = struct.Struct("<11Q9if")
 _GRADIENT = struct.Struct("<8Q10i2f")
 
@@ -133,6 +134,24 @@ class ListsFields(NamedTuple):
     plain: int
 
 
+class MaskListsFields(NamedTuple):
+    """MaskListsArgs; the first seven are addresses."""
+
+    kinds: int
+    which: int
+    starts: int
+    columns: int
+    masks: int
+    order: int
+    counts: int
+    lists: int
+    of_head: int
+    blocks: int
+    turned: int
+    most: int
+    never: int
+
+
 class AttentionFields(NamedTuple):
     """AttentionArgs after its tensor maps q, k, v and o; the first eight are addresses, the next three strides."""
 
@@ -207,6 +226,11 @@ def pitch_bytes(fields: PitchFields) -> bytes:
 def lists_bytes(fields: ListsFields) -> bytes:
     """208 bytes."""
     return _LISTS.pack(*fields)
+
+
+def mask_lists_bytes(fields: MaskListsFields) -> bytes:
+    """80 bytes."""
+    return _MASK_LISTS.pack(*fields)
 
 
 def attention_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: AttentionFields) -> bytes:

@@ -22,9 +22,9 @@ from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
 from firstlight.kernels.sm90.attention_maps import rows_map, steps_everywhere
 from firstlight.kernels.sm90.attention_variants import BLOCKS, HEAD_DIMS, THREADS, AttentionBuild
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Launch, load
+from firstlight.kernels.sm90.driver import Kernel, Launch
 from firstlight.kernels.sm90.gradient import backward
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import multiprocessors
 from firstlight.kernels.sm90.workspace import Control, control_of
 from firstlight.kernels.torch_private import current_device, raw_stream
@@ -140,4 +140,4 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
 
 @functools.lru_cache(maxsize=64)
 def _kernel(build: AttentionBuild, device: int) -> Kernel:
-    return load(built(build.variant).cubin, "attention", device=device, shared_bytes=build.shared_bytes)
+    return loaded(build.variant, device=device, shared_bytes=build.shared_bytes)

@@ -15,11 +15,11 @@ ALIGNED = 16  # bytes
 def rows_map(tensor: Tensor, rows: int, *, halves: int = 0) -> bytes:
     """Boxes of `rows` rows with so many halves of 64 columns (0: all), which lie one behind the other."""
     batch, heads, length, head_dim = tensor.shape
-    strides = [step * ELEMENT for step in tensor.stride()[:3]]
+    batch_step, head_step, row_step, _ = tensor.stride()
     # of a dimension of one nothing is stepped over, and torch leaves any number there
-    batch_step, head_step, row_step = (
-        step if size > 1 else ALIGNED for step, size in zip(strides, (batch, heads, length), strict=True)
-    )
+    batch_step = batch_step * ELEMENT if batch > 1 else ALIGNED
+    head_step = head_step * ELEMENT if heads > 1 else ALIGNED
+    row_step = row_step * ELEMENT if length > 1 else ALIGNED
     dims = (HALF, length, head_dim // HALF, heads, batch)
     return encode_map(
         tensor.data_ptr(), tensor.dtype, dims, (row_step, SWIZZLE, head_step, batch_step),

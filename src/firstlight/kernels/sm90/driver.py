@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
@@ -83,8 +83,7 @@ def _argument_bytes(function: ctypes.c_void_p) -> int:
     return size.value
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """How many threads a launch starts, e.g. Shape(grid=(132, 1, 1), threads=384, shared_bytes=229376)."""
 
     grid: tuple[int, int, int]
@@ -125,6 +124,20 @@ class Launch:
         if code == libcuda.INVALID_CONTEXT:
             libcuda.enter_context(self.kernel.device)
             code = begin()
+        libcuda.check(libcuda.library(), name, int(code))
+
+
+def start_once(kernel: Kernel, arguments: bytes, raw_stream: int, *, grid: tuple[int, int, int], threads: int) -> None:
+    """One launch that will not come again; the driver has taken the arguments when this returns."""
+    room, pointers = _placed(kernel, arguments)
+    config = _Config(grid, (threads, 1, 1), kernel.shared_bytes, raw_stream, None, 0)
+    given = (ctypes.byref(config), ctypes.c_void_p(kernel.handle), pointers, None)
+    code = libcuda.library().cuLaunchKernelEx(*given)
+    if code == libcuda.INVALID_CONTEXT:
+        libcuda.enter_context(kernel.device)
+        code = libcuda.library().cuLaunchKernelEx(*given)
+    if code:
+        name = f"launch of {kernel.name} (grid {grid}, {threads} threads, {len(room)} bytes of arguments)"
         libcuda.check(libcuda.library(), name, int(code))
 
 

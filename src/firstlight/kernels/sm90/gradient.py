@@ -26,8 +26,8 @@ from firstlight.kernels.sm90.attention_variants import (
     THREADS,
     GradientBuild,
 )
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Launch, load
+from firstlight.kernels.sm90.driver import Kernel, Launch
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import multiprocessors
 from firstlight.kernels.sm90.workspace import control_of
 from firstlight.kernels.torch_private import raw_stream
@@ -142,4 +142,4 @@ class _Start:
 
 @functools.lru_cache(maxsize=64)
 def _kernel(build: GradientBuild, device: int) -> Kernel:
-    return load(built(build.variant).cubin, "gradient", device=device, shared_bytes=build.shared_bytes)
+    return loaded(build.variant, device=device, shared_bytes=build.shared_bytes)

@@ -1,11 +1,10 @@
-"""The lists of a new pattern by lists.cu: two launches with blocks of 128, 8 to 14 with smaller ones, and no host wait.
+"""The lists of a new pattern by lists.cu: one launch, or, where the pattern is large, two to 14; and no host wait.
 
 What torch needs 110 to 300 launches for (unions.py, pairs.py, schedule.py), 1.5 to 8.5 ms of the processor's time.
 """
 
 from __future__ import annotations
 
-import functools
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,12 +14,13 @@ from torch.compiler import is_compiling
 
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import pattern_behind
+from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.schedule import Segments, most_items, most_slots
 from firstlight.kernels.sm90.arguments import ListsFields, lists_bytes
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Series, load
+from firstlight.kernels.sm90.driver import Series, start_once
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.steps import Steps
-from firstlight.kernels.sm90.variants import HEIGHT, LISTS
+from firstlight.kernels.sm90.variants import HEIGHT, LISTS, LISTS_AT_ONCE, LISTS_CLUSTER
 from firstlight.kernels.torch_private import FakeTensor, is_functorch_wrapped, raw_stream
 from firstlight.kernels.unions import most_steps
 
@@ -31,6 +31,23 @@ MOST_PAIRED = 1024  # block rows; with more, neighbours stay together
 MOST_ITEMS = 1 << 14  # each is compared with each to sort them
 PHASE_AT, LEVEL_AT = 2 * 19, 2 * 19 + 1  # integers of ListsArgs, behind 19 addresses
 COPIED_AT_ONCE = 1 << 13
+MOST_AT_ONCE = (
+    6 << 20
+)  # words of two rows that are compared, or block columns looked at: some 30 us of 8 multiprocessors
+
+
+class Places(NamedTuple):
+    """Where the parts of lists lie, and how many portions and partial sums there are at most."""
+
+    columns: int
+    members: int
+    items: int
+    rows: int  # 0: block rows are groups
+    starts: int
+    first_slot: int
+    slot_counts: int
+    portions: int
+    slots: int
 
 
 class Listed(NamedTuple):
@@ -57,6 +74,12 @@ class Sizes(NamedTuple):
     def plain(self) -> bool:
         """The lists are the pattern itself."""
         return self.height == 1 and self.width == 1
+
+    def are_made_at_once(self, columns: int) -> bool:
+        """Little enough for the few multiprocessors of one cluster, given how many block columns there are."""
+        rows = self.groups * self.height
+        compared = rows * rows * -(-columns // 32) if self.levels else 0
+        return max(compared, 0 if self.plain else rows * columns, self.bound) <= MOST_AT_ONCE
 
     @property
     def are_few(self) -> bool:
@@ -110,23 +133,39 @@ def unsplit_sizes_of(index: Index, *, width: int) -> Sizes:
 
 
 def listed(index: Index, sizes: Sizes) -> Listed:
-    """The lists of an index on its GPU, started on the current stream."""
-    device = index.columns.device
-    room = torch.empty(sum(sizes.kept), dtype=torch.int32, device=device)
-    scratch = torch.empty(sum(sizes.scratch(index.block_cols)), dtype=torch.int32, device=device)
+    """The lists of an index on its GPU, the current one, started on the current stream."""
+    room, _ = started(index, sizes)
+    return parts_of(room, sizes)
+
+
+def parts_of(room: Tensor, sizes: Sizes) -> Listed:
+    """The lists in a piece of memory."""
     items, starts, columns, members, first_slot, slot_counts, grouped = room.split_with_sizes(sizes.kept)
-    fields = fields_of(index, sizes, room.data_ptr(), scratch.data_ptr())
-    series = Series(_kernel(device.index), lists_bytes(fields), raw_stream(device.index))
-    for phase, level, grid, threads in phases(index, sizes):
-        series.start(grid, threads, {PHASE_AT: phase, LEVEL_AT: level})
     segments = Segments(items.view(-1, 4), first_slot, slot_counts, first_slot[:0], sizes.slots, sizes.limit)
     members = members if sizes.plain else members.view(sizes.bound, sizes.width, sizes.height)
     return Listed(Steps(starts, columns, members, sizes.bound, None if sizes.plain else grouped), segments, room)
 
 
-@functools.lru_cache(maxsize=64)  # reading the source to look for what was built takes longer than the lists
-def _kernel(device: int) -> Kernel:
-    return load(built(LISTS).cubin, "lists", device=device)
+def started(index: Index, sizes: Sizes) -> tuple[Tensor, Places]:
+    """The memory that the lists of an index are being made in, and where in it they lie."""
+    device = index.columns.device
+    empty = empty_on(device)
+    room = empty((sum(sizes.kept),), (1,), torch.int32)
+    scratch = empty((sum(sizes.scratch(index.block_cols)),), (1,), torch.int32)
+    fields = fields_of(index, sizes, room.data_ptr(), scratch.data_ptr())
+    at_once = sizes.are_made_at_once(index.block_cols)
+    kernel = loaded(LISTS_AT_ONCE if at_once else LISTS, device=device.index)
+    given, stream = lists_bytes(fields), raw_stream(device.index)
+    if at_once:
+        start_once(kernel, given, stream, grid=(LISTS_CLUSTER, 1, 1), threads=MANY)
+    else:
+        series = Series(kernel, given, stream)
+        for phase, level, grid, threads in phases(index, sizes):
+            series.start(grid, threads, {PHASE_AT: phase, LEVEL_AT: level})
+    return room, Places(
+        fields.listed, fields.members, fields.items, 0 if sizes.plain else fields.grouped, fields.starts,
+        fields.first_slot, fields.slot_counts, sizes.items, sizes.slots,
+    )  # fmt: skip
 
 
 def fields_of(index: Index, sizes: Sizes, room: int, scratch: int) -> ListsFields:

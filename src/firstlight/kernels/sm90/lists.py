@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.schedule import Segments, most_slots, split_rows
-from firstlight.kernels.sm90.listing import is_listed_on_gpu, listed, sizes_of, unsplit_sizes_of
+from firstlight.kernels.sm90.listing import (
+    Places,
+    Sizes,
+    is_listed_on_gpu,
+    listed,
+    parts_of,
+    sizes_of,
+    started,
+    unsplit_sizes_of,
+)
 from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.unions import most_steps, unions_of
 
@@ -20,40 +29,88 @@ HEIGHT = 128  # rows of W in a group
 WHOLE = 1 << 30  # a limit that cuts nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """Steps, their portions, and what a reader has to use first."""
+class Lists(NamedTuple):
+    """Steps, their portions, and what a reader has to use first; a tuple, as a new pattern is to cost little."""
 
     steps: Steps
     segments: Segments
     rows: Tensor | None  # int32 [groups * rows of a group]: its block rows; None for blocks of 128
     held: Held | None = None
 
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that lies on the device."""
+        return (*self.segments.tensors, *self.steps.tensors, self.rows)
 
-_LISTS: TensorMemo[Lists] = TensorMemo()
+    @property
+    def places(self) -> Places:
+        """Where a kernel finds them."""
+        steps, segments = self.steps, self.segments
+        return Places(
+            steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(),
+            0 if self.rows is None else self.rows.data_ptr(), steps.starts.data_ptr(), segments.first_slot.data_ptr(),
+            segments.slot_counts.data_ptr(), segments.bound, segments.slots,
+        )  # fmt: skip
 
 
-def lists_of(index: Index, *, width: int, limit: int) -> Lists:
+class ListsInRoom(NamedTuple):
+    """The same in one piece of memory, which is not taken apart before anyone asks: that takes 40 us."""
+
+    room: Tensor
+    places: Places
+    sizes: Sizes
+    held: Held | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that lies on the device."""
+        return (self.room,)
+
+    @property
+    def steps(self) -> Steps:
+        return parts_of(self.room, self.sizes).steps
+
+    @property
+    def segments(self) -> Segments:
+        return parts_of(self.room, self.sizes).segments
+
+    @property
+    def rows(self) -> Tensor | None:
+        return self.steps.grouped
+
+
+AnyLists = Lists | ListsInRoom
+_LISTS: TensorMemo[AnyLists] = TensorMemo()
+
+
+def lists_of(index: Index, *, width: int, limit: int) -> AnyLists:
     """The lists of an index in portions of at most `limit` steps, kept as long as its tensors live unchanged."""
     found = _LISTS.get(index.row_starts, index.columns, (width, limit))
     if found is not None:
         use(found.held)
         return found
-    with torch.inference_mode(mode=False):
-        sizes = sizes_of(index, width=width, limit=limit)
-        if sizes.are_few and is_listed_on_gpu(index):
-            made = listed(index, sizes)
-            steps, segments, room = made.steps, made.segments, (made.room,)
-        else:
-            steps = steps_of(index, width=width, grouped=True)
-            segments, room = split_rows(steps.starts, steps.bound, limit=limit), ()  # type: ignore[assignment]
-        rows = None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block)
-    if not keepable(index.row_starts, segments.items):
-        return Lists(steps, segments, rows)
-    held = held_after(*(room or (*segments.tensors, *steps.tensors, rows)))
-    kept = Lists(steps, segments, rows, held)
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(mode=False):
+            made = _made(index, width=width, limit=limit)
+    else:
+        made = _made(index, width=width, limit=limit)
+    tensors = made.tensors
+    assert tensors[0] is not None, index
+    if not keepable(index.row_starts, tensors[0]):
+        return made
+    kept: AnyLists = made._replace(held=held_after(*tensors))
     _LISTS.put(index.row_starts, index.columns, kept, (width, limit))
     return kept
+
+
+def _made(index: Index, *, width: int, limit: int) -> AnyLists:
+    sizes = sizes_of(index, width=width, limit=limit)
+    if sizes.are_few and is_listed_on_gpu(index):
+        room, places = started(index, sizes)
+        return ListsInRoom(room, places, sizes)
+    steps = steps_of(index, width=width, grouped=True)
+    segments = split_rows(steps.starts, steps.bound, limit=limit)
+    return Lists(steps, segments, None if index.block == HEIGHT else rows_of(steps, HEIGHT // index.block))
 
 
 def rows_of(steps: Steps, rows: int) -> Tensor:
@@ -95,8 +152,7 @@ def most_steps_of(index: Index, *, width: int) -> int:
     return most_steps(index, rows=HEIGHT // index.block, width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A product in numbers that the host knows, e.g. 64 groups, 6400 steps in all, at most 128 a group, 32 tiles."""
 
     groups: int

@@ -10,9 +10,9 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.product import Activation, Epilogue, Second
 from firstlight.kernels.sm90.arguments import MultiplyFields, multiply_bytes
 from firstlight.kernels.sm90.boxes import dense_boxes, dense_map, result_map, stored_map
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Launch, load
-from firstlight.kernels.sm90.lists import HEIGHT, Lists, Work, lists_of, most_steps_of, portion_limit, step_width
+from firstlight.kernels.sm90.driver import Kernel, Launch
+from firstlight.kernels.sm90.lists import HEIGHT, AnyLists, Work, lists_of, most_steps_of, portion_limit, step_width
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import Problem, activation_number, multiprocessors
 from firstlight.kernels.sm90.turning import cutting_launches, turn_launches, widening_launches
 from firstlight.kernels.sm90.variants import (
@@ -85,13 +85,13 @@ class MultiplyPlan:
         """Tiles of tokens in one batch."""
         return -(-self.problem.n // self.tile.tokens)
 
-    def lists(self, index: Index) -> Lists:
+    def lists(self, index: Index) -> AnyLists:
         """What the kernel walks for this index."""
         return lists_of(index, width=step_width(self.problem.block), limit=self.limit)
 
-    def arrivals(self, lists: Lists) -> int:
+    def arrivals(self, lists: AnyLists) -> int:
         """How many counts of finished portions there are."""
-        return lists.segments.slots * self.tiles * self.problem.batch * 2
+        return lists.places.slots * self.tiles * self.problem.batch * 2
 
     def turned_bytes(self) -> int:
         """Room for X turned over or widened, in front of the partial sums."""
@@ -105,10 +105,10 @@ class MultiplyPlan:
         out = 2 * problem.rows * problem.out_pitch * problem.batch if problem.widens_out else 0
         return self.turned_bytes() + -(-out // ROOM) * ROOM
 
-    def scratch_bytes(self, lists: Lists) -> int:
+    def scratch_bytes(self, lists: AnyLists) -> int:
         """Memory that a call needs for itself: X turned over and partial sums; not zeroed."""
         tiles = self.tiles * self.problem.batch
-        return self.widened_bytes() + lists.segments.slots * tiles * part_bytes(self.tile)
+        return self.widened_bytes() + lists.places.slots * tiles * part_bytes(self.tile)
 
     def _copies(self, at: Addresses) -> Copies:
         problem, dense, out = self.problem, at.dense, at.out
@@ -125,7 +125,7 @@ class MultiplyPlan:
             last = cutting_launches(self.pitch, out, at.out, problem)
         return Copies(dense, out, first, last)
 
-    def launches(self, lists: Lists, at: Addresses, epilogue: Epilogue) -> tuple[Launch, ...]:
+    def launches(self, lists: AnyLists, at: Addresses, epilogue: Epilogue) -> tuple[Launch, ...]:
         """What is started, in this order; epilogue gives alpha, beta and the activation, `at` the tensors."""
         problem, tile = self.problem, self.tile
         dense, out, first, last = self._copies(at)
@@ -137,16 +137,15 @@ class MultiplyPlan:
             stored_map(problem, values, cluster=tile.cluster), dense_map(problem, dense, tokens=tile.tokens),
             result_map(problem, out), result_map(problem, at.addend or out),
         )  # fmt: skip
-        steps, segments = lists.steps, lists.segments
-        portions, tiles = segments.bound, self.tiles * problem.batch
+        listed = lists.places
+        portions, tiles = listed.portions, self.tiles * problem.batch
         items = portions * tiles
         _require_countable(items + portions * self.super_tile)
         plain = epilogue.alpha == 1.0 and not at.bias and not at.addend and epilogue.activation is Activation.NONE
         gated = epilogue.second is Second.MULTIPLIED and at.addend != 0
         fields = MultiplyFields(
-            steps.columns.data_ptr(), steps.members.data_ptr(), segments.items.data_ptr(),
-            0 if lists.rows is None else lists.rows.data_ptr(), steps.starts.data_ptr(),
-            segments.first_slot.data_ptr(), segments.slot_counts.data_ptr(), at.queue,
+            listed.columns, listed.members, listed.items, listed.rows, listed.starts, listed.first_slot,
+            listed.slot_counts, at.queue,
             at.scratch + self.widened_bytes(), at.arrivals, at.bias, values, dense, at.addend, out, portions,
             self.tiles, problem.batch,
             self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n,
@@ -185,12 +184,10 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     count = multiprocessors(problem.device)
     tile = tile or tile_of(problem, count)
     build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
-    kernel = load(
-        built(multiply_variant(build, tile)).cubin, "multiply", device=problem.device, shared_bytes=tile.shared_bytes
-    )
-    turn = load(built(TURN).cubin, "turn", device=problem.device) if problem.turns_x else None
+    kernel = loaded(multiply_variant(build, tile), device=problem.device, shared_bytes=tile.shared_bytes)
+    turn = loaded(TURN, device=problem.device) if problem.turns_x else None
     widens = problem.widens_x or problem.widens_out
-    pitch = load(built(PITCH).cubin, "pitch", device=problem.device) if widens else None
+    pitch = loaded(PITCH, device=problem.device) if widens else None
     limit = portion_limit(work_of(problem, index, tile, count))
     return MultiplyPlan(
         problem, tile, kernel, turn, pitch, limit, super_tile_of(problem), takes_two_windows(problem), count

@@ -13,9 +13,9 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.product import Layout
 from firstlight.kernels.sm90.arguments import SampleFields, sample_bytes
 from firstlight.kernels.sm90.boxes import WIDE
-from firstlight.kernels.sm90.cache import built
-from firstlight.kernels.sm90.driver import Kernel, Launch, encode_map, load
+from firstlight.kernels.sm90.driver import Kernel, Launch, encode_map
 from firstlight.kernels.sm90.lists import HEIGHT
+from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import EIGHTH, TURNED_PITCH, multiprocessors, round_up
 from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.sm90.turning import turn_launches
@@ -161,8 +161,8 @@ def plan_of(sampling: Sampling) -> SamplePlan:
             _PLANS.clear()
         device = sampling.device
         variant = sample_variant(sampling.block, bf16=int(sampling.bf16), by_token=int(sampling.by_token))
-        kernel = load(built(variant).cubin, "sample", device=device, shared_bytes=SAMPLED.shared_bytes)
-        turn = load(built(TURN).cubin, "turn", device=device) if sampling.turns else None
+        kernel = loaded(variant, device=device, shared_bytes=SAMPLED.shared_bytes)
+        turn = loaded(TURN, device=device) if sampling.turns else None
         found = _PLANS[sampling] = SamplePlan(sampling, kernel, turn, multiprocessors(device))
     return found
 

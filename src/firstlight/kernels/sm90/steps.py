@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(NamedTuple):
     """The union lists of an index; for blocks of 128, whose groups are block rows, the index itself in 32 bits."""
 
     starts: Tensor  # int32 [groups + 1]

@@ -1,4 +1,4 @@
-"""Which kernels there are: every build of multiply, sample, turn, pitch and lists (.cu) that a product can ask for."""
+"""Which kernels there are: every build of multiply, sample, turn, pitch, lists and mask_lists (.cu) there is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ PAIR = Tile(tokens=256, stages=4, store_chunks=2, cluster=2)  # for blocks of 64
 SAMPLED = Tile(tokens=256, stages=4, store_chunks=0)
 TILES = (WIDE, PAIR, NARROW)
 TURN = Variant("turn")
-LISTS = Variant("lists")
+LISTS = Variant("lists")  # a launch for each phase
+LISTS_CLUSTER = 8  # thread blocks that make lists in one launch: as many as every GPU of compute capability 9.0 takes
+LISTS_AT_ONCE = Variant("lists", (("CLUSTER", LISTS_CLUSTER),))
+MASK_LISTS = Variant("mask_lists", (("CLUSTER", LISTS_CLUSTER),))
 PITCH = Variant("pitch")
 
 
@@ -86,7 +89,7 @@ def sample_variant(block: int, *, bf16: int, by_token: int) -> Variant:
 
 
 def all_variants() -> tuple[Variant, ...]:
-    """Every variant with the number of wgmma instructions its machine code must have; 103 of them."""
+    """Every variant with the number of wgmma instructions its machine code must have; 105 of them."""
     either = (0, 1)
     short = [
         multiply_variant(Build(SHORT_ROWS, bool(bf16), tokens=True, turned=bool(turned), short_rows=True), tile)
@@ -101,4 +104,4 @@ def all_variants() -> tuple[Variant, ...]:
         sample_variant(block, bf16=bf16, by_token=by_token)
         for block in BLOCKS for bf16 in either for by_token in either if not by_token or block >= NARROWEST_BY_TOKEN
     ]  # fmt: skip
-    return (*multiplying, *short, *sampling, TURN, PITCH, LISTS)
+    return (*multiplying, *short, *sampling, TURN, PITCH, LISTS, LISTS_AT_ONCE, MASK_LISTS)

@@ -22,6 +22,7 @@ from firstlight.kernels.sm90 import (
     driver,
     gradient,
     libcuda,
+    loaded,
     multiply_plan,
     problem,
     sample_plan,
@@ -61,7 +62,7 @@ def emulated_gpu(folder: Path, *, multiprocessors: int = 2) -> Iterator[Emulatin
 
 def _forget() -> None:
     """What the backend keeps of devices and plans."""
-    for cached in (driver.load, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
+    for cached in (driver.load, loaded.loaded, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
     for module in (attention, gradient):
         module._kernel.cache_clear()

@@ -1,14 +1,18 @@
 // What the products walk, made on the GPU from a pattern: which block rows go together, their union lists, and these in
-// portions, longest first. One kernel that is launched once for each phase, eight times with blocks of 64, twice with blocks
-// of 128; every sum is of integers, so the lists are the same at every run. ../lists.py says what the lists are, and
-// ../../pairs.py, unions.py and schedule.py say the same in torch.
-typedef unsigned short u16;
-typedef unsigned int u32;
+// portions, longest first. With CLUSTER one launch: the thread blocks of one cluster go through all phases and meet between
+// them. Without it, for patterns that a few multiprocessors would be too long over, a launch for each phase: eight with
+// blocks of 64, two with blocks of 128. Every sum is of integers, so the lists are the same at every run, and either way.
+// ../lists.py says what the lists are, and ../../pairs.py, unions.py and schedule.py say the same in torch.
+#include "ptx.cuh"
+
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
 
 constexpr int ROWS = 0, COMMON = 1, WEIGHT = 2, PAIR = 3, COUNT = 4, FILL = 5, SPLIT = 6, SORT = 7;
 constexpr int MOST_WORDS = 512;  // of 32 block columns each
 constexpr int MOST_ROWS = 1024;  // that are paired
-constexpr int THREADS = 256, WARPS = THREADS / 32, SIDE = 32, ACROSS = SIDE + 1;
+constexpr int THREADS = CLUSTER > 1 ? 1024 : 256, WARPS = THREADS / 32, SIDE = 32, ACROSS = SIDE + 1;
 constexpr int MOST_HEIGHT = 8;  // block rows of a group
 constexpr int ROUNDS = 8;  // in which all but a few find each other
 constexpr int TIES = 8191, STEP = 3571;  // prime to each other: of equal partners each gets another one
@@ -33,7 +37,7 @@ struct ListsArgs {
   int* best;  // [groups * height]
   int* steps;  // [2, groups + 1]: of each group in the order of the rows and as grouped; last the columns of all
   int4* loose;  // [bound]: the portions, not sorted
-  int phase, level;  // level: twos of rows that go together already
+  int phase, level;  // of a launch of its own; level: twos of rows that go together already
   int wide;  // 1: the pattern is of 64-bit numbers
   int entries, block_rows, block_cols, height, width, groups, levels, limit, bound;
   int plain;  // 1: the lists are the pattern itself
@@ -65,9 +69,9 @@ __device__ __forceinline__ int sum_of_block(int mine, int* room) {
 }
 
 // A block row as bits, and which stored block is where.
-__device__ __forceinline__ void take_row(const ListsArgs& args) {
+__device__ __forceinline__ void take_row(const ListsArgs& args, int row) {
   __shared__ u32 own[MOST_WORDS];
-  int row = blockIdx.x, words = words_of(args), lines = args.groups * args.height;
+  int words = words_of(args), lines = args.groups * args.height;
   for (int i = threadIdx.x; i < words; i += THREADS) own[i] = 0;
   __syncthreads();
   if (row < args.block_rows) {
@@ -89,27 +93,27 @@ __device__ __forceinline__ void take_row(const ListsArgs& args) {
 }
 
 // 32 columns of all rows that go together as line `line`; none past the last line.
-__device__ __forceinline__ u32 cover(const ListsArgs& args, int line, int count, int word) {
+__device__ __forceinline__ u32 cover(const ListsArgs& args, int level, int line, int count, int word) {
   int words = words_of(args);
   if (line >= count || word >= words) return 0;
-  const int* own = args.order + args.level * args.groups * args.height + (line << args.level);
+  const int* own = args.order + level * args.groups * args.height + (line << level);
   u32 any = 0;
-  for (int i = 0; i < 1 << args.level; i++) any |= args.bits[own[i] * words + word];
+  for (int i = 0; i < 1 << level; i++) any |= args.bits[own[i] * words + word];
   return any;
 }
 
-// What 32 lines have in common with 32 others.
-__device__ __forceinline__ void find_common(const ListsArgs& args) {
+// What 32 lines from `first` on have in common with 32 from `other` on.
+__device__ __forceinline__ void find_common(const ListsArgs& args, int level, int first, int other) {
   __shared__ u32 left[SIDE][ACROSS], right[SIDE][ACROSS];
-  int count = args.groups * args.height >> args.level, words = words_of(args);
-  int first = blockIdx.y * SIDE, other = blockIdx.x * SIDE, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int count = args.groups * args.height >> level, words = words_of(args);
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int found[SIDE / WARPS] = {};
   for (int from = 0; from < words; from += SIDE) {
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < SIDE / WARPS; i++) {
-      left[warp + i * WARPS][lane] = cover(args, first + warp + i * WARPS, count, from + lane);
-      right[warp + i * WARPS][lane] = cover(args, other + warp + i * WARPS, count, from + lane);
+      left[warp + i * WARPS][lane] = cover(args, level, first + warp + i * WARPS, count, from + lane);
+      right[warp + i * WARPS][lane] = cover(args, level, other + warp + i * WARPS, count, from + lane);
     }
     __syncthreads();
     for (int word = 0; word < SIDE; word++) {
@@ -123,7 +127,7 @@ __device__ __forceinline__ void find_common(const ListsArgs& args) {
     int line = first + warp + i * WARPS, total = sum_of_warp(found[i]);
     if (line >= count) continue;
     if (other + lane < count) args.common[line * count + other + lane] = (u16)found[i];
-    if (lane == 0) atomicAdd(&args.sums[args.level * args.groups * args.height + line], total);
+    if (lane == 0) atomicAdd(&args.sums[level * args.groups * args.height + line], total);
   }
 }
 
@@ -144,11 +148,11 @@ struct Best {
 };
 
 // What a line has in common with all others is taken off, else a long one is everybody's best. A warp has a line.
-__device__ __forceinline__ void weigh(const ListsArgs& args) {
-  int count = args.groups * args.height >> args.level, lane = threadIdx.x & 31;
-  int line = blockIdx.x * WARPS + (threadIdx.x >> 5);
+__device__ __forceinline__ void weigh(const ListsArgs& args, int level, int block) {
+  int count = args.groups * args.height >> level, lane = threadIdx.x & 31;
+  int line = block * WARPS + (threadIdx.x >> 5);
   if (line >= count) return;
-  const int* sums = args.sums + args.level * args.groups * args.height;
+  const int* sums = args.sums + level * args.groups * args.height;
   float usual = (float)sums[line] / count;
   Best best = {0.0f, -1};
   for (int i = lane; i < count; i += 32) {
@@ -162,9 +166,9 @@ __device__ __forceinline__ void weigh(const ListsArgs& args) {
 }
 
 // Those that are each other's best go together; whose best is taken looks again. One thread block.
-__device__ __forceinline__ void pair_up(const ListsArgs& args) {
+__device__ __forceinline__ void pair_up(const ListsArgs& args, int level) {
   __shared__ int best[MOST_ROWS], partner[MOST_ROWS], rank[MOST_ROWS], leading[32], alone[32];
-  int lines = args.groups * args.height, count = lines >> args.level;
+  int lines = args.groups * args.height, count = lines >> level;
   int line = threadIdx.x, lane = line & 31, warp = line >> 5;
   best[line] = line < count ? args.best[line] : -1;
   partner[line] = -1;
@@ -200,9 +204,9 @@ __device__ __forceinline__ void pair_up(const ListsArgs& args) {
   __syncthreads();
   if (line >= count) return;
   place = lone ? 2 * pairs + last : 2 * rank[min(line, other)] + (line > other);
-  const int* from = args.order + args.level * lines + (line << args.level);
-  int* to = args.order + (args.level + 1) * lines + (place << args.level);
-  for (int i = 0; i < 1 << args.level; i++) to[i] = from[i];
+  const int* from = args.order + level * lines + (line << level);
+  int* to = args.order + (level + 1) * lines + (place << level);
+  for (int i = 0; i < 1 << level; i++) to[i] = from[i];
 }
 
 // The block rows of a group: in their order, or as they found each other.
@@ -217,22 +221,22 @@ __device__ __forceinline__ u32 union_of(const ListsArgs& args, int group, int wo
   return any;
 }
 
-__device__ __forceinline__ void count_steps(const ListsArgs& args) {
+__device__ __forceinline__ void count_steps(const ListsArgs& args, int group) {
   __shared__ int room[32];
   for (int which = 0; which <= (args.levels > 0); which++) {
     int columns = 0;
-    for (int i = threadIdx.x; i < words_of(args); i += THREADS) columns += __popc(union_of(args, blockIdx.x, i, which));
+    for (int i = threadIdx.x; i < words_of(args); i += THREADS) columns += __popc(union_of(args, group, i, which));
     columns = sum_of_block(columns, room);
     if (threadIdx.x) continue;
-    args.steps[which * (args.groups + 1) + blockIdx.x] = (columns + args.width - 1) / args.width;
+    args.steps[which * (args.groups + 1) + group] = (columns + args.width - 1) / args.width;
     atomicAdd(&args.steps[which * (args.groups + 1) + args.groups], columns);
   }
 }
 
-__device__ __forceinline__ void fill_lists(const ListsArgs& args) {
+__device__ __forceinline__ void fill_lists(const ListsArgs& args, int group) {
   __shared__ u32 all[MOST_WORDS];
   __shared__ int earlier[MOST_WORDS], rows[MOST_HEIGHT], room[32];
-  int group = blockIdx.x, words = words_of(args), height = args.height;
+  int words = words_of(args), height = args.height;
   // neighbours stay together where that is as good
   bool as_grouped = args.levels > 0 && args.steps[2 * args.groups + 1] < args.steps[args.groups];
   const int* steps = args.steps + (as_grouped ? args.groups + 1 : 0);
@@ -304,10 +308,10 @@ __device__ __forceinline__ int start_of(const ListsArgs& args, int group) {
   return args.plain ? number_at(args, args.row_starts, group) : args.starts[group];
 }
 
-// The first thread block cuts the lists into portions; where they are the pattern itself, the others copy it.
-__device__ __forceinline__ void split(const ListsArgs& args) {
-  if (blockIdx.x > 0) {
-    int stride = ((int)gridDim.x - 1) * (int)blockDim.x, from = ((int)blockIdx.x - 1) * (int)blockDim.x + threadIdx.x;
+// The first of so many thread blocks cuts the lists into portions; where they are the pattern itself, the others copy it.
+__device__ __forceinline__ void split(const ListsArgs& args, int block, int blocks) {
+  if (block > 0) {
+    int stride = (blocks - 1) * (int)blockDim.x, from = (block - 1) * (int)blockDim.x + threadIdx.x;
     for (int i = from; i <= args.groups; i += stride) args.starts[i] = number_at(args, args.row_starts, i);
     for (int i = from; i < args.entries; i += stride) {
       args.listed[i] = number_at(args, args.columns, i);
@@ -336,9 +340,9 @@ __device__ __forceinline__ void split(const ListsArgs& args) {
 }
 
 // Longest first, those of one length in their order: each finds how many come before it.
-__device__ __forceinline__ void sort_items(const ListsArgs& args) {
+__device__ __forceinline__ void sort_items(const ListsArgs& args, int block) {
   __shared__ int lengths[THREADS];
-  int mine = blockIdx.x * THREADS + threadIdx.x;
+  int mine = block * THREADS + threadIdx.x;
   int4 item = mine < args.bound ? args.loose[mine] : make_int4(-1, 0, 0, -1);
   int length = item.z - item.y, rank = 0;
   for (int from = 0; from < args.bound; from += THREADS) {
@@ -351,13 +355,80 @@ __device__ __forceinline__ void sort_items(const ListsArgs& args) {
   if (mine < args.bound) args.items[rank] = item;
 }
 
-extern "C" __global__ void __launch_bounds__(1024) lists(const __grid_constant__ ListsArgs args) {
-  if (args.phase == ROWS) take_row(args);
-  else if (args.phase == COMMON) find_common(args);
-  else if (args.phase == WEIGHT) weigh(args);
-  else if (args.phase == PAIR) pair_up(args);
-  else if (args.phase == COUNT) count_steps(args);
-  else if (args.phase == FILL) fill_lists(args);
-  else if (args.phase == SPLIT) split(args);
-  else sort_items(args);
+#if CLUSTER > 1
+// take_row by a warp: a few thread blocks would wait for memory once for each row else.
+__device__ __forceinline__ void take_row_alone(const ListsArgs& args, int row) {
+  int lane = threadIdx.x & 31, words = words_of(args), lines = args.groups * args.height;
+  u32* own = args.bits + row * words;
+  for (int i = lane; i < words; i += 32) own[i] = 0;
+  __syncwarp();
+  int begin = row < args.block_rows ? number_at(args, args.row_starts, row) : 0;
+  int end = row < args.block_rows ? min(args.entries, number_at(args, args.row_starts, row + 1)) : 0;
+  for (int i = begin + lane; i < end; i += 32) {
+    int column = number_at(args, args.columns, i);
+    if ((u32)column >= (u32)args.block_cols) continue;
+    atomicOr(&own[column >> 5], 1u << (column & 31));
+    args.table[(long long)row * args.block_cols + column] = member_at(args, i);
+  }
+  if (lane == 0) {
+    args.order[row] = row;
+    for (int i = 0; i < args.levels; i++) args.sums[i * lines + row] = 0;
+    if (row == 0) args.steps[args.groups] = args.steps[2 * args.groups + 1] = 0;
+  }
 }
+
+// count_steps by a warp.
+__device__ __forceinline__ void count_alone(const ListsArgs& args, int group) {
+  for (int which = 0; which <= (args.levels > 0); which++) {
+    int columns = 0;
+    for (int i = threadIdx.x & 31; i < words_of(args); i += 32) columns += __popc(union_of(args, group, i, which));
+    columns = sum_of_warp(columns);
+    if (threadIdx.x & 31) continue;
+    args.steps[which * (args.groups + 1) + group] = (columns + args.width - 1) / args.width;
+    atomicAdd(&args.steps[which * (args.groups + 1) + args.groups], columns);
+  }
+}
+
+// A thread block takes every CLUSTER-th of what a launch would have a thread block for; what they share is free again after.
+#define SHARED_OUT(count, work)                                                    \
+  for (int block = (int)cluster_rank(); block < (count); block += CLUSTER) {       \
+    work;                                                                          \
+    __syncthreads();                                                               \
+  }                                                                                \
+  meet_cluster()
+
+__device__ __forceinline__ void find_pairs(const ListsArgs& args, int level) {
+  int count = args.groups * args.height >> level, side = (count + SIDE - 1) / SIDE;
+  SHARED_OUT(side * side, find_common(args, level, block / side * SIDE, block % side * SIDE));
+  SHARED_OUT((count + WARPS - 1) / WARPS, weigh(args, level, block));
+  SHARED_OUT(1, pair_up(args, level));
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS)
+    lists(const __grid_constant__ ListsArgs args) {
+  if (!args.plain) {
+    int rows = args.groups * args.height, warp = (int)cluster_rank() * WARPS + (threadIdx.x >> 5);
+    for (int row = warp; row < rows; row += CLUSTER * WARPS) take_row_alone(args, row);
+    meet_cluster();
+    for (int level = 0; level < args.levels; level++) find_pairs(args, level);
+    for (int group = warp; group < args.groups; group += CLUSTER * WARPS) count_alone(args, group);
+    meet_cluster();
+    SHARED_OUT(args.groups, fill_lists(args, block));
+  }
+  if (!args.bound) return;
+  if (args.plain || cluster_rank() == 0) split(args, (int)cluster_rank(), CLUSTER);
+  meet_cluster();
+  SHARED_OUT((args.bound + THREADS - 1) / THREADS, sort_items(args, block));
+}
+#else
+extern "C" __global__ void __launch_bounds__(1024) lists(const __grid_constant__ ListsArgs args) {
+  if (args.phase == ROWS) take_row(args, blockIdx.x);
+  else if (args.phase == COMMON) find_common(args, args.level, blockIdx.y * SIDE, blockIdx.x * SIDE);
+  else if (args.phase == WEIGHT) weigh(args, args.level, blockIdx.x);
+  else if (args.phase == PAIR) pair_up(args, args.level);
+  else if (args.phase == COUNT) count_steps(args, blockIdx.x);
+  else if (args.phase == FILL) fill_lists(args, blockIdx.x);
+  else if (args.phase == SPLIT) split(args, blockIdx.x, gridDim.x);
+  else sort_items(args, blockIdx.x);
+}
+#endif
