@@ -14,6 +14,7 @@ from firstlight.build.logins import address_without_login
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.project import Backend
+from firstlight.build.reads import ReadKind
 from firstlight.build.request import Target
 from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, SourceSpec, Stage, digest_of
 from firstlight.build.tree_state import TreeState
@@ -131,6 +132,9 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
             found.setdefault("CUDAARCHS", ";".join(each.cmake for each in case.archs.value))  # CMake itself reads it
     if case.source.of("NVCC_THREADS"):
         found.setdefault("NVCC_THREADS", "1")
+    for name in case.source.names:
+        if name.endswith("_FORCE_BUILD") and any(each.kind is ReadKind.ENVIRONMENT for each in case.source.of(name)):
+            found.setdefault(name, "TRUE")  # else such a setup.py takes a wheel of its release page, where there is one
     for each in case.libraries:
         if isinstance(each.link, Unknown) and isinstance(each.found, Known):
             found.setdefault(f"{each.feature.library.upper()}_ROOT", f"{folder}/links")

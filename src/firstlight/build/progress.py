@@ -90,12 +90,15 @@ class Progress:
             worst_bytes=peaks.get(worst, 0), worst_unit=worst, running=self.watch.running, log=self._log,
         )  # fmt: skip
         write_document(self._spec.folder, NAME, to_json(status))
+        self.keep_peaks()
 
     def keep_peaks(self) -> None:
-        """Write down what each unit took; the next build of this tree plans with it."""
-        for unit, held in self.watch.peaks.items():
-            self._before[unit] = max(held, self._before.get(unit, 0))
-        write_document(self._spec.folder, UNITS, [to_json(UnitPeak(*each)) for each in sorted(self._before.items())])
+        """Write down what each unit took, while it goes on: a kill leaves what was seen."""
+        grown = {unit: held for unit, held in self.watch.peaks.items() if held > self._before.get(unit, 0)}
+        if grown:
+            self._before |= grown
+            kept = [to_json(UnitPeak(*each)) for each in sorted(self._before.items())]
+            write_document(self._spec.folder, UNITS, kept)
 
 
 def read_status(folder: str) -> BuildStatus | None:
