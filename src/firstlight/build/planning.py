@@ -139,6 +139,8 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
         if isinstance(each.link, Unknown) and isinstance(each.found, Known):
             found.setdefault(f"{each.feature.library.upper()}_ROOT", f"{folder}/links")
             found["CPATH"], found["LIBRARY_PATH"] = f"{folder}/links/include", f"{folder}/links/lib"
+    if isinstance(case.beside_torch, Known) and case.beside_torch.value:
+        found["CPATH"] = ":".join(each for each in (found.get("CPATH", ""), case.beside_torch.value) if each)
     return tuple(Setting(*each) for each in sorted(found.items()))
 
 

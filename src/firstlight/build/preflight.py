@@ -16,6 +16,7 @@ from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
 from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
 from firstlight.build.project import BY_NINJA, Backend
+from firstlight.build.torch_headers import WHEELS
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.ways.building import normal
@@ -130,6 +131,17 @@ def torch_for_extensions(case: BuildCase) -> Iterator[Fault]:
         yield stops("toolkit-of-another-major", saw, f"Give --toolkit a CUDA {wheel.value.major}.x.")
 
 
+def headers_of_torch(case: BuildCase) -> Iterator[Fault]:
+    """A toolkit in parts has nvcc and no cusparse.h, which torch's own headers include."""
+    folder = case.beside_torch
+    if isinstance(folder, Unknown):
+        command = f"{_python(case)} -m pip install {' '.join(WHEELS)}"
+        yield stops("torch-headers-missing", f"torch's own headers include others: {folder.reason}",
+                    "Install the whole toolkit, or the wheels that have them.", command=command)  # fmt: skip
+    elif folder.value:
+        yield note("headers-of-wheels", f"the toolkit has no cusparse.h; the build takes those of {folder.value}")
+
+
 def architectures(case: BuildCase) -> Iterator[Fault]:
     if not case.cuda.compiled:
         if case.request.archs:
@@ -232,6 +244,7 @@ CHECKS: tuple[Check, ...] = (
     cmake_and_ninja,
     build_requirements,
     torch_for_extensions,
+    headers_of_torch,
     architectures,
     gpu_hidden,
     libraries,

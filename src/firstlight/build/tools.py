@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from firstlight.build.torch_headers import probe_torch_headers
 from firstlight.facts.collect import Facts
 from firstlight.facts.compilers import Tool, with_version
 from firstlight.facts.known import Fact, Known, Unknown
@@ -51,6 +52,7 @@ class BuildTools:
     cache: Fact[str]  # ccache or sccache
     variables: tuple[SetVariable, ...]
     installed: Fact[tuple[InstalledProject, ...]]
+    torch_headers: Fact[tuple[str, ...]] = _NOT_ASKED  # folders with what torch's own headers include
 
 
 def tools_of_saved(facts: Facts) -> BuildTools:
@@ -78,6 +80,7 @@ def probe_tools(machine: Machine, facts: Facts) -> BuildTools:
         cache=_cache(facts),
         variables=tuple(SetVariable(name, value) for name in LEAKING if (value := machine.env(name) or "").strip()),
         installed=_installed(machine, python),
+        torch_headers=probe_torch_headers(machine, facts),
     )
 
 
