@@ -62,7 +62,15 @@ def test_another_project_than_the_one_asked_for_is_refused(tmp_path: Path) -> No
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     given = dict.fromkeys(("features_on", "features_off", "build_dir", "prefix", "only", "toolkit"), "")
-    more = {"patches": (), "flags": (), "archs": "auto", "jobs": None, "max_minutes": 0, "wheel_only": False}
+    more = {
+        "patches": (),
+        "flags": (),
+        "archs": "auto",
+        "jobs": None,
+        "max_minutes": 0,
+        "wheel_only": False,
+        "no_deps": False,
+    }
     with pytest.raises(BadInput, match="--source '/nowhere': no such folder"):
         request_of("x==1", {**given, **more, "source": "/nowhere"})
     assert request_of("x==1", {**given, **more, "source": str(tmp_path)}).flags == ()

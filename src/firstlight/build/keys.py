@@ -12,6 +12,7 @@ import zipfile
 
 from firstlight.build.engines import STATUS, compile_engine, configure_engine, wheel_engine
 from firstlight.build.project import BY_NINJA
+from firstlight.build.requirements_here import requirements_met
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 
 ABOUT = "firstlight-build.json"
@@ -57,6 +58,8 @@ def holds(spec: BuildSpec, stage: Stage) -> bool:
     """Whether a stage is done: its record has the key of today, and what it made is there."""
     if stage is Stage.INSTALL:
         return is_installed(spec)
+    if stage is Stage.REQUIREMENTS:
+        return requirements_met(spec)
     if not done_record(spec, stage):
         return False
     if stage is Stage.CONFIGURE:

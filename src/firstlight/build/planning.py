@@ -6,6 +6,8 @@ import hashlib
 import os
 from dataclasses import replace
 
+from packaging.requirements import Requirement
+
 from firstlight.build.case import BuildCase
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
@@ -13,9 +15,12 @@ from firstlight.build.keys import digest_of_file
 from firstlight.build.logins import address_without_login
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
+from firstlight.build.preflight_runtime import requirements_to_bring
 from firstlight.build.project import Backend
 from firstlight.build.reads import ReadKind
 from firstlight.build.request import Target
+from firstlight.build.requirements_here import KEPT
+from firstlight.build.run_paths import run_paths
 from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, SourceSpec, Stage, digest_of
 from firstlight.build.tree_state import TreeState
 from firstlight.build.wheel_finish import with_local
@@ -31,6 +36,7 @@ _TITLES = {
     Stage.FETCH: "fetch the source",
     Stage.SUBMODULES: "bring the submodules to their commits",
     Stage.PATCH: "apply the patches",
+    Stage.REQUIREMENTS: "bring what the wheel requires when it runs",
     Stage.CONFIGURE: "configure",
     Stage.COMPILE: "compile",
     Stage.WHEEL: "make the wheel",
@@ -93,6 +99,7 @@ def spec_of(case: BuildCase, source: SourceSpec, state: TreeState) -> BuildSpec:
         targets=case.project.targets, only=case.request.only, links=_links(case),
         prefix=case.request.prefix, wheel_only=case.request.wheel_only, max_minutes=case.request.max_minutes,
         local=".".join(("fl", tag, *(each.sm.replace("_", "") for each in archs))),
+        requires=requirements_to_bring(case), no_deps=case.request.no_deps,
     )  # fmt: skip
 
 
@@ -141,6 +148,8 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
             found["CPATH"], found["LIBRARY_PATH"] = f"{folder}/links/include", f"{folder}/links/lib"
     if isinstance(case.beside_torch, Known) and case.beside_torch.value:
         found["CPATH"] = ":".join(each for each in (found.get("CPATH", ""), case.beside_torch.value) if each)
+    if paths := run_paths(case):
+        found.setdefault("LD_RUN_PATH", ":".join(paths))  # for linkers that are given no RPATH; CMake has its own below
     return tuple(Setting(*each) for each in sorted(found.items()))
 
 
@@ -152,6 +161,8 @@ def _defines(case: BuildCase, folder: str) -> tuple[Setting, ...]:
              and each.verdict is FlagVerdict.READ}  # fmt: skip
     if isinstance(case.archs, Known):
         found.setdefault("CMAKE_CUDA_ARCHITECTURES", ";".join(each.cmake for each in case.archs.value))
+    if paths := run_paths(case):
+        found.setdefault("CMAKE_INSTALL_RPATH", ";".join(paths))
     if isinstance(case.tools.cache, Known):
         for language in ("C", "CXX", *(("CUDA",) if case.cuda.compiled else ())):
             found.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", case.tools.cache.value)
@@ -171,10 +182,26 @@ def build_steps(spec: BuildSpec, runner: str) -> tuple[Step, ...]:
     stages = [Stage.CONFIGURE, Stage.COMPILE]
     if spec.only:
         return tuple(_step(each, spec.folder, digest, runner) for each in stages)
-    steps = [_step(each, spec.folder, digest, runner) for each in (*stages, Stage.WHEEL)]
+    steps = [requirements_step(spec, runner)] if spec.requires else []
+    steps += [_step(each, spec.folder, digest, runner) for each in (*stages, Stage.WHEEL)]
     if not spec.wheel_only:
         steps.append(install_step(spec, runner))
     return (*steps, _step(Stage.PROVE, spec.folder, digest, runner))
+
+
+def requirements_step(spec: BuildSpec, runner: str) -> Step:
+    """pip brings what the wheel requires; all that is installed stays in its version, or pip refuses."""
+    kept, names = f"{spec.folder}/{KEPT}", tuple(normal(Requirement(each).name) for each in spec.requires)
+    base = _step(Stage.REQUIREMENTS, spec.folder, digest_of(spec), runner)
+    return replace(
+        base,
+        kind=StepKind.PIP,
+        done_when=(holds(spec.python, names), *base.done_when),
+        commands=((spec.python, "-m", "pip", "install", "--constraint", kept, *spec.requires),),
+        back=shown((spec.python, "-m", "pip", "uninstall", "--yes", *names)),
+        note="Before anything is compiled. --no-deps leaves it out.",
+        bytes=_NETWORK,
+    )
 
 
 def install_step(spec: BuildSpec, runner: str) -> Step:

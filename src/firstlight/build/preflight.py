@@ -15,6 +15,7 @@ from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
 from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
+from firstlight.build.preflight_runtime import RUNTIME_CHECKS
 from firstlight.build.project import BY_NINJA, Backend
 from firstlight.build.torch_headers import WHEELS
 from firstlight.facts.compilers import Tool
@@ -251,5 +252,6 @@ CHECKS: tuple[Check, ...] = (
     turned_off,
     memory,
     ignored_jobs,
+    *RUNTIME_CHECKS,
     *MACHINE_CHECKS,
 )

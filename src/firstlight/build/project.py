@@ -9,6 +9,7 @@ import re
 import sys
 from typing import Any
 
+from firstlight.build.runtime_needs import stated_requirements
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
@@ -59,6 +60,7 @@ class Project:
     tree_bytes: int
     cmake_minimum: str  # "" = no CMake
     uses_ninja: bool = True  # of a torch extension: its setup.py may turn it off
+    runtime: tuple[str, ...] = ()  # what its wheel requires when it runs, where the tree states it
 
 
 def read_project(root: str) -> Project:
@@ -90,6 +92,7 @@ def read_project(root: str) -> Project:
         tree_bytes=size,
         cmake_minimum=_cmake_minimum(read_text(top)) if os.path.isfile(top) else "",
         uses_ninja=re.search(r"use_ninja\s*=\s*False", script) is None,
+        runtime=stated_requirements(root, document, script),
     )
 
 

@@ -61,6 +61,9 @@ class HowToBuild:
 @click.option("--build-dir", default="", metavar="DIR", help="Where the tree, the objects and the wheel go.")
 @click.option("--prefix", default="", metavar="DIR", help="Install below this folder instead of into the environment.")
 @click.option("--wheel-only", is_flag=True, help="Make the wheel and install nothing.")
+@click.option(
+    "--no-deps", is_flag=True, help="Install the wheel alone; what it requires when it runs is named, not brought."
+)
 @click.option("--target", "only", default="", metavar="NAME", help="Compile this target of the build alone.")
 @click.option("--toolkit", default="", metavar="PATH", help="The CUDA toolkit to use.")
 @click.option("--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after so long.")
@@ -121,6 +124,7 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
         features_off=off, flags=tuple(parse_flag(each) for each in given["flags"]), jobs=check_jobs(given["jobs"]),
         patches=tuple(given["patches"]), build_dir=given["build_dir"], prefix=prefix, only=given["only"],
         toolkit=given["toolkit"], max_minutes=given["max_minutes"], wheel_only=given["wheel_only"],
+        no_deps=given["no_deps"],
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from firstlight.apply.executor import BUILD_STAGE, StepFailed
 from firstlight.build.keys import finished_wheel
 from firstlight.build.logins import git_variables
 from firstlight.build.planning import build_steps
+from firstlight.build.requirements_here import keep_what_is_installed
 from firstlight.build.spec import BuildSpec, Stage, write_spec
 from firstlight.build.standing import ended_of, read_failure
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
@@ -40,6 +41,7 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
     if not agreed("build it", yes=how.yes):
         return "declined", 1
     write_spec(spec)
+    keep_what_is_installed(spec)
     begun = time.monotonic()
     try:
         run_steps(machine, build_steps(spec, sys.executable), MINE + spec.id, title)
