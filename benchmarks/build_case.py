@@ -89,15 +89,14 @@ def units_of(folder: Path) -> list[dict[str, Any]]:
     peaks: list[dict[str, Any]] = []
     for file in (folder / "state").glob("builds/*/units.json"):
         peaks = json.loads(file.read_text())
-    tree = next((folder / "state").glob("builds/*/tree"), folder)
+    sizes = {each.name: each.stat().st_size for each in _made(folder, "*.o")}
     found = []
     for each in peaks:
         name = os.path.basename(each["unit"])
-        path = tree / each["unit"]
         is_cuda = sources.get(name, name).endswith(".cu") or name.endswith("_cuda.o")
         found.append(
             {"unit": name, "kind": "cuda" if is_cuda else "c++", "peak_bytes": each["bytes"],
-             "object_bytes": path.stat().st_size if path.is_file() else None, "seconds": seconds.get(name)}
+             "object_bytes": sizes.get(name), "seconds": seconds.get(name)}
         )  # fmt: skip
     return found
 
@@ -141,23 +140,30 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _made(folder: Path, name: str) -> list[Path]:
+    """Files that a backend made: setuptools in the tree, CMake beside it."""
+    return [
+        each for place in ("tree/build", "build") for each in (folder / "state").glob(f"builds/*/{place}/**/{name}")
+    ]
+
+
 def _logged(folder: Path) -> tuple[BuiltUnit, ...]:
-    logs = (folder / "state").glob("builds/*/tree/build/**/.ninja_log")
+    logs = _made(folder, ".ninja_log")
     return tuple(each for log in logs for each in read_ninja_log(str(log.parent)) if each.output.endswith(".o"))
 
 
 def _sources(folder: Path) -> dict[str, str]:
     """Objects that ninja was asked for, each with the file it is made of."""
-    files = (folder / "state").glob("builds/*/tree/build/**/build.ninja")
+    files = _made(folder, "build.ninja")
     edges = (match for file in files for line in file.read_text().splitlines() if (match := _EDGE.match(line)))
     return {os.path.basename(match[1]): match[2] for match in edges}
 
 
 def _objects(folder: Path) -> dict[str, int]:
     """Finished objects with their times: of ninja those in its log, else those that are there."""
-    logged = {each.output for each in _logged(folder)}
-    objects = (folder / "state").glob("builds/*/tree/build/**/*.o")
-    return {each.name: each.stat().st_mtime_ns for each in objects if not logged or str(each) in logged}
+    logged = tuple(each.output for each in _logged(folder))
+    objects = {str(each): each.stat().st_mtime_ns for each in _made(folder, "*.o")}
+    return {os.path.basename(path): at for path, at in objects.items() if not logged or path.endswith(logged)}
 
 
 def _end_of_logs(folder: Path) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""Builds three real CUDA projects for an H200, one of them killed half-way, and calls them on the GPU.
+"""Builds four real CUDA projects for an H200, one of them killed half-way, and calls them on the GPU.
 
     python3 -m benchmarks.build_h200 --carry build/carry --out FOLDER [--only NAME] [--minutes 8]
 
-The folder of --carry has sdists/ (causal-conv1d 1.7.0, torch-scatter 2.1.2, flash-attn 2.8.3) and wheels/ (what
-firstlight and the builds need and the environment lacks): nothing is fetched. The three builds run beside each
+The folder of --carry has sdists/ (causal-conv1d 1.7.0, torch-scatter 2.1.2, flash-attn 2.8.3,
+lightgbm 4.7.0) and wheels/ (what
+firstlight and the builds need and the environment lacks): nothing is fetched. The builds run beside each
 other, each with a state folder of its own. flash-attn has no switch for one head size, so a patch keeps the forward
 units of head size 64 (without those that split the keys, which take five minutes each); causal-conv1d names nine
 architectures itself, so a patch keeps sm_90; torch-scatter turns ninja off and compiles one unit after the other, so a
@@ -42,6 +43,8 @@ CASES = (
     Case("flash-attn", "flash_attn-2.8.3.tar.gz",
          ("--patch", str(PATCHES / "flash-attn-2.8.3-forward-64-plain.patch")), "differs from torch's attention by",
          killed=True),
+    Case("lightgbm", "lightgbm-4.7.0.tar.gz",
+         ("--flag", "USE_CUDA=ON", "--flag", "BUILD_WITH_SHARED_NCCL=ON", "--jobs", "8"), "separates 10 from 190"),
 )  # fmt: skip
 
 

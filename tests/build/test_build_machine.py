@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
 from firstlight.build.needs import GIB
 from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
-from firstlight.build.project import Backend
 from firstlight.build.request import BuildRequest, Target
 from firstlight.build.tools import tools_of_saved
 from firstlight.build.tree_state import TreeState

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.build.backend import Backend
 from firstlight.build.engines import environment_for, wheel_engine
 from firstlight.build.fetching import fetch, missing_submodules, patch_tree, source_holds, submodules
 from firstlight.build.keys import holds, key_of, mark_done, what_changed
 from firstlight.build.patching import patch_state
 from firstlight.build.planning import id_of, source_of, source_spec
-from firstlight.build.project import Backend, read_project
+from firstlight.build.project import read_project
 from firstlight.build.request import Target, parse_target
 from firstlight.build.spec import (
     SCHEMA,

@@ -6,10 +6,11 @@ import os
 from dataclasses import replace
 
 from firstlight.build.archs import Arch, archs_here
+from firstlight.build.backend import Backend
 from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, Through, judge_flag
 from firstlight.build.libraries_needed import NeededLibrary, feature_called, flag_of, is_on, needed_libraries
 from firstlight.build.needs import Cuda, Needs, needs_of
-from firstlight.build.project import Backend, Project
+from firstlight.build.project import Project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import SourceReads
 from firstlight.build.tools import BuildTools

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from firstlight.build.project import Backend
+from firstlight.build.backend import Backend
 from firstlight.build.spec import BuildSpec, Setting
 from firstlight.frozen import dataclass
 

@@ -17,7 +17,7 @@ from firstlight.build.spec import Source, SourceSpec, Stage, read_document, writ
 from firstlight.build.unpacking import only_folder_in, unpack
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
 from firstlight.secrets import masked
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _DEFAULT = "https://pypi.org/simple"
 _LINK = re.compile(r"<a\s[^>]*?href=[\"']([^\"']+)", re.I)

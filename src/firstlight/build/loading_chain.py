@@ -14,7 +14,7 @@ from firstlight.libraries.closing import Need, Way, close
 from firstlight.libraries.target import find_target, surroundings
 from firstlight.machine.live import LiveMachine
 from firstlight.tables import load
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 
 @dataclass(frozen=True, slots=True)

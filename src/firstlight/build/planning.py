@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from packaging.requirements import Requirement
 
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase
+from firstlight.build.done import MODULE as DONE
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
 from firstlight.build.keys import digest_of_file
@@ -16,7 +18,6 @@ from firstlight.build.logins import address_without_login
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.preflight_runtime import requirements_to_bring
-from firstlight.build.project import Backend
 from firstlight.build.reads import ReadKind
 from firstlight.build.request import Target
 from firstlight.build.requirements_here import KEPT
@@ -27,7 +28,8 @@ from firstlight.build.wheel_finish import with_local
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.secrets import masked
 from firstlight.ways.back import Back, BackKind, shown
-from firstlight.ways.building import holds, normal
+from firstlight.ways.building import holds
+from firstlight.ways.names import normal
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 
 WHY = "build"
@@ -242,9 +244,7 @@ def installed_version(spec: BuildSpec) -> str:
 
 
 def _step(stage: Stage, folder: str, digest: str, runner: str) -> Step:
-    done = Condition(
-        CheckKind.COMMAND, runner, argv=(runner, "-m", "firstlight.build.done", folder, stage.value, digest)
-    )
+    done = Condition(CheckKind.COMMAND, runner, argv=(runner, "-m", DONE, folder, stage.value, digest))
     return Step(
         id=stage.value,
         kind=StepKind.COMMAND,

@@ -10,17 +10,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from firstlight.build.archs import unknown_to
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
 from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
 from firstlight.build.preflight_runtime import RUNTIME_CHECKS
-from firstlight.build.project import BY_NINJA, Backend
 from firstlight.build.torch_headers import WHEELS
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 Check = Callable[[BuildCase], Iterator[Fault]]
 _NEWEST_MAJOR = 13  # of CUDA, where the toolkit does not say

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.needs import GIB
-from firstlight.build.project import BY_NINJA, Backend
 from firstlight.diagnosis.toolkit_in_use import has_compiler
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown

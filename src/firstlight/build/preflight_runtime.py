@@ -10,7 +10,7 @@ from firstlight.build.fault import Fault, note, stops
 from firstlight.build.run_paths import run_paths, wheel_folders
 from firstlight.build.runtime_needs import RuntimeGaps, applying, gaps_in
 from firstlight.facts.known import Known, Unknown, value_or
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _NOT_BY_THE_WAY = "torch"  # which torch it is decides what is compiled; it never comes by the way
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import importlib
 import os
 import re
 import sys
 from typing import Any
 
+from firstlight.build.backend import Backend
 from firstlight.build.runtime_needs import stated_requirements
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -18,19 +18,6 @@ _MOST = 4 << 20
 _CXX, _CUDA = (".cpp", ".cc", ".cxx", ".c"), (".cu",)
 _LEFT_OUT = (".git", "build", "dist", "test", "tests", "docs", "benchmarks", "benchmark", "examples", "__pycache__")
 _HEAVY = re.compile(r"flash|fmha|mem_eff|cutlass", re.I)
-
-
-class Backend(enum.Enum):
-    """Who turns the tree into a wheel, and so how it is configured, compiled and told what to do."""
-
-    SKBUILD = "scikit-build-core"  # CMake and Ninja; configured apart, compiled by ninja, packed by the backend
-    PYTORCH = "PyTorch's setup.py"  # CMake and Ninja behind a setup.py of its own, with a switch to configure alone
-    TORCH_EXTENSION = "torch.utils.cpp_extension"  # setuptools; ninja runs inside the making of the wheel
-    SETUPTOOLS = "setuptools"  # no record of units: after a stop whole modules are compiled again
-    OTHER = "another backend"
-
-
-BY_NINJA = (Backend.SKBUILD, Backend.PYTORCH)  # ninja is ours to start, so that units and targets can be named
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from firstlight.errors import CouldNotAct
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _LIMIT_S = 600
 _CHILD = os.path.join(os.path.dirname(__file__), "children", "prove.py")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase
-from firstlight.build.project import Backend
 from firstlight.facts.known import Known, Unknown
 
 _DEEPEST = 3  # folders between site-packages and a library of the wheel: lightgbm/lib/lib_lightgbm.so has two

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from firstlight.build.tools import InstalledProject
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
+
+if TYPE_CHECKING:
+    from firstlight.build.tools import InstalledProject
 
 _MOST = 4 << 20
 _KEY = "requires-dist"

@@ -8,7 +8,7 @@ import json
 import os
 from dataclasses import replace
 
-from firstlight.build.project import Backend
+from firstlight.build.backend import Backend
 from firstlight.errors import BadFactsFile, BadInput, CouldNotAct
 from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass

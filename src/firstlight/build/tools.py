@@ -10,7 +10,8 @@ from firstlight.facts.compilers import Tool, with_version
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
-from firstlight.ways.building import interpreter_of, normal
+from firstlight.ways.building import interpreter_of
+from firstlight.ways.names import normal
 
 # What a compiler, a linker or a build system takes from the environment without being asked to.
 LEAKING = (

@@ -103,9 +103,12 @@ def run_steps(machine: LiveMachine, steps: tuple[Step, ...], option: str, title:
 
     login: the address of a repository as it was given, whose user and password git gets and no file does.
     """
+    from firstlight.apply.conditions import ANSWERED_HERE
     from firstlight.apply.session import Asked, act
+    from firstlight.build import done
     from firstlight.plan.plan import digest_of
 
+    ANSWERED_HERE[done.MODULE] = done.main  # a process for each question is half of what going on costs
     with acting_on(machine, Watching()) as plain:
         acting = replace(plain, env={**plain.env, **git_variables(login, plain.env)})
         if not _taken_up(acting, steps, option):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firstlight.apply.executor import StepFailed
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase, BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.fetching import missing_submodules
@@ -20,7 +21,7 @@ from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
-from firstlight.build.project import BY_NINJA, Backend, Project, read_project
+from firstlight.build.project import Project, read_project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_spec, write_spec
@@ -37,7 +38,7 @@ from firstlight.machine.live import LiveMachine
 from firstlight.report.apply_text import money
 from firstlight.report.build_text import duration
 from firstlight.tables import load
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 if TYPE_CHECKING:
     from firstlight.cli.build import HowToBuild
