@@ -1,4 +1,4 @@
-"""One real build of a run: carried out, killed half-way where that is asked for, and measured unit by unit."""
+"""One real build of a run: carried out, killed while it compiles where that is asked for, and measured unit by unit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
     sdist: str
     words: tuple[str, ...]
     called: str  # what the line of a call on the GPU says
-    killed: bool = False
+    killed: int = 0  # when so many units are compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def built(case: Case, words: list[str], place: Place) -> dict[str, Any]:
     argv = [*LOCK_OF_ITS_OWN] if place.beside else []
     argv += [sys.executable, "-m", "firstlight", "build", *words, "--python", place.python, "--yes", "--json"]
     begun = time.time()
-    cut = _killed_half_way(argv, folder, ends) if case.killed else {}
+    cut = _killed(argv, folder, ends, case.killed) if case.killed else {}
     resumed = time.time()
     before = _objects(folder)
     status, said = _run(argv, folder, ends)
@@ -77,7 +77,8 @@ def built(case: Case, words: list[str], place: Place) -> dict[str, Any]:
         "killed": {**cut, "compiled_again": again, "goes_on_s": round(time.time() - resumed, 1)} if cut else None,
         "wall_s": round(wall, 1), "compile_minutes": answer.get("minutes"),
         "units_compiled": len(after), "units_a_minute": round(len(after) / (wall / 60), 2), "units": units_of(folder),
-        "right": status == 0 and any(case.called in each for each in proofs) and not again and bool(cut) == case.killed,
+        "right": status == 0 and any(case.called in each for each in proofs) and not again
+                 and bool(cut) == bool(case.killed),
         **({} if status == 0 else {"log": _end_of_logs(folder)}),
     }  # fmt: skip
 
@@ -117,15 +118,15 @@ def _run(argv: list[str], folder: Path, ends: float) -> tuple[int, str]:
     return status, (folder / "out").read_text(errors="replace")
 
 
-def _killed_half_way(argv: list[str], folder: Path, ends: float) -> dict[str, Any]:
-    """Start the build, and kill everything of it when half of its units are done; {} where it ended before that."""
+def _killed(argv: list[str], folder: Path, ends: float, units: int) -> dict[str, Any]:
+    """Start the build, and kill everything of it when so many units are compiled; {} where it ended before that."""
     begun = time.time()
     process = _start(argv, folder)
     while process.poll() is None and time.time() < ends:
-        done, wanted = len(_logged(folder)), len(_sources(folder))
-        if wanted and done >= (wanted + 1) // 2:
+        if len(_logged(folder)) >= units:
             _kill(process)
-            return {"after_s": round(time.time() - begun, 1), "done": len(_logged(folder)), "of": wanted}
+            said = {"done": len(_logged(folder)), "of": len(_sources(folder))}
+            return {"after_s": round(time.time() - begun, 1), **said}
         time.sleep(0.2)
     _kill(process)
     return {}

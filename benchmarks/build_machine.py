@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("click", "rich", "packaging", "nvidia-ml-py", "jinja2", "tomlkit", "pyyaml", "build", "setuptools", "wheel",
-          "ninja", "einops", "cmake>=3.28", "scikit-build-core", "narwhals")  # fmt: skip
+          "ninja", "einops")  # fmt: skip
 _TORCH = "import torch; print(torch.__version__); print(torch.cuda.is_available() and torch.cuda.get_device_name())"
 
 
