@@ -10,7 +10,6 @@ import pytest
 from firstlight.build.case import BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
-from firstlight.build.needs import GIB
 from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
 from firstlight.build.project import Backend
@@ -22,6 +21,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.report.build_text import plan_text
 from firstlight.tables import load
+from firstlight.ways.compile_jobs import GIB
 from tests.build.plans import PLACES, facts_of
 from tests.build.trees import read_tree
 

@@ -101,10 +101,7 @@ def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
         stem, _, found = file.removesuffix(ending).rpartition("-") if ending else ("", "", "")
         if ending and normal(stem) == name and found == version:
             return address, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    raise BadInput(
-        f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF"
-        + (", e.g. git+https://github.com/pytorch/pytorch@v2.9.1." if name == "torch" else ".")
-    )
+    raise BadInput(f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF.")
 
 
 def _get(url: str) -> bytes:

@@ -39,6 +39,7 @@ class HowToBuild:
     dry_run: bool
     form: Form
     rate: Fact[float]  # what an hour costs
+    bring: bool = False  # what the project is built with, too
 
 
 @click.command(
@@ -72,6 +73,7 @@ class HowToBuild:
 @click.option("--follow", is_flag=True, help="With --status: go on telling until it ends.")
 @click.option("--list", "listing", is_flag=True, help="Every build that is kept, with its size.")
 @click.option("--clean", default="", metavar="ID", help="Remove the folder of a build, after asking.")
+@click.option("--bring", is_flag=True, help="First install what the project is built with, where it is missing.")
 @click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
 @click.option("--dry-run", is_flag=True, help="Look, check and show the plan; nothing is compiled.")
 @click.option(
@@ -98,7 +100,7 @@ def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> Non
             "no TARGET: accepted is NAME==VERSION, a folder, an sdist or git+URL@REF. See `firstlight build --help`."
         )
     request = request_of(target, given)
-    how = HowToBuild(look, given["yes"], given["dry_run"], form, price(given["rate"]))
+    how = HowToBuild(look, given["yes"], given["dry_run"], form, price(given["rate"]), given["bring"])
     if look.facts_file and not how.dry_run:
         raise BadInput("--facts is another machine: it can be planned for, not built on. Add --dry-run.")
     _build(ctx, request, how)
@@ -129,15 +131,23 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
 
 
 def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
+    from firstlight.apply.lock import is_held_by_starter
     from firstlight.build.fault import Weight
     from firstlight.build.preflight import preflight
-    from firstlight.cli.build_acting import carry_out_build
+    from firstlight.cli.acting import agreed
+    from firstlight.cli.build_acting import MINE, carry_out_build, run_steps, steps_that_bring
     from firstlight.cli.build_preparing import Prepared, prepared
+    from firstlight.machine.live import LiveMachine
     from firstlight.report.build_json import build_document, ended_document
     from firstlight.report.build_text import plan_text
 
     ready: Prepared = prepared(request, how)
     faults = (*preflight(ready.case), *ready.faults)
+    bringing = steps_that_bring(faults) if how.bring or is_held_by_starter() else ()
+    if bringing and not how.dry_run and agreed("install what it is built with", yes=how.yes):
+        run_steps(LiveMachine(), bringing, MINE + ready.spec.id, f"bring what {ready.spec.name} is built with")
+        ready = prepared(request, how)
+        faults = (*preflight(ready.case), *ready.faults)
     stopped = any(each.weight is Weight.STOPS for each in faults)
     if how.form is Form.JSON and (how.dry_run or stopped):
         click.echo(

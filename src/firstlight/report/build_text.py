@@ -10,13 +10,13 @@ from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, Weight
 from firstlight.build.flags import what_reads
 from firstlight.build.keys import engines_shown
-from firstlight.build.needs import GIB
 from firstlight.build.places import KeptBuild, size_of
 from firstlight.build.progress import STILL_S, BuildStatus
 from firstlight.build.spec import BuildSpec
 from firstlight.build.standing import ENDED, Ended, Standing, standing_of
 from firstlight.facts.known import Known
 from firstlight.report.layout import counted, labelled
+from firstlight.ways.compile_jobs import GIB
 
 _LABEL = 13
 _NAMED = 3
