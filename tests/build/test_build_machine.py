@@ -113,7 +113,7 @@ def test_a_tool_that_is_missing_comes_with_the_command_that_brings_it() -> None:
     place = with_compilers()
     none = replace(place.tools, cmake=Unknown("no cmake in the environment or on PATH"))
     fault = faults(replace(place, tools=none))["no-cmake"]
-    assert fault.do == "Install it into the environment."
+    assert fault.do == "Install it into the environment, or give --bring."
     assert "-m pip install 'cmake" in fault.command
 
 

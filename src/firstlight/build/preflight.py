@@ -76,9 +76,7 @@ def _tool(case: BuildCase, tool: Fact[Tool], name: str, least: str) -> Iterator[
     version = tool.value.version
     if isinstance(version, Known) and least and _older(version.value, least):
         saw = f"{tool.value.path} is {version.value}; this tree wants {least} or newer"
-        yield stops(
-            f"{name}-too-old", saw, "Install a newer one there, or give --bring.", command=command
-        )
+        yield stops(f"{name}-too-old", saw, "Install a newer one there, or give --bring.", command=command)
 
 
 def _older(version: str, least: str) -> bool:

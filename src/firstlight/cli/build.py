@@ -151,10 +151,12 @@ def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
     stopped = any(each.weight is Weight.STOPS for each in faults)
     if how.form is Form.JSON and (how.dry_run or stopped):
         click.echo(
-            json.dumps(build_document(ready.case, ready.spec, faults, "refused" if stopped else "planned"), indent=1)
+            json.dumps(
+                build_document(ready.case, ready.spec, faults, "refused" if stopped else "planned", how.rate), indent=1
+            )
         )
     else:
-        shown = plan_text(ready.case, ready.spec, faults, ready.costs)
+        shown = plan_text(ready.case, ready.spec, faults, ready.costs, how.rate)
         tell((shown,), sys.stderr if how.form is Form.JSON else None)
     if stopped:
         ctx.exit(1)
@@ -162,6 +164,6 @@ def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
         ctx.exit(0)
     ending, code = carry_out_build(ready.spec, how)
     if how.form is Form.JSON:
-        document = build_document(ready.case, ready.spec, faults, ending)
+        document = build_document(ready.case, ready.spec, faults, ending, how.rate)
         click.echo(json.dumps({**document, **ended_document(ready.spec, how.rate)}, indent=1))
     ctx.exit(code)
