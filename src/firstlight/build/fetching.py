@@ -143,7 +143,7 @@ def _clone(spec: SourceSpec) -> None:
     _git(spec.tree, "fetch", "--tags", "origin")
     commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
     if isinstance(before, dict) and before.get("commit", commit) != commit:
-        raise CouldNotAct(
+        raise BadInput(
             f"{source.ref or 'HEAD'} is {commit} now and was {before['commit']} when this build began. Name the commit "
             "you mean behind @, or clean this build first."
         )

@@ -22,6 +22,9 @@ from firstlight.facts.known import Fact
 from firstlight.facts.look import Look
 from firstlight.frozen import dataclass
 
+# Faults that are not the machine's: another --archs or another path is typed.
+OF_WHAT_WAS_TYPED = ("arch-unknown-to-toolkit", "space-in-path")
+
 
 class Form(enum.Enum):
     """How the result is printed."""
@@ -95,6 +98,8 @@ def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> Non
 
         build_kept.answer(ctx, target, given, form.value)
         return
+    if given["follow"]:
+        raise BadInput("--follow goes with --status: firstlight build --status --follow")
     if not target:
         raise BadInput(
             "no TARGET: accepted is NAME==VERSION, a folder, an sdist or git+URL@REF. See `firstlight build --help`."
@@ -159,7 +164,7 @@ def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
         shown = plan_text(ready.case, ready.spec, faults, ready.costs, how.rate)
         tell((shown,), sys.stderr if how.form is Form.JSON else None)
     if stopped:
-        ctx.exit(1)
+        ctx.exit(2 if any(each.code in OF_WHAT_WAS_TYPED for each in faults) else 1)
     if how.dry_run:
         ctx.exit(0)
     ending, code = carry_out_build(ready.spec, how)
