@@ -99,6 +99,7 @@ _GIVEN = {
     "--option": "2", "--python": "3.11", "--platform": "aarch64", "--volume": "/data", "--base": "python:3.11-slim",
     "--image": "team/torch:1", "--user": "somebody", "--name": "something", "--goal": "train",
     "--runtime-class": "other", "--firstlight-from-index": "", "--tool": "claude", "--mcp": "", "--remove": "",
+    "--build": "flash-attn==2.8.3", "--archs": "9.0", "--flag": "A=1", "--with": "nccl", "--without": "nccl",
 }  # fmt: skip
 _NEEDED = {"k8s": ("--image", "team/other:1"), "kit": ("--base", f"cuda@sha256:{'0' * 64}")}  # cannot do without
 _OF_THE_CALL = {"--out", "--force", "--json"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.done import MODULE as DONE
+from firstlight.build.fault import Fault
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
 from firstlight.build.keys import digest_of_file
@@ -33,6 +35,7 @@ from firstlight.ways.names import normal
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 
 WHY = "build"
+_TORCH = "https://github.com/pytorch/pytorch.git"
 _ENVIRONMENT, _DEFINE = (Through.ENVIRONMENT, Through.BOTH), (Through.DEFINE, Through.BOTH)
 _TITLES = {
     Stage.FETCH: "fetch the source",
@@ -58,6 +61,8 @@ def source_of(target: Target, source: str, patches: tuple[str, ...]) -> Source:
     sums = tuple(digest_of_file(each) for each in paths)
     if source:
         return Source(given, folder=os.path.abspath(source), patches=paths, patch_sums=sums)
+    if normal(target.name) == "torch":  # the index has wheels of it alone
+        return Source(given, url=_TORCH, ref=f"v{target.version}", patches=paths, patch_sums=sums)
     release = f"{target.name}=={target.version}" if target.name else ""
     return Source(
         given, target.folder, target.archive, release, address_without_login(target.url), target.ref, paths, sums
@@ -139,6 +144,9 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
             )
         if case.project.backend in (Backend.SETUPTOOLS, Backend.OTHER) and case.source.cmake_files:
             found.setdefault("CUDAARCHS", ";".join(each.cmake for each in case.archs.value))  # CMake itself reads it
+    if case.project.backend is Backend.PYTORCH and case.project.version:  # else the commit goes into the version
+        found.setdefault("PYTORCH_BUILD_VERSION", case.project.version)
+        found.setdefault("PYTORCH_BUILD_NUMBER", "1")
     if case.source.of("NVCC_THREADS"):
         found.setdefault("NVCC_THREADS", "1")
     for name in case.source.names:
@@ -189,6 +197,24 @@ def build_steps(spec: BuildSpec, runner: str) -> tuple[Step, ...]:
     if not spec.wheel_only:
         steps.append(install_step(spec, runner))
     return (*steps, _step(Stage.PROVE, spec.folder, digest, runner))
+
+
+def bringing_step(fault: Fault) -> Step:
+    """The command of a fault of preflight, PYTHON -m pip install ..., as a step that can be taken back."""
+    python, _, _, _, *wanted = argv = tuple(shlex.split(fault.command))
+    return Step(
+        id=f"bring-{fault.code}",
+        kind=StepKind.PIP,
+        title="install what it is built with: " + " ".join(wanted),
+        because=WHY,
+        commands=(argv,),
+        files=(),
+        needs_root=False,
+        done_when=(holds(python, tuple(wanted)),),
+        back=shown((python, "-m", "pip", "uninstall", "--yes", *(Requirement(each).name for each in wanted))),
+        seconds=_NOT_MEASURED,
+        bytes=_NETWORK,
+    )
 
 
 def requirements_step(spec: BuildSpec, runner: str) -> Step:

@@ -14,12 +14,12 @@ from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
-from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
 from firstlight.build.preflight_runtime import RUNTIME_CHECKS
 from firstlight.build.torch_headers import WHEELS
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.ways.compile_jobs import GIB
 from firstlight.ways.names import normal
 
 Check = Callable[[BuildCase], Iterator[Fault]]
@@ -72,12 +72,12 @@ def _tool(case: BuildCase, tool: Fact[Tool], name: str, least: str) -> Iterator[
     enough = _ENOUGH[name] if not least or _older(least, _ENOUGH[name]) else least
     command = f"{_python(case)} -m pip install '{name}>={enough}'"
     if isinstance(tool, Unknown):
-        yield stops(f"no-{name}", tool.reason, "Install it into the environment.", command=command)
+        yield stops(f"no-{name}", tool.reason, "Install it into the environment, or give --bring.", command=command)
         return
     version = tool.value.version
     if isinstance(version, Known) and least and _older(version.value, least):
         saw = f"{tool.value.path} is {version.value}; this tree wants {least} or newer"
-        yield stops(f"{name}-too-old", saw, "Install a newer one into the environment.", command=command)
+        yield stops(f"{name}-too-old", saw, "Install a newer one there, or give --bring.", command=command)
 
 
 def _older(version: str, least: str) -> bool:
@@ -109,7 +109,7 @@ def build_requirements(case: BuildCase) -> Iterator[Fault]:
         listed = " ".join(f"'{each}'" for each in missing)
         saw = f"the environment lacks what this project is built with: {', '.join(missing)}"
         command = f"{_python(case)} -m pip install {listed}"
-        yield stops("build-requirements", saw, "Install them.", command=command)
+        yield stops("build-requirements", saw, "Install them, or give --bring.", command=command)
 
 
 def torch_for_extensions(case: BuildCase) -> Iterator[Fault]:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.needs import GIB
 from firstlight.diagnosis.toolkit_in_use import has_compiler
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.facts.toolkits import Part
+from firstlight.ways.compile_jobs import GIB
 
 _NEEDED = (Part.NVCC, Part.PTXAS, Part.CICC, Part.CRT_HEADERS, Part.RUNTIME_HEADER, Part.CUDART_STATIC)
 # What changes code or finds other libraries; the build runs without these.

@@ -122,7 +122,9 @@ def _name_and_version(root: str, document: dict[str, Any], script: str) -> tuple
         name = name or _first(r"(?m)^Name: (\S+)", text)
         version = version or _first(r"(?m)^Version: (\S+)", text)
     if os.path.isfile(os.path.join(root, "version.txt")) and not version:
-        version = read_text(os.path.join(root, "version.txt")).strip()
+        version = (
+            read_text(os.path.join(root, "version.txt")).strip().removesuffix("a0")
+        )  # so does PyTorch's at its tags
     if os.path.isfile(os.path.join(root, "caffe2/CMakeLists.txt")) and not name:
         name = "torch"
     name = name or _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script)
