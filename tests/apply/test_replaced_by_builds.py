@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from firstlight.apply.conditions import all_met, proved
+from firstlight.apply.executor import _by_this_firstlight, _compiles
+from firstlight.versions import ComputeCapability
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import BuildFromSource, InstallConda
-from firstlight.ways.step import CheckKind
 from tests.diagnosis.rule_case import facts_of
 from tests.ways.machines import at, made
 
@@ -16,25 +19,28 @@ LIBSTDCXX = InstallConda("libstdcxx-ng", "conda-forge", "", "lib/libstdc++.so.6"
 
 
 def test_a_source_build_is_not_done_by_the_torch_that_it_replaces() -> None:
-    _, build = made(at("h100-driver-570"), BuildFromSource("torch", "2.9.0", ()))
-    [once] = (each for each in build.done_when if each.kind is CheckKind.ONCE)
-    assert all_met((once,)).saw == "another torch is installed"
+    [build] = made(at("h100-driver-570"), BuildFromSource("torch", "2.9.0", (ComputeCapability(9, 0),)))
+    wanted = build.done_when[0].expected.partition("==")[2]
+    assert not fnmatchcase("2.9.0+cu130", wanted)
+    assert not fnmatchcase("2.9.0+fl.cu130.sm100", wanted), "for another GPU"
+    assert fnmatchcase("2.9.0+fl.cu130.sm90", wanted)
 
 
-def test_a_package_of_the_same_number_is_built_past_what_is_installed_and_cached() -> None:
-    [build] = made(at("flash-attn-cu12"), BuildFromSource("flash-attn", "2.8.3", ()))
-    assert {"--force-reinstall", "--no-deps", "--no-cache-dir"} <= set(build.commands[0])
-    [new] = made(at("h100-driver-570"), BuildFromSource("flash-attn", "2.8.3", ()))
-    assert "--no-deps" not in new.commands[0], "what it needs comes along where it is new"
-
-
-def test_each_tag_is_checked_out_into_a_folder_of_its_own() -> None:
+def test_what_is_built_is_a_release_or_the_main_branch() -> None:
     where = at("h100-driver-570", extras=Extras(home="/root"))
-    folders = [
-        made(where, BuildFromSource("torch", version, ()))[0].commands[0][-1] for version in ("2.9.0", "2.15.0", "")
-    ]
-    there = "/root/.local/state/firstlight/source/pytorch"
-    assert folders == [f"{there}-v2.9.0", f"{there}-v2.15.0", f"{there}-main"]
+    targets = [made(where, BuildFromSource("torch", version, ()))[0].commands[0][2] for version in ("2.9.0", "")]
+    assert targets == ["torch==2.9.0", "git+https://github.com/pytorch/pytorch.git"]
+    [flash] = made(where, BuildFromSource("flash-attn", "2.8.3", ()))
+    assert flash.commands[0][2] == "flash-attn==2.8.3"
+
+
+def test_firstlight_of_a_plan_is_the_one_that_carries_it_out() -> None:
+    own = (sys.executable, "-m", "firstlight", "build", "x")
+    assert _by_this_firstlight(("firstlight", "build", "x")) == own
+    assert _by_this_firstlight(("env", "CC=gcc-13", "firstlight", "build", "x")) == ("env", "CC=gcc-13", *own)
+    assert _by_this_firstlight(("env", "A=1", "python3")) == ("env", "A=1", "python3")
+    assert _compiles(["env", "CC=gcc-13", "firstlight", "build", "x"])
+    assert not _compiles(["firstlight", "libs"])
 
 
 def test_a_conda_package_without_its_file_is_installed_again(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 from firstlight.build.archs import parse_archs
 from firstlight.build.case import BuildPlace, case_of
 from firstlight.build.flags import parse_flag
-from firstlight.build.needs import GIB
 from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
 from firstlight.build.request import BuildRequest, Target
@@ -28,6 +27,7 @@ from firstlight.facts.override import override
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.tables import load
 from firstlight.versions import CudaVersion
+from firstlight.ways.compile_jobs import GIB
 from tests.build.trees import read_tree
 
 GOLDEN = Path(__file__).parent / "plans.json"

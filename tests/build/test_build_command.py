@@ -12,10 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from firstlight.build.fault import stops
 from firstlight.build.flags import parse_flag
 from firstlight.build.keys import mark_done
 from firstlight.build.places import KeptBuild
-from firstlight.build.planning import source_of, source_spec
+from firstlight.build.planning import bringing_step, source_of, source_spec
 from firstlight.build.progress import BuildStatus
 from firstlight.build.request import Target
 from firstlight.build.spec import Stage, write_spec
@@ -62,7 +63,15 @@ def test_another_project_than_the_one_asked_for_is_refused(tmp_path: Path) -> No
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     given = dict.fromkeys(("features_on", "features_off", "build_dir", "prefix", "only", "toolkit"), "")
-    more = {"patches": (), "flags": (), "archs": "auto", "jobs": None, "max_minutes": 0, "wheel_only": False}
+    more = {
+        "patches": (),
+        "flags": (),
+        "archs": "auto",
+        "jobs": None,
+        "max_minutes": 0,
+        "wheel_only": False,
+        "no_deps": False,
+    }
     with pytest.raises(BadInput, match="--source '/nowhere': no such folder"):
         request_of("x==1", {**given, **more, "source": "/nowhere"})
     assert request_of("x==1", {**given, **more, "source": str(tmp_path)}).flags == ()
@@ -81,3 +90,28 @@ def test_what_is_said_of_a_build_that_ended_or_is_kept_fits_the_schema(tmp_path:
     fits(status_document(None, None))
     row = {"id": "x-1", "target": "x", "folder": spec.folder, "bytes": 1, **status_document(kept, None)}
     fits({"schema": "firstlight.build/1", "builds": [row]})
+
+
+def test_what_was_typed_wrong_ends_with_2_and_begins_nothing(tmp_path: Path) -> None:
+    tree = make_standin(tmp_path / "tree", units=1)
+    followed = dry_run(tmp_path, str(tree), "--follow")
+    assert (followed.returncode, "--follow goes with --status" in followed.stderr) == (2, True)
+    spaced = make_standin(tmp_path / "a tree", units=1)
+    refused = dry_run(tmp_path, str(spaced))
+    assert (refused.returncode, "space-in-path" in refused.stdout) == (2, True)
+    assert not (tmp_path / "state/builds").exists()
+
+
+def test_torch_is_pytorch_at_its_tag_and_other_releases_come_from_the_index() -> None:
+    torch = source_of(Target("torch==2.9.1", "torch", "2.9.1"), "", ())
+    assert (torch.url, torch.ref, torch.release) == ("https://github.com/pytorch/pytorch.git", "v2.9.1", "")
+    assert source_of(Target("x==1", "x", "1"), "", ()).release == "x==1"
+    assert source_of(Target("torch==2.9.1", "torch", "2.9.1"), "/src", ()).folder == "/src"
+
+
+def test_what_a_tree_is_built_with_becomes_a_step_that_is_taken_back() -> None:
+    fault = stops("build-requirements", "x", "y", command="/venv/bin/python -m pip install 'setuptools>=70' wheel")
+    step = bringing_step(fault)
+    assert step.commands == (("/venv/bin/python", "-m", "pip", "install", "setuptools>=70", "wheel"),)
+    assert step.done_when[0].expected == "setuptools>=70\nwheel"
+    assert step.undo == (("/venv/bin/python", "-m", "pip", "uninstall", "--yes", "setuptools", "wheel"),)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
-from firstlight.build.needs import GIB
 from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
-from firstlight.build.project import Backend
 from firstlight.build.request import BuildRequest, Target
 from firstlight.build.tools import tools_of_saved
 from firstlight.build.tree_state import TreeState
@@ -22,6 +21,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.report.build_text import plan_text
 from firstlight.tables import load
+from firstlight.ways.compile_jobs import GIB
 from tests.build.plans import PLACES, facts_of
 from tests.build.trees import read_tree
 
@@ -113,7 +113,7 @@ def test_a_tool_that_is_missing_comes_with_the_command_that_brings_it() -> None:
     place = with_compilers()
     none = replace(place.tools, cmake=Unknown("no cmake in the environment or on PATH"))
     fault = faults(replace(place, tools=none))["no-cmake"]
-    assert fault.do == "Install it into the environment."
+    assert fault.do == "Install it into the environment, or give --bring."
     assert "-m pip install 'cmake" in fault.command
 
 

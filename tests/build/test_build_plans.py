@@ -12,7 +12,6 @@ from firstlight.build.archs import Ptx, parse_archs, what_ptx_buys
 from firstlight.build.case import BuildPlace, case_of
 from firstlight.build.fault import Fault
 from firstlight.build.flags import parse_flag
-from firstlight.build.needs import GIB
 from firstlight.build.preflight import preflight
 from firstlight.build.project import read_project
 from firstlight.build.request import BuildRequest, Target, check_jobs, parse_target
@@ -20,6 +19,7 @@ from firstlight.build.source_reads import read_source
 from firstlight.build.tools import tools_of_saved
 from firstlight.errors import BadInput
 from firstlight.tables import load
+from firstlight.ways.compile_jobs import GIB
 from tests.build.plans import GOLDEN, PLACES, facts_of, plans
 from tests.build.trees import read_tree
 

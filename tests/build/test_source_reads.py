@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.build.backend import Backend
 from firstlight.build.flags import Flag, FlagVerdict, Through, judge_flag, near_names, parse_flag, what_reads
-from firstlight.build.project import Backend
 from firstlight.build.reads import DECLARED, ReadKind
 from firstlight.build.source_reads import options_of_file, read_source, read_when_it_runs
 from firstlight.errors import BadInput

@@ -102,6 +102,7 @@ _GIVEN = {
     "--image": "team/torch:1", "--user": "somebody", "--name": "something", "--goal": "train",
     "--runtime-class": "other", "--firstlight-from-index": "", "--tool": "claude", "--mcp": "", "--remove": "",
     "--bench": "", "--nodes": "2", "--gpus": "8",
+    "--build": "flash-attn==2.8.3", "--archs": "9.0", "--flag": "A=1", "--with": "nccl", "--without": "nccl",
 }  # fmt: skip
 _NEEDED = {"k8s": ("--image", "team/other:1"), "kit": ("--base", f"cuda@sha256:{'0' * 64}")}  # cannot do without
 _OF_THE_CALL = {"--out", "--force", "--json"}

@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "libraries": {"opening", "elf", "facts", "tables", "versions", "machine", "errors", "ways", "diagnosis"},
     "build": {
+        "libraries",
         "opening",
         "owned",
         "ways",

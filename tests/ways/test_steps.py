@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.facts.ability import Sudo
-from firstlight.facts.known import Known
+from firstlight.facts.known import Known, Unknown
 from firstlight.plan.option import Kind
 from firstlight.plan.steps import steps_for
 from firstlight.report.steps_lines import commands_of
@@ -328,14 +328,32 @@ def test_a_container_image_is_pulled_and_tried_where_docker_is_in_reach() -> Non
     assert try_it.commands[0][:5] == ("docker", "run", "--rm", "--gpus", "all")
 
 
-def test_a_source_build_names_the_tag_and_the_architectures_that_are_here() -> None:
-    checkout, build = made(
+def test_a_source_build_is_firstlight_build_for_the_architectures_that_are_here() -> None:
+    [build] = made(
         at("h100-driver-570", extras=Extras(home="/root")),
         BuildFromSource("torch", "2.9.0", (ComputeCapability(9, 0),)),
     )
-    assert "v2.9.0" in checkout.commands[0]
-    assert build.commands[1][:2] == ("env", "TORCH_CUDA_ARCH_LIST=9.0")
-    assert build.kind is StepKind.PIP, "pip builds and installs it, and undo takes it out"
+    assert build.commands[0][:5] == ("firstlight", "build", "torch==2.9.0", "--archs", "9.0")
+    assert build.commands[0][-1] == "--yes", "apply has asked for the whole plan"
+    assert build.kind is StepKind.BUILD
+    assert build.done_when[0].expected == "torch==2.9.0*fl.*sm90", "another build of that number does not do"
+    assert "GiB" in build.note
+
+
+def test_jobs_of_a_build_in_a_plan_follow_memory_and_say_so() -> None:
+    facts = facts_of("h100-driver-570")
+    gib = 1 << 30
+    resources = replace(
+        facts.resources, processors=Known(16.0, "test"), memory_bytes=Known(40 * gib, "test"),
+        memory_available_bytes=Unknown("not told"), memory_limit_bytes=Known(30 * gib, "cgroup"),
+    )  # fmt: skip
+    way = BuildFromSource("torch", "2.9.0", ())
+    [build] = made(at(replace(facts, resources=resources)), way)
+    assert "c++ 13 at a time (2.0 GiB each), cuda 6 at a time (4.0 GiB each), attention 5 at a time" in build.note
+    assert "27.0 GiB for compilers (cgroup, less what the rest needs); 16 processors" in build.note
+    unknown = replace(resources, memory_bytes=Unknown("no"), memory_limit_bytes=Unknown("no"))
+    [build] = made(at(replace(facts, resources=unknown)), way)
+    assert "which are not known here (c++ 2.0 GiB, cuda 4.0 GiB, attention 5.3 GiB for a unit)" in build.note
 
 
 def test_libraries_are_closed_by_the_steps_that_were_worked_out_on_the_machine() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from typing import Protocol
@@ -54,6 +55,7 @@ from firstlight.ways.step import Step, StepKind
 LOCK_LIMIT_S, LOCK_PAUSE_S = 1800.0, 2.0
 # How long a command that a killed firstlight left running is waited for: compiling goes on for hours by itself.
 ORPHAN_S, COMPILING_S, BUILD_STAGE = 1800.0, 7 * 86400.0, "firstlight.build.stage"
+OURSELVES = "firstlight"
 
 
 class StepFailed(CouldNotAct):
@@ -268,8 +270,8 @@ def _run_once(acting: Acting, argv: tuple[str, ...], *, run: int, step: str, pur
         _wait_for_rest(acting, acting.journal.records[-1])
 
     ended = run_logged(
-        argv, log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started, watch=acting.watcher.line,
-        killed=killed,
+        _by_this_firstlight(argv), log=f"{logs}/run-{run:04d}-{step}.log", env=acting.env, started=started,
+        watch=acting.watcher.line, killed=killed,
     )  # fmt: skip
     acting.disk.passing(f"{step}: command ended")
     acting.journal.add(at_end, run=run, step=step, argv=list(argv), status=ended.status)
@@ -282,12 +284,31 @@ def wait_for_what_still_runs(acting: Acting, run: int) -> None:
         if record.about["run"] != run or record.event in (COMMAND_ENDED, RECOVERY_ENDED):
             return
         if record.event in (COMMAND_STARTED, RECOVERY_STARTED):
-            limit_s = COMPILING_S if BUILD_STAGE in record.about["argv"] else ORPHAN_S
+            limit_s = COMPILING_S if _compiles(record.about["argv"]) else ORPHAN_S
             wait_for_orphan(
                 record.about["process"], start=record.about["start"], say=acting.watcher.say, limit_s=limit_s
             )
             _wait_for_rest(acting, record)
             return
+
+
+def _compiles(argv: list[str]) -> bool:
+    """Whether a command compiles for hours, of which nobody takes the end for a hang."""
+    at = _place_of_ours(tuple(argv))
+    return BUILD_STAGE in argv or list(argv[at : at + 2]) == [OURSELVES, "build"]
+
+
+def _by_this_firstlight(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """`firstlight build ...` of a plan, run by the firstlight that carries the plan out, on PATH or not."""
+    at = _place_of_ours(argv)
+    return (*argv[:at], sys.executable, "-m", OURSELVES, *argv[at + 1 :]) if argv[at : at + 1] == (OURSELVES,) else argv
+
+
+def _place_of_ours(argv: tuple[str, ...]) -> int:
+    """Where the program stands: behind `env` and what that sets, else at the front."""
+    if argv[:1] != ("env",):
+        return 0
+    return next((at for at, word in enumerate(argv[1:], 1) if "=" not in word), 0)
 
 
 def _wait_for_rest(acting: Acting, started: Record) -> None:

@@ -43,6 +43,33 @@ def machine_lock(folders: tuple[str, ...] = FOLDERS) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held_by_starter(folders: tuple[str, ...] = FOLDERS) -> bool:
+    """Whether the lock is that of a firstlight which started this process, as a step of its plan."""
+    descriptor, _ = _open(folders)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = os.fstat(descriptor)
+            said = os.pread(descriptor, 200, 0).decode(errors="replace") if found.st_uid in (0, os.geteuid()) else ""
+            match = re.match(r"process (\d+)", said) or re.match(r"process (\d+)", _holder(found))
+            return match is not None and int(match[1]) in _ancestors(os.getpid())
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _ancestors(process: int) -> Iterator[int]:
+    """The processes that one was started by, the nearest first."""
+    while process > 1:
+        try:
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return
+        yield process
+
+
 def _who(descriptor: int, path: str) -> str:
     """Who holds the lock: what it wrote down, else what the kernel knows; and whose file it is."""
     found = os.fstat(descriptor)

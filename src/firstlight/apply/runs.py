@@ -13,7 +13,7 @@ from firstlight.ways.step import Step, StepKind
 __all__ = ["Run", "about_step", "runs_of", "steps_from_json", "steps_to_json"]
 
 # What these change is known package by package, which is more than the plan's own way back can know.
-BY_SETS_ALONE = (StepKind.PIP, StepKind.UV, StepKind.APT)
+BY_SETS_ALONE = (StepKind.PIP, StepKind.UV, StepKind.APT, StepKind.BUILD)
 
 RUN_BEGUN, RUN_DONE, UNDO_BEGUN, RUN_UNDONE = "run-begun", "run-done", "undo-begun", "run-undone"
 STEP_BEGUN, STEP_DONE, STEP_SKIPPED, STEP_FAILED, STEP_UNDONE = (

@@ -25,7 +25,7 @@ from firstlight.ways.step import CheckKind, Step, StepKind
 SET_UNKNOWN = "set-unknown"  # the commands ended, and what they left could not be looked at
 PACKAGES, DISTRIBUTIONS = "packages", "distributions"
 LOOKED = "files"  # how a set was seen: records without it may hold [] for "gave no answer"
-ENVIRONMENT_STEPS = (StepKind.PIP, StepKind.UV, StepKind.PROJECT)
+ENVIRONMENT_STEPS = (StepKind.PIP, StepKind.UV, StepKind.PROJECT, StepKind.BUILD)
 
 
 def save_sets(journal: Journal, run: int, step: Step) -> None:

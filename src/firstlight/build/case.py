@@ -6,13 +6,15 @@ import os
 from dataclasses import replace
 
 from firstlight.build.archs import Arch, archs_here
+from firstlight.build.backend import Backend
 from firstlight.build.flags import Flag, FlagVerdict, JudgedFlag, Through, judge_flag
 from firstlight.build.libraries_needed import NeededLibrary, feature_called, flag_of, is_on, needed_libraries
 from firstlight.build.needs import Cuda, Needs, needs_of
-from firstlight.build.project import Backend, Project
+from firstlight.build.project import Project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import SourceReads
 from firstlight.build.tools import BuildTools
+from firstlight.build.torch_headers import folder_for_torch
 from firstlight.diagnosis.toolkit_in_use import toolkit_in_use
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
@@ -54,6 +56,13 @@ class BuildCase:
     @property
     def flags(self) -> tuple[Flag, ...]:
         return tuple(each.flag for each in self.judged)
+
+    @property
+    def beside_torch(self) -> Fact[str]:
+        """The include folder that an extension's CUDA units need besides the toolkit's; "" = none."""
+        if self.project.backend is not Backend.TORCH_EXTENSION or not self.cuda.compiled or self.toolkit is None:
+            return Known("", seen_in="nothing here includes torch's CUDA headers")
+        return folder_for_torch(self.tools.torch_headers, self.toolkit.include_folders)
 
     @property
     def unread(self) -> tuple[JudgedFlag, ...]:

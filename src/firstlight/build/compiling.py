@@ -7,11 +7,11 @@ import os
 import shutil
 import time
 
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.engines import Engine, common_settings, compile_engine, configure_engine, ninja_of, wheel_engine
 from firstlight.build.keys import mark_done
 from firstlight.build.ninja_output import FailedUnit, failed_units, first_error, kind_of_unit, read_ninja_log
 from firstlight.build.progress import Progress, units_of_ninja_file
-from firstlight.build.project import BY_NINJA, Backend
 from firstlight.build.running import EngineEnded, run_engine, say
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.errors import CouldNotAct
@@ -57,7 +57,8 @@ def compile_all(spec: BuildSpec) -> None:
         "worst_unit_bytes": worst,
         "together_bytes": progress.watch.together,
     }
-    mark_done(spec, Stage.COMPILE, {**about, "units": len(read_ninja_log(spec.build_dir))})
+    units = sum(kind_of_unit(each.output) is not None for each in read_ninja_log(spec.build_dir))  # code is made too
+    mark_done(spec, Stage.COMPILE, {**about, "units": units})
 
 
 def _by_ninja(spec: BuildSpec, progress: Progress, until: float) -> None:

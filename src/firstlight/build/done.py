@@ -10,6 +10,8 @@ from firstlight.build.spec import Stage, digest_of, read_source_spec, read_spec
 from firstlight.build.stage import OF_THE_SOURCE
 from firstlight.errors import FirstlightError
 
+MODULE = "firstlight.build.done"
+
 
 def is_stage_done(folder: str, stage: Stage, digest: str) -> bool:
     """Whether the folder holds this build, and the stage is done in it."""

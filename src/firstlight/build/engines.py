@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from firstlight.build.project import Backend
+from firstlight.build.backend import Backend
 from firstlight.build.spec import BuildSpec, Setting
 from firstlight.frozen import dataclass
 
@@ -77,5 +77,7 @@ def _wheel(spec: BuildSpec, outdir: str, jobs: int, more: tuple[str, ...]) -> En
             f"-Cbuild-dir={spec.build_dir}",
             *(f"-Ccmake.define.{each.name}={each.value}" for each in spec.defines),
         )
-    argv = (spec.python, "-m", "build", "--wheel", "--no-isolation", "--outdir", outdir, *defines, *more, spec.tree)
+    # What the tree requires was judged before; build would also refuse a torch whose own pins are not met exactly.
+    alone = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", outdir)
+    argv = (spec.python, "-m", "build", *alone, *defines, *more, spec.tree)
     return Engine(argv, common_settings(spec, jobs), spec.tree)

@@ -29,5 +29,5 @@ def stops(code: str, saw: str, do: str, *, command: str = "") -> Fault:
     return Fault(code, Weight.STOPS, saw, do, command)
 
 
-def note(code: str, saw: str, do: str = "") -> Fault:
-    return Fault(code, Weight.NOTE, saw, do)
+def note(code: str, saw: str, do: str = "", *, command: str = "") -> Fault:
+    return Fault(code, Weight.NOTE, saw, do, command)

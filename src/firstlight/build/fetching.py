@@ -17,7 +17,7 @@ from firstlight.build.spec import Source, SourceSpec, Stage, read_document, writ
 from firstlight.build.unpacking import only_folder_in, unpack
 from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
 from firstlight.secrets import masked
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _DEFAULT = "https://pypi.org/simple"
 _LINK = re.compile(r"<a\s[^>]*?href=[\"']([^\"']+)", re.I)
@@ -101,10 +101,7 @@ def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
         stem, _, found = file.removesuffix(ending).rpartition("-") if ending else ("", "", "")
         if ending and normal(stem) == name and found == version:
             return address, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    raise BadInput(
-        f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF"
-        + (", e.g. git+https://github.com/pytorch/pytorch@v2.9.1." if name == "torch" else ".")
-    )
+    raise BadInput(f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF.")
 
 
 def _get(url: str) -> bytes:
@@ -146,7 +143,7 @@ def _clone(spec: SourceSpec) -> None:
     _git(spec.tree, "fetch", "--tags", "origin")
     commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
     if isinstance(before, dict) and before.get("commit", commit) != commit:
-        raise CouldNotAct(
+        raise BadInput(
             f"{source.ref or 'HEAD'} is {commit} now and was {before['commit']} when this build began. Name the commit "
             "you mean behind @, or clean this build first."
         )

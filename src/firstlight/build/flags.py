@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 
-from firstlight.build.project import Backend
+from firstlight.build.backend import Backend
 from firstlight.build.reads import BY_ENVIRONMENT, DECLARED, Read, ReadKind
 from firstlight.build.source_reads import SourceReads, read_when_it_runs
 from firstlight.errors import BadInput

@@ -19,7 +19,7 @@ from firstlight.build.running import say
 from firstlight.build.spec import BuildSpec, digest_of, read_document, write_document
 from firstlight.errors import CouldNotAct, FirstlightError
 from firstlight.frozen import dataclass
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _HALF = ".firstlight-half"
 

@@ -10,8 +10,8 @@ import re
 import subprocess
 import zipfile
 
+from firstlight.build.backend import BY_NINJA
 from firstlight.build.engines import STATUS, compile_engine, configure_engine, wheel_engine
-from firstlight.build.project import BY_NINJA
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 
 ABOUT = "firstlight-build.json"
@@ -57,6 +57,10 @@ def holds(spec: BuildSpec, stage: Stage) -> bool:
     """Whether a stage is done: its record has the key of today, and what it made is there."""
     if stage is Stage.INSTALL:
         return is_installed(spec)
+    if stage is Stage.REQUIREMENTS:
+        from firstlight.build.requirements_here import requirements_met  # a stage that compiles starts without
+
+        return requirements_met(spec)
     if not done_record(spec, stage):
         return False
     if stage is Stage.CONFIGURE:

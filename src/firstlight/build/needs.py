@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from firstlight.build.project import Project
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.known import Fact
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
 from firstlight.tables.build_rows import UnitKind, UnitMemory
+from firstlight.ways.compile_jobs import GIB, bound_by, jobs_for, memory_for_jobs, processors_for_jobs
 
-GIB = 1 << 30
-_LEAST_LEFT, _SHARE_LEFT = 1 * GIB, 0.1  # for everything else that runs
 _GUESSED_OBJECT = {UnitKind.CXX: 1 << 20, UnitKind.CUDA: 4 << 20, UnitKind.ATTENTION: 8 << 20}
 _LINKED = 1.5  # libraries and the wheel, beside the objects they are made of
 
@@ -43,8 +42,7 @@ def needs_of(project: Project, facts: Facts, tables: Tables, *, asked: int, cuda
     if cuda.compiled:
         counts |= {UnitKind.CUDA: project.units.cuda, UnitKind.ATTENTION: project.units.heavy}
     memory = memory_for_jobs(facts)
-    processors = facts.resources.processors
-    cores = max(1, int(processors.value)) if isinstance(processors, Known) else 1
+    cores = processors_for_jobs(facts)
     found = []
     for kind, units in counts.items():
         if units:
@@ -53,7 +51,8 @@ def needs_of(project: Project, facts: Facts, tables: Tables, *, asked: int, cuda
     kinds = tuple(found)
     jobs = min((each.jobs for each in kinds), default=min(cores, asked or cores))
     disk, basis = _disk(project, kinds, archs=max(1, cuda.archs), tables=tables)
-    return Needs(kinds, jobs, _bound(asked, memory, cores, processors), disk, basis)
+    bound = f"--jobs {asked}" if asked else bound_by(memory, facts.resources.processors, cores)
+    return Needs(kinds, jobs, bound, disk, basis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +63,9 @@ class Cuda:
     archs: int
 
 
-def memory_for_jobs(facts: Facts) -> Fact[int]:
-    """What compilers may take: the free memory or the cgroup's limit, less what everything else needs."""
-    resources = facts.resources
-    known = [
-        each
-        for each in (resources.memory_available_bytes, resources.memory_limit_bytes, resources.memory_bytes)
-        if isinstance(each, Known)
-    ]
-    if not known:
-        return Unknown("the memory of this machine is not known")
-    least = min(known, key=lambda each: each.value)
-    return Known(least.value - max(_LEAST_LEFT, int(least.value * _SHARE_LEFT)), seen_in=least.seen_in)
-
-
 def _need(kind: UnitKind, units: int, row: UnitMemory, *, memory: Fact[int], cores: int, asked: int) -> UnitNeed:
-    fitting = max(1, memory.value // row.peak_bytes) if isinstance(memory, Known) else 1
     about = f"{row.project or 'any project'}, {row.confidence.value}: {row.source}"
-    return UnitNeed(kind, units, row.peak_bytes, asked or min(cores, int(fitting)), about)
-
-
-def _bound(asked: int, memory: Fact[int], cores: int, processors: Fact[float]) -> str:
-    if asked:
-        return f"--jobs {asked}"
-    held = (
-        f"{memory.value / GIB:.1f} GiB for compilers ({memory.seen_in}, less what the rest needs)"
-        if isinstance(memory, Known)
-        else f"one job: {memory.reason}"
-    )
-    many = f"{cores} processors" if isinstance(processors, Known) else f"one processor: {processors.reason}"
-    return f"{held}; {many}"
+    return UnitNeed(kind, units, row.peak_bytes, asked or jobs_for(row.peak_bytes, memory, cores), about)
 
 
 def _disk(project: Project, kinds: tuple[UnitNeed, ...], *, archs: int, tables: Tables) -> tuple[int, str]:

@@ -12,7 +12,7 @@ _PROGRESS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 _OF_CMAKE = ("Re-checking globbed directories", "Re-running CMake")
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _ENDS = re.compile(r"ninja: (?:build stopped|error|fatal)|subprocess\.CalledProcessError|Traceback \(most recent")
-_MESSAGE_LINES = 4
+_MESSAGE_LINES = 6  # a blank one before and behind a folder
 _ATTENTION = re.compile(r"flash|fmha|mem_eff", re.I)
 _MEMORY = re.compile(
     r"Killed signal terminated program|\bKilled\b|virtual memory exhausted|std::bad_alloc|out of memory allocating|"
@@ -104,7 +104,9 @@ def _with_message(lines: tuple[str, ...] | list[str], at: int) -> str:
     line = lines[at].strip()
     if not line.startswith("CMake Error at"):
         return line
-    below = [each.strip() for each in lines[at + 1 : at + 1 + _MESSAGE_LINES] if each.startswith("  ")]
+    ends = (index for index in range(at + 1, len(lines)) if lines[index].startswith("Call Stack"))
+    below = [each.strip() for each in lines[at + 1 : min(next(ends, len(lines)), at + 1 + _MESSAGE_LINES)]
+             if each.startswith("  ")]  # fmt: skip
     return " ".join((line, *below))
 
 

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from dataclasses import replace
 
+from packaging.requirements import Requirement
+
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase
+from firstlight.build.done import MODULE as DONE
+from firstlight.build.fault import Fault
 from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
 from firstlight.build.keys import digest_of_file
 from firstlight.build.logins import address_without_login
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
-from firstlight.build.project import Backend
+from firstlight.build.preflight_runtime import requirements_to_bring
+from firstlight.build.reads import ReadKind
 from firstlight.build.request import Target
+from firstlight.build.requirements_here import KEPT
+from firstlight.build.run_paths import run_paths
 from firstlight.build.spec import SCHEMA, BuildSpec, KindJobs, Setting, Source, SourceSpec, Stage, digest_of
 from firstlight.build.tree_state import TreeState
 from firstlight.build.wheel_finish import with_local
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.secrets import masked
 from firstlight.ways.back import Back, BackKind, shown
-from firstlight.ways.building import holds, normal
+from firstlight.ways.building import holds
+from firstlight.ways.names import normal
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 
 WHY = "build"
+_TORCH = "https://github.com/pytorch/pytorch.git"
 _ENVIRONMENT, _DEFINE = (Through.ENVIRONMENT, Through.BOTH), (Through.DEFINE, Through.BOTH)
 _TITLES = {
     Stage.FETCH: "fetch the source",
     Stage.SUBMODULES: "bring the submodules to their commits",
     Stage.PATCH: "apply the patches",
+    Stage.REQUIREMENTS: "bring what the wheel requires when it runs",
     Stage.CONFIGURE: "configure",
     Stage.COMPILE: "compile",
     Stage.WHEEL: "make the wheel",
@@ -49,6 +61,8 @@ def source_of(target: Target, source: str, patches: tuple[str, ...]) -> Source:
     sums = tuple(digest_of_file(each) for each in paths)
     if source:
         return Source(given, folder=os.path.abspath(source), patches=paths, patch_sums=sums)
+    if normal(target.name) == "torch":  # the index has wheels of it alone
+        return Source(given, url=_TORCH, ref=f"v{target.version}", patches=paths, patch_sums=sums)
     release = f"{target.name}=={target.version}" if target.name else ""
     return Source(
         given, target.folder, target.archive, release, address_without_login(target.url), target.ref, paths, sums
@@ -92,6 +106,7 @@ def spec_of(case: BuildCase, source: SourceSpec, state: TreeState) -> BuildSpec:
         targets=case.project.targets, only=case.request.only, links=_links(case),
         prefix=case.request.prefix, wheel_only=case.request.wheel_only, max_minutes=case.request.max_minutes,
         local=".".join(("fl", tag, *(each.sm.replace("_", "") for each in archs))),
+        requires=requirements_to_bring(case), no_deps=case.request.no_deps,
     )  # fmt: skip
 
 
@@ -129,12 +144,22 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
             )
         if case.project.backend in (Backend.SETUPTOOLS, Backend.OTHER) and case.source.cmake_files:
             found.setdefault("CUDAARCHS", ";".join(each.cmake for each in case.archs.value))  # CMake itself reads it
+    if case.project.backend is Backend.PYTORCH and case.project.version:  # else the commit goes into the version
+        found.setdefault("PYTORCH_BUILD_VERSION", case.project.version)
+        found.setdefault("PYTORCH_BUILD_NUMBER", "1")
     if case.source.of("NVCC_THREADS"):
         found.setdefault("NVCC_THREADS", "1")
+    for name in case.source.names:
+        if name.endswith("_FORCE_BUILD") and any(each.kind is ReadKind.ENVIRONMENT for each in case.source.of(name)):
+            found.setdefault(name, "TRUE")  # else such a setup.py takes a wheel of its release page, where there is one
     for each in case.libraries:
         if isinstance(each.link, Unknown) and isinstance(each.found, Known):
             found.setdefault(f"{each.feature.library.upper()}_ROOT", f"{folder}/links")
             found["CPATH"], found["LIBRARY_PATH"] = f"{folder}/links/include", f"{folder}/links/lib"
+    if isinstance(case.beside_torch, Known) and case.beside_torch.value:
+        found["CPATH"] = ":".join(each for each in (found.get("CPATH", ""), case.beside_torch.value) if each)
+    if paths := run_paths(case):
+        found.setdefault("LD_RUN_PATH", ":".join(paths))  # for linkers that are given no RPATH; CMake has its own below
     return tuple(Setting(*each) for each in sorted(found.items()))
 
 
@@ -146,6 +171,8 @@ def _defines(case: BuildCase, folder: str) -> tuple[Setting, ...]:
              and each.verdict is FlagVerdict.READ}  # fmt: skip
     if isinstance(case.archs, Known):
         found.setdefault("CMAKE_CUDA_ARCHITECTURES", ";".join(each.cmake for each in case.archs.value))
+    if paths := run_paths(case):
+        found.setdefault("CMAKE_INSTALL_RPATH", ";".join(paths))
     if isinstance(case.tools.cache, Known):
         for language in ("C", "CXX", *(("CUDA",) if case.cuda.compiled else ())):
             found.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", case.tools.cache.value)
@@ -165,10 +192,44 @@ def build_steps(spec: BuildSpec, runner: str) -> tuple[Step, ...]:
     stages = [Stage.CONFIGURE, Stage.COMPILE]
     if spec.only:
         return tuple(_step(each, spec.folder, digest, runner) for each in stages)
-    steps = [_step(each, spec.folder, digest, runner) for each in (*stages, Stage.WHEEL)]
+    steps = [requirements_step(spec, runner)] if spec.requires else []
+    steps += [_step(each, spec.folder, digest, runner) for each in (*stages, Stage.WHEEL)]
     if not spec.wheel_only:
         steps.append(install_step(spec, runner))
     return (*steps, _step(Stage.PROVE, spec.folder, digest, runner))
+
+
+def bringing_step(fault: Fault) -> Step:
+    """The command of a fault of preflight, PYTHON -m pip install ..., as a step that can be taken back."""
+    python, _, _, _, *wanted = argv = tuple(shlex.split(fault.command))
+    return Step(
+        id=f"bring-{fault.code}",
+        kind=StepKind.PIP,
+        title="install what it is built with: " + " ".join(wanted),
+        because=WHY,
+        commands=(argv,),
+        files=(),
+        needs_root=False,
+        done_when=(holds(python, tuple(wanted)),),
+        back=shown((python, "-m", "pip", "uninstall", "--yes", *(Requirement(each).name for each in wanted))),
+        seconds=_NOT_MEASURED,
+        bytes=_NETWORK,
+    )
+
+
+def requirements_step(spec: BuildSpec, runner: str) -> Step:
+    """pip brings what the wheel requires; all that is installed stays in its version, or pip refuses."""
+    kept, names = f"{spec.folder}/{KEPT}", tuple(normal(Requirement(each).name) for each in spec.requires)
+    base = _step(Stage.REQUIREMENTS, spec.folder, digest_of(spec), runner)
+    return replace(
+        base,
+        kind=StepKind.PIP,
+        done_when=(holds(spec.python, names), *base.done_when),
+        commands=((spec.python, "-m", "pip", "install", "--constraint", kept, *spec.requires),),
+        back=shown((spec.python, "-m", "pip", "uninstall", "--yes", *names)),
+        note="Before anything is compiled. --no-deps leaves it out.",
+        bytes=_NETWORK,
+    )
 
 
 def install_step(spec: BuildSpec, runner: str) -> Step:
@@ -209,9 +270,7 @@ def installed_version(spec: BuildSpec) -> str:
 
 
 def _step(stage: Stage, folder: str, digest: str, runner: str) -> Step:
-    done = Condition(
-        CheckKind.COMMAND, runner, argv=(runner, "-m", "firstlight.build.done", folder, stage.value, digest)
-    )
+    done = Condition(CheckKind.COMMAND, runner, argv=(runner, "-m", DONE, folder, stage.value, digest))
     return Step(
         id=stage.value,
         kind=StepKind.COMMAND,

@@ -10,15 +10,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from firstlight.build.archs import unknown_to
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
-from firstlight.build.needs import GIB
 from firstlight.build.preflight_machine import MACHINE_CHECKS
-from firstlight.build.project import BY_NINJA, Backend
+from firstlight.build.preflight_runtime import RUNTIME_CHECKS
+from firstlight.build.torch_headers import WHEELS
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
-from firstlight.ways.building import normal
+from firstlight.ways.compile_jobs import GIB
+from firstlight.ways.names import normal
 
 Check = Callable[[BuildCase], Iterator[Fault]]
 _NEWEST_MAJOR = 13  # of CUDA, where the toolkit does not say
@@ -70,12 +72,12 @@ def _tool(case: BuildCase, tool: Fact[Tool], name: str, least: str) -> Iterator[
     enough = _ENOUGH[name] if not least or _older(least, _ENOUGH[name]) else least
     command = f"{_python(case)} -m pip install '{name}>={enough}'"
     if isinstance(tool, Unknown):
-        yield stops(f"no-{name}", tool.reason, "Install it into the environment.", command=command)
+        yield stops(f"no-{name}", tool.reason, "Install it into the environment, or give --bring.", command=command)
         return
     version = tool.value.version
     if isinstance(version, Known) and least and _older(version.value, least):
         saw = f"{tool.value.path} is {version.value}; this tree wants {least} or newer"
-        yield stops(f"{name}-too-old", saw, "Install a newer one into the environment.", command=command)
+        yield stops(f"{name}-too-old", saw, "Install a newer one there, or give --bring.", command=command)
 
 
 def _older(version: str, least: str) -> bool:
@@ -107,7 +109,7 @@ def build_requirements(case: BuildCase) -> Iterator[Fault]:
         listed = " ".join(f"'{each}'" for each in missing)
         saw = f"the environment lacks what this project is built with: {', '.join(missing)}"
         command = f"{_python(case)} -m pip install {listed}"
-        yield stops("build-requirements", saw, "Install them.", command=command)
+        yield stops("build-requirements", saw, "Install them, or give --bring.", command=command)
 
 
 def torch_for_extensions(case: BuildCase) -> Iterator[Fault]:
@@ -128,6 +130,17 @@ def torch_for_extensions(case: BuildCase) -> Iterator[Fault]:
     elif wheel.value.major != toolkit.nvcc_version.value.major:
         saw = f"nvcc {toolkit.nvcc_version.value} and torch's CUDA {wheel.value}: cpp_extension refuses another major"
         yield stops("toolkit-of-another-major", saw, f"Give --toolkit a CUDA {wheel.value.major}.x.")
+
+
+def headers_of_torch(case: BuildCase) -> Iterator[Fault]:
+    """A toolkit in parts has nvcc and no cusparse.h, which torch's own headers include."""
+    folder = case.beside_torch
+    if isinstance(folder, Unknown):
+        command = f"{_python(case)} -m pip install {' '.join(WHEELS)}"
+        yield stops("torch-headers-missing", f"torch's own headers include others: {folder.reason}",
+                    "Install the whole toolkit, or the wheels that have them.", command=command)  # fmt: skip
+    elif folder.value:
+        yield note("headers-of-wheels", f"the toolkit has no cusparse.h; the build takes those of {folder.value}")
 
 
 def architectures(case: BuildCase) -> Iterator[Fault]:
@@ -232,11 +245,13 @@ CHECKS: tuple[Check, ...] = (
     cmake_and_ninja,
     build_requirements,
     torch_for_extensions,
+    headers_of_torch,
     architectures,
     gpu_hidden,
     libraries,
     turned_off,
     memory,
     ignored_jobs,
+    *RUNTIME_CHECKS,
     *MACHINE_CHECKS,
 )

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.needs import GIB
-from firstlight.build.project import BY_NINJA, Backend
 from firstlight.diagnosis.toolkit_in_use import has_compiler
 from firstlight.facts.compilers import Tool
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.facts.toolkits import Part
+from firstlight.ways.compile_jobs import GIB
 
 _NEEDED = (Part.NVCC, Part.PTXAS, Part.CICC, Part.CRT_HEADERS, Part.RUNTIME_HEADER, Part.CUDART_STATIC)
 # What changes code or finds other libraries; the build runs without these.
 TAKEN_OUT = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CMAKE_GENERATOR", "PYTHONPATH",
-    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CUDA_PATH", "CUDACXX",
+    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "LD_RUN_PATH", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CUDA_PATH",
+    "CUDACXX",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from firstlight.build.spec import BuildSpec, Stage, read_document, write_documen
 from firstlight.errors import BadInput
 from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
+from firstlight.tables import load
 from firstlight.tables.build_rows import UnitKind
 
 NAME = "status.json"
@@ -90,12 +91,15 @@ class Progress:
             worst_bytes=peaks.get(worst, 0), worst_unit=worst, running=self.watch.running, log=self._log,
         )  # fmt: skip
         write_document(self._spec.folder, NAME, to_json(status))
+        self.keep_peaks()
 
     def keep_peaks(self) -> None:
-        """Write down what each unit took; the next build of this tree plans with it."""
-        for unit, held in self.watch.peaks.items():
-            self._before[unit] = max(held, self._before.get(unit, 0))
-        write_document(self._spec.folder, UNITS, [to_json(UnitPeak(*each)) for each in sorted(self._before.items())])
+        """Write down what each unit took, while it goes on: a kill leaves what was seen."""
+        grown = {unit: held for unit, held in self.watch.peaks.items() if held > self._before.get(unit, 0)}
+        if grown:
+            self._before |= grown
+            kept = [to_json(UnitPeak(*each)) for each in sorted(self._before.items())]
+            write_document(self._spec.folder, UNITS, kept)
 
 
 def read_status(folder: str) -> BuildStatus | None:
@@ -125,12 +129,22 @@ def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
     if not left or abs(sum(left.values()) - (total - done)) > max(3, (total - done) // 4):
         mean = sum(each.seconds for each in built) / len(built)
         return int((total - done) * mean / max(1, jobs)), f"{len(built)} units took {mean:.1f} s each on average"
-    overall = max(means.values())
-    seconds = sum(number * means.get(kind, overall) for kind, number in left.items()) / max(1, jobs)
+    assumed = {kind: _of_unseen(kind, means) for kind in left if kind not in means}
+    seconds = sum(number * {**means, **assumed}[kind] for kind, number in left.items()) / max(1, jobs)
     told = ", ".join(f"{kind.value if kind else 'other'} {means[kind]:.1f} s" for kind in means)
     unseen = [kind.value for kind in left if kind and kind not in means]
-    more = f"; no {', '.join(unseen)} unit was built yet, the slowest mean stands for it" if unseen else ""
+    more = f"; of {', '.join(unseen)} none was built yet: by the table unit_seconds" if unseen else ""
     return int(seconds), f"mean of each kind so far ({told}) over {jobs} at a time{more}"
+
+
+def _of_unseen(kind: UnitKind | None, means: dict[UnitKind | None, float]) -> float:
+    """What a unit of a kind takes of which none was built yet: as much longer than the others as the table says."""
+    tables = load()
+    seen = [(each, mean) for each, mean in means.items() if each is not None]
+    if kind is None or not seen:
+        return max(means.values())
+    ratios = [mean / tables.seconds_of(each, "").seconds for each, mean in seen]
+    return tables.seconds_of(kind, "").seconds * sum(ratios) / len(ratios)
 
 
 def _left_by_kind(folder: str, built: set[str]) -> dict[UnitKind | None, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import importlib
 import os
 import re
 import sys
 from typing import Any
 
+from firstlight.build.backend import Backend
+from firstlight.build.runtime_needs import stated_requirements
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
@@ -17,19 +18,6 @@ _MOST = 4 << 20
 _CXX, _CUDA = (".cpp", ".cc", ".cxx", ".c"), (".cu",)
 _LEFT_OUT = (".git", "build", "dist", "test", "tests", "docs", "benchmarks", "benchmark", "examples", "__pycache__")
 _HEAVY = re.compile(r"flash|fmha|mem_eff|cutlass", re.I)
-
-
-class Backend(enum.Enum):
-    """Who turns the tree into a wheel, and so how it is configured, compiled and told what to do."""
-
-    SKBUILD = "scikit-build-core"  # CMake and Ninja; configured apart, compiled by ninja, packed by the backend
-    PYTORCH = "PyTorch's setup.py"  # CMake and Ninja behind a setup.py of its own, with a switch to configure alone
-    TORCH_EXTENSION = "torch.utils.cpp_extension"  # setuptools; ninja runs inside the making of the wheel
-    SETUPTOOLS = "setuptools"  # no record of units: after a stop whole modules are compiled again
-    OTHER = "another backend"
-
-
-BY_NINJA = (Backend.SKBUILD, Backend.PYTORCH)  # ninja is ours to start, so that units and targets can be named
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +47,7 @@ class Project:
     tree_bytes: int
     cmake_minimum: str  # "" = no CMake
     uses_ninja: bool = True  # of a torch extension: its setup.py may turn it off
+    runtime: tuple[str, ...] = ()  # what its wheel requires when it runs, where the tree states it
 
 
 def read_project(root: str) -> Project:
@@ -90,6 +79,7 @@ def read_project(root: str) -> Project:
         tree_bytes=size,
         cmake_minimum=_cmake_minimum(read_text(top)) if os.path.isfile(top) else "",
         uses_ninja=re.search(r"use_ninja\s*=\s*False", script) is None,
+        runtime=stated_requirements(root, document, script),
     )
 
 
@@ -132,7 +122,9 @@ def _name_and_version(root: str, document: dict[str, Any], script: str) -> tuple
         name = name or _first(r"(?m)^Name: (\S+)", text)
         version = version or _first(r"(?m)^Version: (\S+)", text)
     if os.path.isfile(os.path.join(root, "version.txt")) and not version:
-        version = read_text(os.path.join(root, "version.txt")).strip()
+        version = (
+            read_text(os.path.join(root, "version.txt")).strip().removesuffix("a0")
+        )  # so does PyTorch's at its tags
     if os.path.isfile(os.path.join(root, "caffe2/CMakeLists.txt")) and not name:
         name = "torch"
     name = name or _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import zipfile
 
 from firstlight.build.keys import finished_wheel, installation, mark_done, site_folders
+from firstlight.build.loading_chain import chain_of
+from firstlight.build.requirements_here import unmet_by_wheel
 from firstlight.build.running import say
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.elf.fatbin import CodeKind, read_fatbins
 from firstlight.errors import CouldNotAct
+from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 _LIMIT_S = 600
 _CHILD = os.path.join(os.path.dirname(__file__), "children", "prove.py")
@@ -35,7 +39,7 @@ def prove(spec: BuildSpec) -> None:
     if not wheel:
         raise CouldNotAct("the wheel that was built is not there any more. Run the same command again.")
     of = installation(spec)
-    proofs = (*_code(spec, wheel), *(() if spec.wheel_only else _child(spec, wheel)))
+    proofs = (*_code(spec, wheel), *(() if spec.wheel_only else _of_installed(spec, wheel)))
     for each in proofs:
         say(f"{'ok  ' if each.holds else 'FAIL'} {each.what}: {each.saw}")
     if failed := [each for each in proofs if not each.holds]:
@@ -61,6 +65,42 @@ def _code(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
     return (Proof("architectures", not missing, saw),)
 
 
+def _of_installed(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
+    """What it requires, the libraries it leads to, an import and a call: all gaps are known at once."""
+    child, loaded = _child(spec, wheel)
+    return (*_requirements(spec, wheel), *_chain(spec, loaded), *child)
+
+
+def _requirements(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
+    """What the finished metadata requires; the tree may have stated less, or nothing."""
+    found = unmet_by_wheel(spec, wheel)
+    if isinstance(found, Unknown):
+        return (Proof("requirements", holds=False, saw=found.reason),)
+    gaps = found.value
+    if not gaps.missing and not gaps.unfit:
+        return (Proof("requirements", holds=True, saw="everything that the wheel requires is installed"),)
+    listed = ", ".join((*gaps.missing, *gaps.unfit))
+    command = shlex.join((spec.python, "-m", "pip", "install", *gaps.missing, *gaps.wanted))
+    if spec.no_deps:
+        return (Proof("requirements", holds=True, saw=f"not all are there, and --no-deps was given: {listed}"),)
+    saw = f"not installed: {listed}. This installs it, then run the same command again: {command}"
+    return (Proof("requirements", holds=False, saw=saw),)
+
+
+def _chain(spec: BuildSpec, loaded: tuple[str, ...]) -> tuple[Proof, ...]:
+    """The loader's way to every library; one that the import itself opened first is there, whatever the way."""
+    chain = chain_of(spec)
+    if not chain.looked_at:
+        return ()
+    open_ones = [words for name, words in zip(chain.missing, chain.words, strict=True) if name not in loaded]
+    if open_ones:
+        how = f". This closes it: {chain.command}" if chain.command else ""
+        return (Proof("closure", holds=False, saw=f"{'; '.join(open_ones)}{how}"),)
+    by_itself = f"; its import opens {', '.join(chain.missing)} by itself" if chain.missing else ""
+    driver = f"; {', '.join(chain.of_driver)} comes with the driver" if chain.of_driver else ""
+    return (Proof("closure", holds=True, saw=f"{chain.looked_at}, nothing is missing{by_itself}{driver}"),)
+
+
 def _unpacked(spec: BuildSpec, wheel: str) -> list[str]:
     """The shared libraries of a wheel, in a folder of the build."""
     folder = f"{spec.folder}/proof"
@@ -72,8 +112,8 @@ def _unpacked(spec: BuildSpec, wheel: str) -> list[str]:
     return found
 
 
-def _child(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
-    """What the environment itself says, in a process of its own and outside of the tree."""
+def _child(spec: BuildSpec, wheel: str) -> tuple[tuple[Proof, ...], tuple[str, ...]]:
+    """What the environment itself says, in a process of its own and outside of the tree; and what it loaded."""
     info = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
     modules = _modules(wheel)
     question = {"project": normal(spec.name), "modules": modules, "info": os.path.basename(os.path.dirname(info))}
@@ -86,13 +126,14 @@ def _child(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
             capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return (Proof("import", holds=False, saw=str(error)),)
+        return (Proof("import", holds=False, saw=str(error)),), ()
     try:
         answers = json.loads(asked.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         last = (asked.stderr.strip().splitlines() or ["nothing was printed"])[-1]
-        return (Proof("import", holds=False, saw=f"status {asked.returncode}: {last}"),)
-    return tuple(Proof(each["what"], bool(each["holds"]), each["saw"]) for each in answers)
+        return (Proof("import", holds=False, saw=f"status {asked.returncode}: {last}"),), ()
+    loaded = tuple(name for each in answers for name in each.get("loaded", ()))
+    return tuple(Proof(each["what"], bool(each["holds"]), each["saw"]) for each in answers), loaded
 
 
 def _modules(wheel: str) -> list[str]:

@@ -47,6 +47,7 @@ class BuildRequest:
     toolkit: str = ""
     max_minutes: int = 0
     wheel_only: bool = False
+    no_deps: bool = False  # what the wheel requires when it runs is named and not brought
 
 
 def parse_target(text: str) -> Target:

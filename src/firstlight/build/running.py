@@ -19,7 +19,7 @@ from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked
 
-LOOK_EVERY_S, WRITE_EVERY_S = 0.25, 2.0
+WAKE_EVERY_S, LOOK_EVERY_S, WRITE_EVERY_S = 0.25, 0.5, 2.0
 _KEPT = 200_000  # lines
 
 
@@ -79,12 +79,12 @@ def _followed(process: subprocess.Popen[bytes], progress: Progress, until: float
     assert process.stdout is not None
     lines: list[str] = []
     rest, late, told = b"", False, False
-    written = 0.0
+    looked = written = 0.0
     os.set_blocking(process.stdout.fileno(), False)
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         while True:
-            if waiting.select(LOOK_EVERY_S):
+            if waiting.select(WAKE_EVERY_S):
                 piece = process.stdout.read(1 << 16)
                 if piece == b"":
                     break
@@ -92,8 +92,10 @@ def _followed(process: subprocess.Popen[bytes], progress: Progress, until: float
                 for line in whole:
                     _hear(line, lines, progress)
             now = time.time()
-            if now - written >= WRITE_EVERY_S or not written:
+            if now - looked >= LOOK_EVERY_S:
                 progress.watch.look(os.getpid())
+                looked = now
+            if now - written >= WRITE_EVERY_S:
                 progress.write()
                 written = now
             if progress.still_for_s(now) > STILL_S and not told:

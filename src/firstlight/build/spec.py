@@ -8,8 +8,8 @@ import json
 import os
 from dataclasses import replace
 
-from firstlight.build.project import Backend
-from firstlight.errors import BadInput, CouldNotAct
+from firstlight.build.backend import Backend
+from firstlight.errors import BadFactsFile, BadInput, CouldNotAct
 from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
@@ -22,11 +22,12 @@ _MOST = 4 << 20
 
 
 class Stage(enum.Enum):
-    """The stages in order; each is one step of the journal."""
+    """The stages in order; each is one step of the journal. What the wheel requires comes before hours of compiling."""
 
     FETCH = "fetch"
     SUBMODULES = "submodules"
     PATCH = "patch"
+    REQUIREMENTS = "requirements"
     CONFIGURE = "configure"
     COMPILE = "compile"
     WHEEL = "wheel"
@@ -97,6 +98,8 @@ class BuildSpec:
     wheel_only: bool
     max_minutes: int
     local: str  # fl.cu130.sm90
+    requires: tuple[str, ...] = ()  # when it runs; brought into the environment, () = nothing is
+    no_deps: bool = False
 
     @property
     def build_dir(self) -> str:
@@ -158,7 +161,10 @@ def write_spec(spec: BuildSpec | SourceSpec) -> None:
 def read_spec(folder: str) -> BuildSpec | None:
     """The build that a folder holds; None where there is none yet; BadInput where it is nobody's we know."""
     text = _read(folder, NAME)
-    return None if text is None else from_json(BuildSpec, _json(text, folder), "build")
+    try:
+        return None if text is None else from_json(BuildSpec, _json(text, folder), "build")
+    except BadFactsFile:
+        return None  # of another release of firstlight, which wrote down more or less than this one
 
 
 def read_source_spec(folder: str) -> SourceSpec | None:

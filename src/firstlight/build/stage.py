@@ -9,23 +9,42 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
-from firstlight.build.compiling import compile_all, configure
-from firstlight.build.fetching import fetch, patch_tree, submodules
-from firstlight.build.into_prefix import install_into_prefix
-from firstlight.build.proving import prove
 from firstlight.build.running import say
-from firstlight.build.spec import Stage, digest_of, read_source_spec, require_same
+from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_source_spec, require_same
 from firstlight.build.standing import forget_failure, write_failure
-from firstlight.build.wheel_finish import make_wheel
 from firstlight.errors import CouldNotAct, FirstlightError
 
-OF_THE_SOURCE = {Stage.FETCH: fetch, Stage.SUBMODULES: submodules, Stage.PATCH: patch_tree}
-OF_THE_BUILD = {
-    Stage.CONFIGURE: configure, Stage.COMPILE: compile_all, Stage.WHEEL: make_wheel,
-    Stage.INSTALL: install_into_prefix, Stage.PROVE: prove,
-}  # fmt: skip
+OF_THE_SOURCE = (Stage.FETCH, Stage.SUBMODULES, Stage.PATCH)
+
+
+def _work_on_source(stage: Stage) -> Callable[[SourceSpec], None]:
+    from firstlight.build import fetching
+
+    return {
+        Stage.FETCH: fetching.fetch, Stage.SUBMODULES: fetching.submodules, Stage.PATCH: fetching.patch_tree
+    }[stage]  # fmt: skip
+
+
+def _work_on_build(stage: Stage) -> Callable[[BuildSpec], None]:
+    """What a stage does; the others are not imported, since each stage is a process that has to start."""
+    if stage in (Stage.CONFIGURE, Stage.COMPILE):
+        from firstlight.build.compiling import compile_all, configure
+
+        return configure if stage is Stage.CONFIGURE else compile_all
+    if stage is Stage.WHEEL:
+        from firstlight.build.wheel_finish import make_wheel
+
+        return make_wheel
+    if stage is Stage.INSTALL:
+        from firstlight.build.into_prefix import install_into_prefix
+
+        return install_into_prefix
+    from firstlight.build.proving import prove
+
+    return prove
 
 
 def run_stage(folder: str, stage: Stage, digest: str) -> None:
@@ -36,9 +55,9 @@ def run_stage(folder: str, stage: Stage, digest: str) -> None:
             raise CouldNotAct(
                 f"{folder}: its source.json is not the one that was agreed to. Run `firstlight build` again."
             )
-        OF_THE_SOURCE[stage](source)
+        _work_on_source(stage)(source)
         return
-    OF_THE_BUILD[stage](require_same(folder, digest))
+    _work_on_build(stage)(require_same(folder, digest))
 
 
 def main(words: list[str]) -> int:

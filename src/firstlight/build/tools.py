@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 
+from firstlight.build.torch_headers import probe_torch_headers
 from firstlight.facts.collect import Facts
 from firstlight.facts.compilers import Tool, with_version
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine, which
-from firstlight.ways.building import interpreter_of, normal
+from firstlight.ways.building import interpreter_of
+from firstlight.ways.names import normal
 
 # What a compiler, a linker or a build system takes from the environment without being asked to.
 LEAKING = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CMAKE_GENERATOR", "PYTHONPATH", "CC", "CXX",
     "CUDAHOSTCXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "MAX_JOBS", "NVCC_THREADS", "NVCC_APPEND_FLAGS",
-    "NVCC_PREPEND_FLAGS", "TORCH_CUDA_ARCH_LIST",
+    "NVCC_PREPEND_FLAGS", "LD_RUN_PATH", "TORCH_CUDA_ARCH_LIST",
 )  # fmt: skip
 _ASK_INSTALLED = (
     "import importlib.metadata as m\nfor d in m.distributions(): print(d.metadata['Name'] or '', d.version or '')"
@@ -51,6 +53,7 @@ class BuildTools:
     cache: Fact[str]  # ccache or sccache
     variables: tuple[SetVariable, ...]
     installed: Fact[tuple[InstalledProject, ...]]
+    torch_headers: Fact[tuple[str, ...]] = _NOT_ASKED  # folders with what torch's own headers include
 
 
 def tools_of_saved(facts: Facts) -> BuildTools:
@@ -77,11 +80,12 @@ def probe_tools(machine: Machine, facts: Facts) -> BuildTools:
         headers=_headers(machine, python),
         cache=_cache(facts),
         variables=tuple(SetVariable(name, value) for name in LEAKING if (value := machine.env(name) or "").strip()),
-        installed=_installed(machine, python),
+        installed=installed_projects(machine, python),
+        torch_headers=probe_torch_headers(machine, facts),
     )
 
 
-def _installed(machine: Machine, python: Fact[str]) -> Fact[tuple[InstalledProject, ...]]:
+def installed_projects(machine: Machine, python: Fact[str]) -> Fact[tuple[InstalledProject, ...]]:
     """Every distribution that the interpreter itself sees; facts keep only those that have to do with GPUs."""
     if isinstance(python, Unknown):
         return python

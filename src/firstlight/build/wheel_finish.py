@@ -8,11 +8,11 @@ import json
 import os
 import zipfile
 
+from firstlight.build.backend import BY_NINJA
 from firstlight.build.engines import wheel_engine
 from firstlight.build.keys import ABOUT, digest_of_file, done_record, mark_done, raw_wheel
 from firstlight.build.ninja_output import first_error
 from firstlight.build.progress import Progress, read_peaks
-from firstlight.build.project import BY_NINJA
 from firstlight.build.running import run_engine, say
 from firstlight.build.spec import BuildSpec, Setting, Stage
 from firstlight.errors import CouldNotAct

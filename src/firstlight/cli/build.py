@@ -22,6 +22,9 @@ from firstlight.facts.known import Fact
 from firstlight.facts.look import Look
 from firstlight.frozen import dataclass
 
+# Faults that are not the machine's: another --archs or another path is typed.
+OF_WHAT_WAS_TYPED = ("arch-unknown-to-toolkit", "space-in-path")
+
 
 class Form(enum.Enum):
     """How the result is printed."""
@@ -39,6 +42,7 @@ class HowToBuild:
     dry_run: bool
     form: Form
     rate: Fact[float]  # what an hour costs
+    bring: bool = False  # what the project is built with, too
 
 
 @click.command(
@@ -61,6 +65,9 @@ class HowToBuild:
 @click.option("--build-dir", default="", metavar="DIR", help="Where the tree, the objects and the wheel go.")
 @click.option("--prefix", default="", metavar="DIR", help="Install below this folder instead of into the environment.")
 @click.option("--wheel-only", is_flag=True, help="Make the wheel and install nothing.")
+@click.option(
+    "--no-deps", is_flag=True, help="Install the wheel alone; what it requires when it runs is named, not brought."
+)
 @click.option("--target", "only", default="", metavar="NAME", help="Compile this target of the build alone.")
 @click.option("--toolkit", default="", metavar="PATH", help="The CUDA toolkit to use.")
 @click.option("--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after so long.")
@@ -69,6 +76,7 @@ class HowToBuild:
 @click.option("--follow", is_flag=True, help="With --status: go on telling until it ends.")
 @click.option("--list", "listing", is_flag=True, help="Every build that is kept, with its size.")
 @click.option("--clean", default="", metavar="ID", help="Remove the folder of a build, after asking.")
+@click.option("--bring", is_flag=True, help="First install what the project is built with, where it is missing.")
 @click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
 @click.option("--dry-run", is_flag=True, help="Look, check and show the plan; nothing is compiled.")
 @click.option(
@@ -90,12 +98,14 @@ def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> Non
 
         build_kept.answer(ctx, target, given, form.value)
         return
+    if given["follow"]:
+        raise BadInput("--follow goes with --status: firstlight build --status --follow")
     if not target:
         raise BadInput(
             "no TARGET: accepted is NAME==VERSION, a folder, an sdist or git+URL@REF. See `firstlight build --help`."
         )
     request = request_of(target, given)
-    how = HowToBuild(look, given["yes"], given["dry_run"], form, price(given["rate"]))
+    how = HowToBuild(look, given["yes"], given["dry_run"], form, price(given["rate"]), given["bring"])
     if look.facts_file and not how.dry_run:
         raise BadInput("--facts is another machine: it can be planned for, not built on. Add --dry-run.")
     _build(ctx, request, how)
@@ -121,33 +131,44 @@ def request_of(target: str, given: dict[str, Any]) -> BuildRequest:
         features_off=off, flags=tuple(parse_flag(each) for each in given["flags"]), jobs=check_jobs(given["jobs"]),
         patches=tuple(given["patches"]), build_dir=given["build_dir"], prefix=prefix, only=given["only"],
         toolkit=given["toolkit"], max_minutes=given["max_minutes"], wheel_only=given["wheel_only"],
+        no_deps=given["no_deps"],
     )  # fmt: skip
 
 
 def _build(ctx: click.Context, request: BuildRequest, how: HowToBuild) -> None:
+    from firstlight.apply.lock import is_held_by_starter
     from firstlight.build.fault import Weight
     from firstlight.build.preflight import preflight
-    from firstlight.cli.build_acting import carry_out_build
+    from firstlight.cli.acting import agreed
+    from firstlight.cli.build_acting import MINE, carry_out_build, run_steps, steps_that_bring
     from firstlight.cli.build_preparing import Prepared, prepared
+    from firstlight.machine.live import LiveMachine
     from firstlight.report.build_json import build_document, ended_document
     from firstlight.report.build_text import plan_text
 
     ready: Prepared = prepared(request, how)
     faults = (*preflight(ready.case), *ready.faults)
+    bringing = steps_that_bring(faults) if how.bring or is_held_by_starter() else ()
+    if bringing and not how.dry_run and agreed("install what it is built with", yes=how.yes):
+        run_steps(LiveMachine(), bringing, MINE + ready.spec.id, f"bring what {ready.spec.name} is built with")
+        ready = prepared(request, how)
+        faults = (*preflight(ready.case), *ready.faults)
     stopped = any(each.weight is Weight.STOPS for each in faults)
     if how.form is Form.JSON and (how.dry_run or stopped):
         click.echo(
-            json.dumps(build_document(ready.case, ready.spec, faults, "refused" if stopped else "planned"), indent=1)
+            json.dumps(
+                build_document(ready.case, ready.spec, faults, "refused" if stopped else "planned", how.rate), indent=1
+            )
         )
     else:
-        shown = plan_text(ready.case, ready.spec, faults, ready.costs)
+        shown = plan_text(ready.case, ready.spec, faults, ready.costs, how.rate)
         tell((shown,), sys.stderr if how.form is Form.JSON else None)
     if stopped:
-        ctx.exit(1)
+        ctx.exit(2 if any(each.code in OF_WHAT_WAS_TYPED for each in faults) else 1)
     if how.dry_run:
         ctx.exit(0)
     ending, code = carry_out_build(ready.spec, how)
     if how.form is Form.JSON:
-        document = build_document(ready.case, ready.spec, faults, ending)
+        document = build_document(ready.case, ready.spec, faults, ending, how.rate)
         click.echo(json.dumps({**document, **ended_document(ready.spec, how.rate)}, indent=1))
     ctx.exit(code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -11,21 +13,28 @@ from typing import TYPE_CHECKING
 import click
 
 from firstlight.apply.executor import BUILD_STAGE, StepFailed
+from firstlight.apply.lock import is_held_by_starter
+from firstlight.apply.surroundings import folder_for
 from firstlight.build.keys import finished_wheel
 from firstlight.build.logins import git_variables
-from firstlight.build.planning import build_steps
+from firstlight.build.planning import bringing_step, build_steps
+from firstlight.build.requirements_here import keep_what_is_installed
 from firstlight.build.spec import BuildSpec, Stage, write_spec
 from firstlight.build.standing import ended_of, read_failure
-from firstlight.cli.acting import Watching, acting_on, agreed, failure_of
+from firstlight.cli.acting import QUIET, Watching, acting_on, agreed, failure_of
 from firstlight.errors import AnotherIsActing, CouldNotAct, NotBegun
 from firstlight.facts.known import Known
 from firstlight.machine.live import LiveMachine
+from firstlight.ways.step import CheckKind
 
 if TYPE_CHECKING:
     from firstlight.apply.executor import Acting
+    from firstlight.build.fault import Fault
     from firstlight.cli.build import HowToBuild
     from firstlight.ways.step import Step
 
+_INTERRUPTED = 130
+BY_PIP = ("build-requirements", "no-cmake", "cmake-too-old", "no-ninja", "ninja-too-old")  # faults of preflight
 RESUME = "The same command goes on where it stopped."
 BACK = "`firstlight undo` takes an installed wheel away again and leaves the tree."
 MINE = "build:"  # how runs of builds are called in the journal
@@ -40,6 +49,7 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
     if not agreed("build it", yes=how.yes):
         return "declined", 1
     write_spec(spec)
+    keep_what_is_installed(spec)
     begun = time.monotonic()
     try:
         run_steps(machine, build_steps(spec, sys.executable), MINE + spec.id, title)
@@ -101,13 +111,45 @@ def run_steps(machine: LiveMachine, steps: tuple[Step, ...], option: str, title:
 
     login: the address of a repository as it was given, whose user and password git gets and no file does.
     """
+    from firstlight.apply.conditions import ANSWERED_HERE
     from firstlight.apply.session import Asked, act
+    from firstlight.build import done
     from firstlight.plan.plan import digest_of
 
+    if is_held_by_starter():
+        walk(steps, {**os.environ, **QUIET, **git_variables(login, os.environ)})
+        return
+    ANSWERED_HERE[done.MODULE] = done.main  # a process for each question is half of what going on costs
     with acting_on(machine, Watching()) as plain:
         acting = replace(plain, env={**plain.env, **git_variables(login, plain.env)})
         if not _taken_up(acting, steps, option):
             act(acting, Asked(steps, digest_of(steps), option, title))
+
+
+def walk(steps: tuple[Step, ...], env: dict[str, str]) -> None:
+    """Carry steps out as a part of a step of `apply`, which has the lock and writes down what becomes of the whole."""
+    for step in steps:
+        looked = [each.argv for each in step.done_when if each.kind is CheckKind.COMMAND]
+        if looked and all(_succeeds(argv, env) for argv in looked):
+            click.echo(f"held already: {step.title}")
+            continue
+        click.echo(step.title)
+        for argv in step.commands:
+            status = subprocess.run(argv, env=env, cwd=folder_for(argv), check=False).returncode
+            if status == _INTERRUPTED:
+                raise KeyboardInterrupt
+            if status != 0:
+                message = f"{step.title}: a command ended with status {status}: {shlex.join(argv)}"
+                raise StepFailed(message, step=step, argv=argv, tail=(), log="")
+
+
+def steps_that_bring(faults: tuple[Fault, ...]) -> tuple[Step, ...]:
+    """What installs all that a tree is built with, as preflight says it: pip, with a way back."""
+    return tuple(bringing_step(each) for each in faults if each.code in BY_PIP and each.command)
+
+
+def _succeeds(argv: tuple[str, ...], env: dict[str, str]) -> bool:
+    return subprocess.run(argv, env=env, cwd=folder_for(argv), capture_output=True, check=False).returncode == 0
 
 
 def _taken_up(acting: Acting, steps: tuple[Step, ...], option: str) -> bool:

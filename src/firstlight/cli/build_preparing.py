@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firstlight.apply.executor import StepFailed
+from firstlight.apply.lock import is_held_by_starter
+from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase, BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.fetching import missing_submodules
@@ -20,7 +22,7 @@ from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
-from firstlight.build.project import BY_NINJA, Backend, Project, read_project
+from firstlight.build.project import Project, read_project
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_spec, write_spec
@@ -37,7 +39,7 @@ from firstlight.machine.live import LiveMachine
 from firstlight.report.apply_text import money
 from firstlight.report.build_text import duration
 from firstlight.tables import load
-from firstlight.ways.building import normal
+from firstlight.ways.names import normal
 
 if TYPE_CHECKING:
     from firstlight.cli.build import HowToBuild
@@ -91,9 +93,11 @@ def _read(request: BuildRequest, where: SourceSpec, tree: str, place: _Place) ->
     project = read_project(tree)
     room = None if place.how.look.facts_file else _room(where, project)
     machine = BuildPlace(place.facts, place.tools, load(), room)
+    faults = (*_another_project(request, project), *_faults_of_tree(tree, request))
+    if project.backend is Backend.PYTORCH and request.target.version:
+        project = replace(project, version=request.target.version)
     case = case_of(request, replace(project, root=where.tree), read_source(tree), machine)
     spec = spec_of(case, where, read_tree_state(tree))
-    faults = (*_another_project(request, project), *_faults_of_tree(tree, request))
     return Prepared(case, spec, faults, _costs(spec, place.how.rate))
 
 
@@ -121,7 +125,8 @@ def _bring_source(machine: LiveMachine, where: SourceSpec, *, login: str) -> Non
     try:
         run_steps(machine, steps, MINE + where.id, title, login=login)
     except StepFailed as error:
-        _give_up(machine, MINE + where.id)
+        if not is_held_by_starter():
+            _give_up(machine, MINE + where.id)
         raise read_failure(where.folder, Stage(error.step.id)) or error from error
 
 
@@ -142,6 +147,8 @@ def _another_project(request: BuildRequest, project: Project) -> Iterator[Fault]
     if not target.name or not project.name:
         return
     same = not project.version or project.version == target.version
+    if normal(target.name) == "torch":  # its version.txt is that of the branch: 1.13.0 in the tree of 1.13.1
+        same = not project.version or project.version.split(".")[:2] == target.version.split(".")[:2]
     if normal(target.name) != normal(project.name) or not same:
         saw = f"{target.given} is asked for, and the tree is {project.name} {project.version}".rstrip()
         yield stops("another-project", saw, "Name the folder itself to build what is in it, or another --source.")

@@ -46,6 +46,7 @@ _OF_A_PLAN = (
     "force",
     *(name for name, kinds in _READ_BY.items() if "agents" not in kinds),
 )
+_OF_A_BUILD = ("archs", "flags", "features_on", "features_off")
 _INSTEAD = {  # where a kind has its own way to say it
     "volume": "Images and the playbook keep everything in /opt/firstlight. Leave it out.",
     "python": "An image has its own; the playbook takes python3 of each host, or another: "
@@ -103,6 +104,14 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     "--firstlight-from-index", is_flag=True,
     help="Let the files install firstlight from pip's index. Default: its own wheel, written into wheels/.",
 )  # fmt: skip
+@click.option("--build", metavar="TARGET", default="",
+              help="bash, dockerfile: instead of a plan, a build from source, e.g. flash-attn==2.8.3.")  # fmt: skip
+@click.option("--archs", metavar="LIST", default="", help="With --build: GPUs to compile for, e.g. 9.0a,12.0+PTX.")
+@click.option(
+    "--flag", "flags", multiple=True, metavar="NAME=VALUE", help="With --build: a flag of the source's build."
+)
+@click.option("--with", "features_on", default="", metavar="LIST", help="With --build: features to have, e.g. nccl.")
+@click.option("--without", "features_off", default="", metavar="LIST", help="With --build: features to leave out.")
 @click.option("--tool", "tools", type=click.Choice(("claude", "cursor", "codex", "pre-commit")), multiple=True,
               help="agents: for this tool alone. Default: all.")  # fmt: skip
 @click.option("--mcp", is_flag=True, help="agents: also the entry of `firstlight mcp` for each tool.")
@@ -128,6 +137,14 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     Nothing is changed but the folder of --out. The same machine, request and version give the same bytes. Exit code 0:
     written; 1: the disk refused; 2: what was asked for cannot be had there, or written into such a file or folder.
     """
+    if given["build"]:
+        from firstlight.cli.emit_build import emit_the_build
+
+        emit_the_build(kind, class_text, facts_file, out, given)
+        return
+    for name in _OF_A_BUILD:
+        if given[name]:
+            raise BadInput(f"{_typed(name)} says how something is built; accepted: with --build TARGET.")
     if kind in _FILES_OF_OTHERS:
         _agents(kind, class_text, facts_file, out, given)
         return
@@ -190,7 +207,14 @@ def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given:
 
 def _typed(name: str) -> str:
     """The option as it is typed: --want of `wants`."""
-    return "--" + {"wants": "want", "machine": "platform", "tools": "tool"}.get(name, name.replace("_", "-"))
+    return "--" + {
+        "wants": "want",
+        "machine": "platform",
+        "tools": "tool",
+        "flags": "flag",
+        "features_on": "with",
+        "features_off": "without",
+    }.get(name, name.replace("_", "-"))
 
 
 def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
@@ -247,14 +271,19 @@ def _machine(class_text: str | None, facts_file: str, *, machine: str, tables: T
 
 
 def _write(emitted: Emitted, folder: str, *, replaces: str) -> None:
-    """Every file, or none: one that is there and differs is not replaced without --force."""
-    from firstlight.apply.disk import Disk
-
-    disk = Disk()
+    """Every file of a plan's kind."""
     written = [(file.name, masked(file.text).encode(), file.mode) for file in emitted.files]
     written += [(file.name, file.text.encode(), file.mode) for file in emitted.sources]
     if emitted.wheel is not None:
         written.append((emitted.wheel.name, emitted.wheel.data, 0o644))
+    write_files(written, folder, replaces=replaces)
+
+
+def write_files(written: list[tuple[str, bytes, int]], folder: str, *, replaces: str) -> None:
+    """Every file, or none: one that is there and differs is not replaced without --force."""
+    from firstlight.apply.disk import Disk
+
+    disk = Disk()
     if odd := [name for name, _, _ in written if name.startswith("/") or ".." in name.split("/")]:
         raise BadInput(f"{odd[0][:80]!a} would be written outside of --out. Give another --name.")
     if odd_place := _why_no_folder(os.path.abspath(folder)):

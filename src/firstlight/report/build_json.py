@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from firstlight.build.case import BuildCase
+from firstlight.build.estimate import NO_RATE, compile_seconds
 from firstlight.build.fault import Fault
 from firstlight.build.keys import engines_shown
 from firstlight.build.places import KeptBuild
@@ -12,10 +13,12 @@ from firstlight.build.progress import BuildStatus
 from firstlight.build.spec import SCHEMA, BuildSpec
 from firstlight.build.standing import ended_of, standing_of
 from firstlight.facts.codec import to_json
-from firstlight.facts.known import Fact, Known
+from firstlight.facts.known import Fact, Known, Unknown
 
 
-def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], ending: str) -> dict[str, Any]:
+def build_document(
+    case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], ending: str, rate: Fact[float] = NO_RATE
+) -> dict[str, Any]:
     """The plan, its faults and how it ended: planned, refused, done, failed or interrupted."""
     return {
         "schema": SCHEMA,
@@ -40,11 +43,20 @@ def build_document(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], 
             for each in case.judged
         ],
         "needs": to_json(case.needs),
+        "estimate": _estimate(compile_seconds(case), rate),
         "environment": {each.name: each.value for each in spec.settings},
         "commands": [list(argv) for argv in engines_shown(spec)],
         "faults": [to_json(each) for each in faults],
         "local_version": spec.local,
     }
+
+
+def _estimate(seconds: Fact[float], rate: Fact[float]) -> dict[str, Any]:
+    """Minutes and money before anything is measured; null where they cannot be told, with the reason as basis."""
+    if isinstance(seconds, Unknown):
+        return {"minutes": None, "money": None, "basis": seconds.reason}
+    spent = round(seconds.value / 3600 * rate.value, 2) if isinstance(rate, Known) else None
+    return {"minutes": round(seconds.value / 60, 1), "money": spent, "basis": seconds.seen_in}
 
 
 def ended_document(spec: BuildSpec, rate: Fact[float]) -> dict[str, Any]:

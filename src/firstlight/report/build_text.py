@@ -7,23 +7,27 @@ import time
 
 from firstlight.build.archs import what_ptx_buys
 from firstlight.build.case import BuildCase
+from firstlight.build.estimate import NO_RATE, compile_seconds
 from firstlight.build.fault import Fault, Weight
 from firstlight.build.flags import what_reads
 from firstlight.build.keys import engines_shown
-from firstlight.build.needs import GIB
 from firstlight.build.places import KeptBuild, size_of
 from firstlight.build.progress import STILL_S, BuildStatus
 from firstlight.build.spec import BuildSpec
 from firstlight.build.standing import ENDED, Ended, Standing, standing_of
-from firstlight.facts.known import Known
+from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.report.apply_text import money
 from firstlight.report.layout import counted, labelled
+from firstlight.ways.compile_jobs import GIB
 
 _LABEL = 13
 _NAMED = 3
 _MINUTE, _HOUR = 60, 3600
 
 
-def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs: tuple[str, ...]) -> str:
+def plan_text(
+    case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs: tuple[str, ...], rate: Fact[float] = NO_RATE
+) -> str:
     """The whole plan: what, for which GPUs, with which flags, how many jobs and why, the commands, the faults."""
     project, needs = case.project, case.needs
     what = f"{project.name} {project.version or '(its version is made while it is built)'}, {project.backend.value}"
@@ -45,10 +49,19 @@ def plan_text(case: BuildCase, spec: BuildSpec, faults: tuple[Fault, ...], costs
         about = f"{counted(need.jobs, 'job')} at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
         out += _line(f"{need.kind.value}", f"{counted(need.units, 'source file')}, {about}")
     out += _line("memory", needs.bound_by) + _line("disk", f"{needs.disk_bytes / GIB:.1f} GiB: {needs.disk_basis}")
+    out += _line("time", estimate_text(compile_seconds(case), rate))
     for each_cost in costs:
         out += _line("costs", each_cost)
     out += commands_text(spec)
     return out + faults_text(faults)
+
+
+def estimate_text(seconds: Fact[float], rate: Fact[float]) -> str:
+    """About 50 min of compiling, 2.24 of money: what that rests on; a measured time of before stands beside it."""
+    if isinstance(seconds, Unknown):
+        return f"not known: {seconds.reason}"
+    spent = f", {money(seconds.value, rate)} of money" if isinstance(rate, Known) else ""
+    return f"about {duration(round(seconds.value))} of compiling{spent}, an estimate: {seconds.seen_in}"
 
 
 def source_text(spec: BuildSpec) -> str:

@@ -17,7 +17,7 @@ def run_text(run: Run) -> str:
     for step in reversed([each for each in run.steps if each.id in run.begun and each.id not in run.taken_back]):
         out += labelled("  step", (step.title,), label_width=9)
         out += "".join(labelled("", (line,), label_width=13) for line in back_lines(step))
-        if step.kind not in (StepKind.APT, StepKind.PIP, StepKind.UV):
+        if step.kind not in (StepKind.APT, StepKind.PIP, StepKind.UV, StepKind.BUILD):
             out += "".join(command_lines(argv, 13) for argv in step.undo)
     return out
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from firstlight.tables.stored import StoredRows
 
 if TYPE_CHECKING:
-    from firstlight.tables.build_rows import BuildFloor, BuildOption, UnitKind, UnitMemory
+    from firstlight.tables.build_rows import BuildFloor, BuildOption, UnitKind, UnitMemory, UnitSeconds
     from firstlight.versions import CudaVersion, TorchVersion
 
 
@@ -27,6 +27,16 @@ class BuildLookups(StoredRows):
     def memory_of(self, kind: UnitKind, project: str) -> UnitMemory:
         """What a unit takes: the project's own row, else the one for any project."""
         rows = [row for row in self.unit_memory if row.kind == kind]
+        own = [row for row in rows if row.project == project]
+        return (own or [row for row in rows if not row.project])[0]
+
+    @property
+    def unit_seconds(self) -> tuple[UnitSeconds, ...]:
+        return self._rows("unit_seconds")
+
+    def seconds_of(self, kind: UnitKind, project: str) -> UnitSeconds:
+        """How long a unit takes: the project's own row, else the one for any project."""
+        rows = [row for row in self.unit_seconds if row.kind == kind]
         own = [row for row in rows if row.project == project]
         return (own or [row for row in rows if not row.project])[0]
 

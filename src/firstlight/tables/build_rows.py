@@ -50,6 +50,15 @@ class UnitMemory(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class UnitSeconds(Row):
+    """How long one processor compiles one unit of a kind for one architecture: 33 s for C++ with torch's headers."""
+
+    kind: UnitKind
+    project: str  # "" = any
+    seconds: float
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class BuildFloor(Row):
     """The oldest toolkit that a project's build takes from a release on: torch 2.9.0 wants CUDA 12.0."""
 

@@ -228,6 +228,9 @@ SUBJECTS = (
     Subject(
         "unit_memory", "builds", "memory that a unit takes to compile", "build_rows", "UnitMemory", ("kind", "project")
     ),
+    Subject(
+        "unit_seconds", "builds", "how long a unit takes to compile", "build_rows", "UnitSeconds", ("kind", "project")
+    ),
     Subject("build_floors", "builds", "oldest CUDA a build takes", "build_rows", "BuildFloor", ("project", "first")),
     Subject("durations", "costs", "how long work takes", "cost_rows", "Duration", ("work",)),
 )

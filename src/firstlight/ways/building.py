@@ -10,6 +10,7 @@ from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv
+from firstlight.ways.names import normal
 from firstlight.ways.platform import Platform
 from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
 
@@ -162,11 +163,6 @@ def installed_versions(environment: PythonEnvironment | None) -> dict[str, str]:
     for each in environment.distributions:
         found.setdefault(normal(each.name), each.version)
     return found
-
-
-def normal(name: str) -> str:
-    """A project's name as PEP 503 compares it: flash-attn for flash_attn."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def split_requirement(text: str) -> tuple[str, str]:

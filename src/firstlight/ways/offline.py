@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from firstlight.ways.shelf import Shelf  # packaging is slow to import, and most plans have no shelf
 
 _INSTALLS = (StepKind.PIP, StepKind.UV)
-_FETCHES = (StepKind.APT, StepKind.ARCHIVE, StepKind.GIT, StepKind.PROJECT)
+_FETCHES = (StepKind.APT, StepKind.ARCHIVE, StepKind.GIT, StepKind.PROJECT, StepKind.BUILD)
 _WITH_VALUE = (
     "--index-url", "--extra-index-url", "--find-links", "--python", "--prerelease", "--index-strategy", "--no-binary",
 )  # fmt: skip

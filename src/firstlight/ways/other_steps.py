@@ -7,86 +7,79 @@ from dataclasses import replace
 
 from firstlight.ways.argv import commands
 from firstlight.ways.at import At
-from firstlight.ways.back import Argv, Back, BackKind, removed_folder, shown
+from firstlight.ways.back import Argv, Back, BackKind, shown
 from firstlight.ways.building import (
     NETWORK,
     NOT_MEASURED,
     a_person,
     blank,
     environment_to_change,
-    exists,
     holds,
-    installed_versions,
     once,
     python_of,
     slug,
-    started_with,
-    state_of,
     succeeds,
 )
+from firstlight.ways.compile_jobs import jobs_in_words
 from firstlight.ways.kinds import BuildFromSource, ClearCache, CloseLibraries, MakeEnvironment, UseImage
 from firstlight.ways.step import Condition, Step, StepKind
 from firstlight.ways.wheel_steps import environment_step
 from firstlight.ways.words import fitted, title_of
 
-_TORCH = "https://github.com/pytorch/pytorch.git"
-_ANEW = ("--force-reinstall", "--no-deps", "--no-cache-dir")  # pip takes the same number in another build for done
+_MAIN = {"torch": "git+https://github.com/pytorch/pytorch.git"}  # where no release is named
+_BY_OPTIONS = ("CUDA_HOME", "CUDACXX", "PATH", "TORCH_CUDA_ARCH_LIST")  # said by --toolkit and --archs
+_STAGES = (
+    "It fetches the source, names every fault before anything is compiled, goes on where it was stopped, and proves "
+    "the wheel. `firstlight build --status --follow` tells from another shell how far it is; undo leaves the tree."
+)
 _EMPTY = 'there="$("$@")" || exit 1; ! find "$there" -type f -size +64k 2>/dev/null | grep -q .'
 _CONDA_EMPTY = '! find "$(conda info --base)/pkgs" -name "*.conda" -o -name "*.tar.bz2" 2>/dev/null | grep -q .'
 
 
 def source_steps(way: BuildFromSource, at: At) -> Iterator[Step]:
-    """The source at its tag and one build for the GPUs that are here."""
-    python, archs = python_of(at), ";".join(str(each) for each in way.capabilities)
+    """One step: `firstlight build`, whose stages are known once the source is here, for the GPUs at hand."""
+    python = python_of(at)
     if environment_to_change(at.facts) is None:
         yield environment_step(MakeEnvironment(), at)
-    replaces = way.project in installed_versions(environment_to_change(at.facts))
-    archs_alone = (f"TORCH_CUDA_ARCH_LIST={archs}",) if archs else ()
-    settings = started_with(at, *archs_alone, compiler="CUDACXX" if way.project == "torch" else "")
-    pip: Argv = (python, "-m", "pip", "install")
-    build: tuple[Argv, ...]
-    if way.project == "torch":
-        folder = f"{state_of(at)}/source/pytorch-{f'v{way.version}' if way.version else 'main'}"
-        yield _checkout(way, folder, at)
-        build = (
-            (*pip, "-r", f"{folder}/requirements.txt"),
-            (*settings, *pip, "--no-build-isolation", "-v", folder),
-        )
-    else:
-        wanted = f"{way.project}=={way.version}" if way.version else way.project
-        anew = _ANEW if replaces else ()
-        build = ((*settings, *pip, *anew, "--no-build-isolation", "--no-binary", way.project, wanted),)
     compiled = (succeeds(python, "-c", "import torch; assert torch.version.cuda"),) if way.project == "torch" else ()
-    # The one that the build takes the place of meets the other conditions as well.
-    replaced = (once(f"another {way.project} is installed"),) if replaces else ()
     yield replace(
         blank(at),
         id=slug(f"build {way.project}"),
-        kind=StepKind.PIP,
+        kind=StepKind.BUILD,
         title=title_of(way, at.platform),
-        commands=build,
-        done_when=(holds(python, (way.project,)), *compiled, *replaced),
+        commands=(_build_command(way, python, at),),
+        done_when=(holds(python, (_built_here(way),)), *compiled),
         back=shown((python, "-m", "pip", "uninstall", "--yes", way.project)),
         seconds=NOT_MEASURED,
         bytes=NOT_MEASURED,
-        note="It takes much memory: MAX_JOBS says how many files are compiled at once.",
+        note=f"{jobs_in_words(way.project, at.facts, at.tables)}. {_STAGES}",
     )
 
 
-def _checkout(way: BuildFromSource, folder: str, at: At) -> Step:
-    branch = ("--branch", f"v{way.version}") if way.version else ()
-    return replace(
-        blank(at),
-        id="check-out-pytorch",
-        kind=StepKind.GIT,
-        title=f"check out PyTorch {f'v{way.version}' if way.version else 'at its main branch'}",
-        commands=(("git", "clone", "--recursive", "--depth", "1", *branch, _TORCH, folder),),
-        done_when=(exists(f"{folder}/version.txt"),),
-        back=(removed_folder(folder),),
-        seconds=NETWORK,
-        bytes=NOT_MEASURED,
-        note=f"Into {folder}. A tag names no commit for good; `git -C DIR rev-parse HEAD` tells which one it was.",
+def _build_command(way: BuildFromSource, python: str, at: At) -> Argv:
+    """firstlight build torch==2.9.1 --archs 9.0 --python ...; with the toolkit that ways before it brought."""
+    target = f"{way.project}=={way.version.removeprefix('v')}" if way.version else _MAIN.get(way.project, way.project)
+    archs = ("--archs", ",".join(str(each) for each in way.capabilities)) if way.capabilities else ()
+    home = next((each.value for each in at.for_builds if each.name == "CUDA_HOME"), "")
+    toolkit = ("--toolkit", home) if home else ()
+    others = tuple(f"{each.name}={each.value}" for each in at.for_builds if each.name not in _BY_OPTIONS)
+    return (
+        *(("env", *others) if others else ()),
+        "firstlight",
+        "build",
+        target,
+        *archs,
+        *toolkit,
+        "--python",
+        python,
+        "--yes",
     )
+
+
+def _built_here(way: BuildFromSource) -> str:
+    """What is installed afterwards, by the local version that `firstlight build` gives: torch==2.9.1*fl*sm90."""
+    codes = "".join(f".{each.sm.replace('_', '')}" for each in way.capabilities)
+    return f"{way.project}=={way.version.removeprefix('v')}*fl.*{codes.removeprefix('.')}"
 
 
 def image_steps(way: UseImage, at: At) -> Iterator[Step]:

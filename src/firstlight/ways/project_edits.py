@@ -11,7 +11,8 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
-from firstlight.ways.building import normal, split_requirement
+from firstlight.ways.building import split_requirement
+from firstlight.ways.names import normal
 
 # conda packages that bring a torch of their own beside the one from the index
 _CONDA_TORCH = ("pytorch", "pytorch-gpu", "pytorch-cpu", "pytorch-cuda", "torch", "torchvision", "torchaudio")

@@ -14,6 +14,7 @@ class StepKind(enum.Enum):
 
     PIP = "pip"
     UV = "uv"
+    BUILD = "build"  # from source, by `firstlight build`, which pip-installs the wheel at its end
     VENV = "venv"
     APT = "apt"
     ARCHIVE = "archive"  # a download with a checksum, unpacked into a folder

@@ -9,8 +9,9 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.tables import Tables
-from firstlight.ways.building import environment_to_change, installed_versions, normal
+from firstlight.ways.building import environment_to_change, installed_versions
 from firstlight.ways.kinds import InstallWheels, Manner, Package, RemoveDistributions
+from firstlight.ways.names import normal
 from firstlight.ways.traits import reversible
 from firstlight.ways.way import Reversible, Way
 

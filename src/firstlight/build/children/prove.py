@@ -22,10 +22,15 @@ def imported(names: list[str]) -> str:
     return ", ".join(names)
 
 
+def mapped() -> set[str]:
+    """The libraries that are loaded into this process."""
+    with open("/proc/self/maps") as file:
+        return {line.split(None, 5)[5].strip() for line in file if ".so" in line}
+
+
 def libraries() -> str:
     """Every library that is mapped into this process is a file that is there."""
-    with open("/proc/self/maps") as file:
-        paths = {line.split(None, 5)[5].strip() for line in file if ".so" in line}
+    paths = mapped()
     gone = sorted(path for path in paths if path.endswith("(deleted)"))
     if gone:
         raise OSError(f"replaced while it ran: {gone[0]}")
@@ -106,7 +111,8 @@ def main() -> None:
     question = json.loads(sys.argv[1])
     answers = [proved("import", lambda: imported(question["modules"]))]
     if answers[0]["holds"]:
-        answers.append(proved("libraries", libraries))
+        names = sorted(path.rpartition("/")[2] for path in mapped())
+        answers.append({**proved("libraries", libraries), "loaded": names})
         if question["project"] in CALLS:
             answers.append(proved("call", CALLS[question["project"]]))
     print(json.dumps(answers))

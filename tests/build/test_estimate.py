@@ -1,0 +1,69 @@
+"""How long a build may take, told before and while: what it rests on, what a kind takes that was not built yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firstlight.build.archs import parse_archs
+from firstlight.build.case import BuildCase, BuildPlace, case_of
+from firstlight.build.estimate import compile_seconds
+from firstlight.build.flags import parse_flag
+from firstlight.build.progress import time_left
+from firstlight.build.request import BuildRequest, Target
+from firstlight.build.tools import tools_of_saved
+from firstlight.facts.known import Known, Unknown
+from firstlight.report.build_text import estimate_text
+from firstlight.tables import load
+from firstlight.tables.build_rows import UnitKind
+from tests.build.plans import PLACES, facts_of
+from tests.build.trees import read_tree
+
+
+def case(name: str, *flags: str, archs: str = "9.0", jobs: int = 4, only: str = "") -> BuildCase:
+    facts = facts_of(PLACES[0], "13.0.48")
+    project, source = read_tree(name)
+    request = BuildRequest(
+        Target("x"), flags=tuple(map(parse_flag, flags)), archs=parse_archs(archs), jobs=jobs, only=only
+    )
+    return case_of(request, project, source, BuildPlace(facts, tools_of_saved(facts), load()))
+
+
+def test_units_seconds_and_jobs_make_the_estimate_and_stand_in_its_basis() -> None:
+    tables = load()
+    asked = case("lightgbm-4.7.0", "USE_CUDA=ON", jobs=4)
+    cxx, cuda = (tables.seconds_of(kind, "lightgbm").seconds for kind in (UnitKind.CXX, UnitKind.CUDA))
+    seconds = compile_seconds(asked)
+    assert isinstance(seconds, Known)
+    assert seconds.value == pytest.approx((60 * cxx + 15 * cuda) / 4)
+    assert "15 cuda source files" in seconds.seen_in
+    assert "4 at a time" in seconds.seen_in
+    two = compile_seconds(case("lightgbm-4.7.0", "USE_CUDA=ON", archs="9.0,12.0", jobs=4))
+    assert isinstance(two, Known)
+    assert two.value == pytest.approx((60 * cxx + 15 * 2 * cuda) / 4), "each architecture is compiled for"
+
+
+def test_a_project_of_which_the_whole_is_known_is_not_counted_by_its_files() -> None:
+    seconds = compile_seconds(case("flash-attn-2.8.3", jobs=8))
+    assert isinstance(seconds, Known)
+    assert seconds.value == 15360 / 8
+    assert "the whole of flash-attn takes 15360 s of one processor (documented" in seconds.seen_in
+
+
+def test_money_is_told_before_the_first_build_and_only_where_a_rate_is_given() -> None:
+    seconds = Known(3600.0, "60 c++ source files")
+    assert estimate_text(seconds, Known(3.0, "--rate")).startswith("about 1 h 0 min of compiling, 3.00 of money")
+    assert "money" not in estimate_text(seconds, Unknown("no rate"))
+    assert estimate_text(compile_seconds(case("torch-2.6.0", only="c10")), Known(3.0, "x")).startswith("not known")
+
+
+def test_a_kind_that_was_not_built_yet_takes_as_much_longer_as_the_table_says(tmp_path: Path) -> None:
+    names = [f"u{n}.cpp.o" for n in range(8)] + [f"k{n}.cu.o" for n in range(4)]
+    (tmp_path / "build.ninja").write_text("".join(f"build {each}: CXX x\n" for each in names))
+    built = "".join(f"{n * 1000}\t{n * 1000 + 1000}\t0\tu{n}.cpp.o\tx\n" for n in range(8))
+    (tmp_path / ".ninja_log").write_text("# ninja log v5\n" + built)
+    left, basis = time_left(str(tmp_path), 8, 12, 2)
+    ratio = load().seconds_of(UnitKind.CUDA, "").seconds / load().seconds_of(UnitKind.CXX, "").seconds
+    assert left == int(4 * ratio * 1.0 / 2)
+    assert "of cuda none was built yet" in basis
