@@ -9,8 +9,6 @@ from pathlib import Path
 from firstlight.apply.lock import is_held_by_starter, machine_lock
 
 ASK = "import sys; from firstlight.apply import lock; sys.exit(not lock.is_held_by_starter((sys.argv[1],)))"
-    "import sys; from firstlight.apply.lock import is_held_by_starter; sys.exit(not is_held_by_starter((sys.argv[1],)))"
-)
 
 
 def _asked_by_a_child(folder: Path) -> bool:
