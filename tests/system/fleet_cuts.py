@@ -1,9 +1,12 @@
 """`fleet apply` with apt and an index, once over six hosts, then with its connections cut at random moments.
 
     python -m tests.system.fleet_cuts --count 20 --seed 29 --out results/fleet-cuts.json
+    python -m tests.system.fleet_cuts --count 8 --seed 30 --at-work --out results/fleet-cuts-at-work.json
 
 Real Ansible, ssh, apt, dpkg and pip on roots of their own. A cut kills what serves the connections of both hosts while
-the call of the operator is under way; then --retry is called until it is done, and undo takes everything back.
+the call of the operator is under way; then --retry is called until it is done, and undo takes everything back. With
+--at-work the moments are counted from when a host has begun to work, else from the start of the call, and the six hosts
+are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ import os
 import platform
 import random
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +41,26 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=29)
+    parser.add_argument("--at-work", action="store_const", const=_work_begun, default=_at_once, dest="begun")
     options = parser.parse_args()
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="fleet-cuts") as folder, stores(Path(folder), NODES) as (lab, index):
-        six = six_hosts(lab)
+    names = PAIR if options.begun is _work_begun else NODES
+    with tempfile.TemporaryDirectory(prefix="fleet-cuts") as folder, stores(Path(folder), names) as (lab, index):
+        six = six_hosts(lab) if names is NODES else {"wrong": []}
         print(json.dumps(six), flush=True)
         cuts: list[dict[str, Any]] = []
         dice = random.Random(options.seed)
-        longest_s = one_whole(lab)
+        longest_s = one_whole(lab, options.begun)
         while (
             sum(bool(each["processes_cut"]) for each in cuts) < options.count
         ):  # one that came too late is not counted
-            cuts.append(one_cut(lab, dice, len(cuts) + 1, longest_s))
+            cuts.append(one_cut(lab, Moments(dice, longest_s, options.begun), len(cuts) + 1))
             print(json.dumps(cuts[-1]), flush=True)
         asked = len(index.asked)
     document = {
         "schema": "firstlight.fleet-cuts/1",
         "date": time.strftime("%Y-%m-%d"),
-        "command": f"python -m tests.system.fleet_cuts --count {options.count} --seed {options.seed}",
+        "command": f"python -m tests.system.fleet_cuts {' '.join(sys.argv[1:])}",
         "commit": _said("git", "rev-parse", "--short=12", "HEAD"),
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}, {_said('ssh', '-V') or 'ssh'}",
         "load": round(os.getloadavg()[0], 1),
@@ -101,16 +109,41 @@ def six_hosts(lab: Lab) -> dict[str, Any]:
     return {"first": first.ends, "retry": second.ends, "again": again.ends, "undo": undone.ends, "wrong": wrong}
 
 
-def one_whole(lab: Lab) -> float:
-    """How long a call takes that nobody cuts; taken back at once."""
+def _at_once(started: subprocess.Popen[str]) -> None:
+    """From the start of the call on."""
+
+
+def _work_begun(started: subprocess.Popen[str]) -> None:
+    """From the first host on that has begun to work."""
+    assert started.stderr is not None
+    while (line := started.stderr.readline()) and ": at work" not in line:
+        pass
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When a cut comes: at random, up to so many seconds after what is waited for."""
+
+    dice: random.Random
+    longest_s: float
+    begun: Callable[[subprocess.Popen[str]], None]
+
+
+def one_whole(lab: Lab, begun: Callable[[subprocess.Popen[str]], None]) -> float:
+    """How long a call takes that nobody cuts, from what is waited for on; taken back at once."""
     began = time.perf_counter()
-    assert lab.fleet(*words(lab, *PAIR)).code == 0
+    started = lab.begun(*words(lab, *PAIR))
+    if begun is _work_begun:
+        begun(started)
+        began = time.perf_counter()
+    started.communicate(timeout=300)
+    assert started.returncode == 0
     took = time.perf_counter() - began
     assert lab.fleet("undo", "--yes").code == 0
     return took
 
 
-def one_cut(lab: Lab, dice: random.Random, number: int, longest_s: float) -> dict[str, Any]:
+def one_cut(lab: Lab, moments: Moments, number: int) -> dict[str, Any]:
     """Cut once, pick up, compare, take back; every fourth time firstlight has to be brought anew."""
     wrong: list[str] = []
     if number % 4 == 0:
@@ -118,8 +151,9 @@ def one_cut(lab: Lab, dice: random.Random, number: int, longest_s: float) -> dic
             lab.on(name, f"rm -rf /{STATE}/fleet/tool-*")
     before = {name: whole(lab.hosts[name]) for name in PAIR}
     counts = {name: len(jobs(lab.hosts[name])) for name in PAIR}
-    moment_s = dice.uniform(0.5, 0.95 * longest_s)
+    moment_s = moments.dice.uniform(0, 0.95 * moments.longest_s)
     started = lab.begun(*words(lab, *PAIR))
+    moments.begun(started)
     time.sleep(moment_s)
     killed = 0
     while not killed and started.poll() is None:  # between two questions of Ansible there is no connection
