@@ -134,6 +134,21 @@ def test_twice_is_nothing_the_second_time(person: Person) -> None:
     assert tree(person.folder) == before
 
 
+def test_an_option_that_was_done_is_nothing_the_second_time_though_it_is_offered_no_more(person: Person) -> None:
+    option = json.loads(person.apply("--json").stdout)["option"]
+    before = tree(person.folder)
+    words = ("--python", person.python, "--option", option, "--yes", "--json")
+    again = person.run("apply", *words)
+    assert again.returncode == 0, again.stderr
+    document = json.loads(again.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert (document["ending"], document["option"], document["to_do"]) == ("nothing to do", option, [])
+    assert tree(person.folder) == before
+    assert person.run("undo", "--yes").returncode == 0
+    gone = person.run("apply", *words)
+    assert (gone.returncode, "no option is called that" in gone.stderr) == (2, True), gone.stderr
+
+
 def test_a_reader_that_is_gone_does_not_stop_it(person: Person) -> None:
     words = ("apply", *WANT, "--offline", str(person.wheels), "--python", person.python, "--yes", "--no-verify")
     ended = 4

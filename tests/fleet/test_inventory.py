@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from firstlight.cli.main import run
 from firstlight.errors import BadInput
-from firstlight.fleet.inventory import from_file
+from firstlight.fleet.inventory import ansible_program, from_file
 from firstlight.fleet.target import Target
 
 needs_ansible = pytest.mark.skipif(
@@ -126,3 +127,31 @@ def test_ten_thousand_hosts_of_a_file_are_refused(tmp_path: Path) -> None:
     file.write_text("".join(f"n{number}\n" for number in range(10_000)))
     with pytest.raises(BadInput, match="10,000 hosts were given; at most 1,000"):
         from_file(str(file))
+
+
+@needs_ansible
+def test_a_vault_is_the_teams_own_and_its_words_are_shown_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password, wrong, inventory = tmp_path / "password", tmp_path / "wrong", tmp_path / "hosts.yml"
+    password.write_text("of the vault\n")
+    wrong.write_text("another\n")
+    inventory.write_text("all: {hosts: {node01: {ansible_host: 127.0.0.1}}}\n")
+    kept = tmp_path / "group_vars/all.yml"
+    kept.parent.mkdir()
+    kept.write_text("ansible_port: 1\nansible_become_password: correct-horse-battery\n")
+    program = ansible_program("ansible-vault")
+    argv = [program, "encrypt", "--vault-password-file", str(password), str(kept)]
+    subprocess.run(argv, check=True, capture_output=True)
+    for verb in ("doctor", "plan"):
+        words = ["fleet", verb, "-i", str(inventory), "--json"]
+        assert run([*words, "--vault-password-file", str(password)]) == 4  # read; nobody listens at that port
+        told = capsys.readouterr()
+        assert "port 1: Connection refused" in told.out
+        assert run(words) == 2
+        said = capsys.readouterr().err
+        assert "--vault-password-file FILE" in said
+        assert run([*words, "--vault-password-file", str(wrong)]) == 2
+        more = capsys.readouterr().err
+        assert "Another password" in more
+        assert "correct-horse-battery" not in told.out + told.err + said + more

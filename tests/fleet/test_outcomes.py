@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from firstlight.bench.results import to_text
 from firstlight.fleet.children import bounded_ssh, on_host
 from firstlight.fleet.outcomes import outcome_of
 from firstlight.fleet.run import HostEnd, HostRun, Made, Verb
 from firstlight.fleet.schema_check import KNOWN, faults, schema_named
 from firstlight.fleet.tool import tool
+from tests.fleet.measured_fleets import real_run
 
 HOST = HostRun("node01", end=HostEnd.AT_WORK)
 DONE: dict[str, Any] = {
@@ -88,6 +92,35 @@ def test_every_other_end_has_its_reason(document: object, code: int, end: HostEn
 def test_what_is_no_answer_is_a_failure_that_says_so(printed: str, reason: str) -> None:
     host = outcome_of(HOST, Verb.APPLY, printed, token="t0").host
     assert (host.end, host.reason) == (HostEnd.FAILED, reason)
+
+
+def test_measurements_that_stayed_there_are_named() -> None:
+    text = to_text(real_run()).encode()
+    packed = base64.b64encode(zlib.compress(text)).decode()
+    answer = {
+        "state": "ended",
+        "code": 0,
+        "printed": "",
+        "log": "",
+        "journal": "",
+        "documents": {"gpu-0-run-1.json": packed},
+    }
+    paths = ["/root/kept/gpu-0-run-2.json", "/root/\x1b[2J"]
+    found = outcome_of(HOST, Verb.BENCH, said({**answer, "too_large": paths}), token="t0").host
+    assert (found.end, len(found.steps)) == (HostEnd.DONE, 3)
+    assert found.steps[1] == "not sent, because all of them are too large: /root/kept/gpu-0-run-2.json there"
+    assert "\x1b" not in found.steps[2]
+    assert outcome_of(HOST, Verb.BENCH, said({**answer, "too_large": {"a": 1}}), token="t0").host.end is HostEnd.DONE
+
+
+def test_what_is_too_large_to_be_sent_stays_and_the_rest_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_host, "_DOCUMENTS_LIMIT", 100)
+    for name, size in (("a.json", 10), ("b.json", 5000), ("c.json", 10)):
+        (tmp_path / name).write_bytes(os.urandom(size))
+    found, left = on_host._documents(str(tmp_path))
+    assert (list(found), left) == (["a.json", "c.json"], [str(tmp_path / "b.json")])
 
 
 def test_another_operator_is_named() -> None:

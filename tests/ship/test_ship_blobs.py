@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from firstlight.errors import BadInput
 from firstlight.ship.image import Blob, docker_manifest_of, index_of, read_image
 from firstlight.ship.layers import Inside, look_inside, read_inside
+from firstlight.ship.own import own_blob
 
 
 def _tar(*names: str) -> bytes:
@@ -38,6 +41,25 @@ FORMS = {
     "gzip": gzip.compress(TAR),
     "two streams": gzip.compress(TAR[:HALF]) + gzip.compress(TAR[HALF:]),
 }
+
+
+@pytest.mark.parametrize("name", ["usr/bin/python3", "./opt/conda/bin/python3", "/usr/local/bin/python3"])
+def test_a_python_in_a_layer_is_found(name: str) -> None:
+    data = _tar("usr/bin/python3-config", "usr/share/python3", name)
+    assert read_inside(io.BytesIO(data), _blob(data)) == Inside(len(data), "", f"/{name.lstrip('./')}")
+
+
+def test_firstlight_as_an_archive_is_the_same_bytes_each_time_and_runs(tmp_path: Path) -> None:
+    blob = own_blob(tmp_path)
+    assert own_blob(tmp_path) == blob
+    [path] = tmp_path.iterdir()
+    assert (path.name, path.stat().st_size) == (hashlib.sha256(path.read_bytes()).hexdigest(), blob.size_bytes)
+    folder = tmp_path / "left"
+    folder.mkdir()
+    argv = [sys.executable, "-I", "-S", str(path), "--version"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"TMPDIR": str(folder)})
+    assert (done.returncode, done.stdout.startswith("firstlight")) == (0, True), done.stderr
+    assert list(folder.iterdir()) == [], "what was unpacked is gone"
 
 
 @pytest.mark.parametrize("form", FORMS)

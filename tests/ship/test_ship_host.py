@@ -199,6 +199,24 @@ def test_an_entrypoint_of_ours_is_kept_because_it_chooses_libcuda(tmp_path: Path
     assert ran.said == ("run --rm localhost/team/train:3 /usr/bin/firstlight verify",)
 
 
+@pytest.mark.parametrize("entrypoint", [(), ("/opt/firstlight/entrypoint.sh",)])
+def test_a_firstlight_that_was_brought_is_run_by_the_python_of_the_image(
+    entrypoint: tuple[str, ...], tmp_path: Path
+) -> None:
+    ours = Blob("e" * 64, 5, "firstlight")
+    (tmp_path / "ship/blobs/sha256").mkdir(parents=True)
+    (tmp_path / "ship/blobs/sha256" / ours.digest).touch(mode=0o600)
+    image = replace(IMAGE, entrypoint=entrypoint)
+    script = questions.verify(PLACE, image, ours, (Engine.PODMAN, Gpus.NONE), TOKEN)
+    ran = read_ran(_sh(script, tmp_path, podman='echo "$*"').encode())
+    source = tmp_path / "ship/blobs/sha256" / ours.digest
+    mount = f"--mount=type=bind,source={source},target=/run/firstlight.zip,readonly"
+    given, behind = ("", "python3 ") if entrypoint else (" --entrypoint python3", "")
+    words = f"run --rm --security-opt=label=disable{given} {mount} localhost/team/train:3 {behind}/run/firstlight.zip"
+    assert ran.said == (f"{words} verify",)
+    assert source.stat().st_mode & 0o777 == 0o644, "whoever the image runs as reads it"
+
+
 def test_docker_is_handed_an_archive_with_every_blob(tmp_path: Path) -> None:
     blobs = tmp_path / "ship/blobs/sha256"
     blobs.mkdir(parents=True)

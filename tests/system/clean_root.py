@@ -42,12 +42,23 @@ def essential() -> tuple[str, ...]:
     return closure([*base, "apt", "bash"])
 
 
-def make_root(root: Path, packages: tuple[str, ...]) -> None:
-    """A root that holds these packages, installed as dpkg knows it."""
+def copy_packages(root: Path, packages: tuple[str, ...]) -> None:
+    """The files of these packages and nothing else, as an image without a package manager has them."""
+    _merge(root)
+    for name in packages:
+        _copy_files(name, root, without=_NOT_COPIED)
+
+
+def _merge(root: Path) -> None:
     for name in _MERGED:
         if os.path.islink(f"/{name}"):
             (root / "usr" / name).mkdir(parents=True, exist_ok=True)
             (root / name).symlink_to(f"usr/{name}")
+
+
+def make_root(root: Path, packages: tuple[str, ...]) -> None:
+    """A root that holds these packages, installed as dpkg knows it."""
+    _merge(root)
     for folder in (
         "dev",
         "proc",

@@ -1,7 +1,8 @@
 """Hosts for the tests of `fleet doctor`: real sshds, each in a Debian root of its own that pretends a GPU machine.
 
 The roots share one lower layer (overlayfs); a host is the few files above it. /sys is a plain folder there, nvidia-smi,
-libcuda and torch are stand-ins. Each host has process numbers of its own, so that what is left on it can be counted.
+libcuda and torch are stand-ins. Each host has process numbers of its own, so that what is left on it can be counted,
+and an address and a network of its own where it is told to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.apply.stand_ins import build_libcuda, fake_torch
 from tests.system.clean_root import closure, essential, make_root
 
 PACKAGES = ("openssh-server", "python3")
+HERE = "127.0.0.1"
 _GPU = "0, NVIDIA H200, 9.0, 143771, {driver}, GPU-0, 00000000:18:00.0, Disabled, Enabled, 700, 1980, 1980, Enabled"
 _START = (
     'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root" && '
@@ -47,6 +50,7 @@ class Host:
     folder: Path
     ports: tuple[int, ...]
     daemon: subprocess.Popen[bytes]
+    address: str = HERE
 
     @property
     def upper(self) -> Path:
@@ -104,8 +108,12 @@ class Room:
         known_key: str = "",
         rules: tuple[str, ...] = (),
         devices: str = OF_THIS_MACHINE,
+        network: int = 0,
     ) -> Host:
-        """Start the sshd of a host whose files are there, and make it known; `rules[n]` is of its n-th port alone."""
+        """Start the sshd of a host whose files are there, and make it known; `rules[n]` is of its n-th port alone.
+
+        With a `network` from 1 on it has a network namespace of its own, at 10.29.NETWORK.2.
+        """
         folder = self.folder / name
         for part in ("work", "root", "upper/etc/ssh/of-tests"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -113,25 +121,28 @@ class Room:
         keys = folder / "upper/etc/ssh/of-tests"
         shutil.copy(self.key(f"{name}.key"), keys / "host")
         shutil.copy(f"{self.key('login')}.pub", keys / "authorized_keys")
-        (keys / "sshd_config").write_text(_sshd_config(numbers, rules))
+        listens = "0.0.0.0" if network else HERE
+        (keys / "sshd_config").write_text(_sshd_config(numbers, rules, listens))
+        apart = ("--net",) if network else ()
         daemon = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c",
+            ["unshare", *apart, "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c",
              _START.format(devices=devices),
              "sh", str(self.base), str(folder)],
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        address = _connected(daemon.pid, network) if network else HERE
         shown = Path(f"{self.key(known_key or f'{name}.key')}.pub").read_text().split()[:2]
         for number in numbers:
-            self.know(name if ports == 1 else f"{name}{numbers.index(number) + 1}", number, " ".join(shown))
-            assert answers(number), name
-        return Host(name, folder, numbers, daemon)
+            self.know(name if ports == 1 else f"{name}{numbers.index(number) + 1}", number, " ".join(shown), address)
+            assert answers(number, address), name
+        return Host(name, folder, numbers, daemon, address)
 
-    def know(self, name: str, port: int, key: str) -> None:
+    def know(self, name: str, port: int, key: str, address: str = HERE) -> None:
         with open(self.folder / "known_hosts", "a") as known:
-            known.write(f"[127.0.0.1]:{port} {key}\n")
+            known.write(f"[{address}]:{port} {key}\n")
         with open(self.config, "a") as config:
             config.write(
-                f"Host {name}\n    HostName 127.0.0.1\n    Port {port}\n    User root\n"
+                f"Host {name}\n    HostName {address}\n    Port {port}\n    User root\n"
                 f"    IdentityFile {self.key('login')}\n    UserKnownHostsFile {self.folder}/known_hosts\n\n"
             )
 
@@ -161,19 +172,45 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def answers(port: int) -> bool:
+def real_python(minor: str) -> Path | None:
+    """The folder of another Python on this machine, e.g. of 3.9, beside the one that runs; None where there is none."""
+    beside = Path(sys.base_prefix).parent
+    return next((path for path in sorted(beside.glob(f"{minor}.*")) if (path / f"bin/python{minor}").exists()), None)
+
+
+def _connected(pid: int, network: int) -> str:
+    """Lay a cable between this machine and a host's network namespace; its address there."""
+    name, ours, theirs = f"flt{os.getpid() % 9999}x{network}", f"10.29.{network}.1/30", f"10.29.{network}.2"
+    for _ in range(200):
+        if children := _children(pid):
+            break
+        time.sleep(0.05)
+    inside = ["nsenter", "-t", str(children[0]), "-n", "ip"]
+    for argv in (
+        ["ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(children[0])],
+        ["ip", "addr", "add", ours, "dev", name],
+        ["ip", "link", "set", name, "up"],
+        [*inside, "addr", "add", f"{theirs}/30", "dev", "eth0"],
+        [*inside, "link", "set", "eth0", "up"],
+        [*inside, "link", "set", "lo", "up"],
+    ):
+        subprocess.run(argv, check=True, capture_output=True)
+    return theirs
+
+
+def answers(port: int, address: str = HERE) -> bool:
     for _ in range(200):
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((address, port), timeout=1).close()
             return True
         except OSError:
             time.sleep(0.1)
     return False
 
 
-def _sshd_config(ports: tuple[int, ...], rules: tuple[str, ...]) -> str:
+def _sshd_config(ports: tuple[int, ...], rules: tuple[str, ...], listens: str) -> str:
     text = "".join(f"Port {port}\n" for port in ports) + (
-        "ListenAddress 127.0.0.1\nHostKey /etc/ssh/of-tests/host\nUsePAM no\nStrictModes no\nPidFile none\n"
+        f"ListenAddress {listens}\nHostKey /etc/ssh/of-tests/host\nUsePAM no\nStrictModes no\nPidFile none\n"
         "PermitRootLogin prohibit-password\nAuthorizedKeysFile /etc/ssh/of-tests/authorized_keys\nMaxStartups 100\n"
     )
     return text + "".join(

@@ -19,8 +19,18 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.apply.stand_ins import can_have_its_own_mounts
-from tests.system.fleet_hosts import PACKAGES, Host, Room, free_port, make_base, pretend, python_of
+from tests.apply.stand_ins import can_have_its_own_mounts, fake_torch
+from tests.system.fleet_hosts import (
+    OF_THIS_MACHINE,
+    PACKAGES,
+    Host,
+    Room,
+    free_port,
+    make_base,
+    pretend,
+    python_of,
+    real_python,
+)
 
 ROOT = Path(__file__).parents[2]
 FIRSTLIGHT = Path(sys.executable).parent / "firstlight"
@@ -33,6 +43,7 @@ pytestmark = [
         not all(Path("/usr/share/doc", name).exists() for name in PACKAGES), reason=f"needs {', '.join(PACKAGES)}"
     ),
 ]
+PYTHON_39, PYTHON_310 = real_python("3.9"), real_python("3.10")
 USUAL, ODD, TOO_OLD = "580.95.05", "580.126.09", "570.133.20"
 # What a host that means no good does when it is asked; the token stands in the command that it was given.
 TOKEN = "token=$(printf %s \"$SSH_ORIGINAL_COMMAND\" | grep -oE '[0-9a-f]{16}' | head -n 1)\n"
@@ -92,27 +103,56 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         pretend(room.folder / name / "upper", driver=driver, python=python, cuda=12080 if driver == TOO_OLD else 13000)
     _without_python(room, "nopython")
     _without_python(room, "python39")
-    # a stand-in for Python 3.9, which Debian 12 has not: it says of itself that it is older than 3.10, as that one does
-    stand_in = room.folder / "python39/upper/usr/bin/python3"
-    stand_in.unlink()
-    stand_in.write_text("#!/bin/sh\nexit 1\n")
-    stand_in.chmod(0o755)
+    _with_python(room, "python39", PYTHON_39)
+    pretend(room.folder / "python310/upper", driver=USUAL, python="python3.10")
+    _without_python(room, "python310")
+    _with_python(room, "python310", PYTHON_310)
+    _with_environment(room.folder / "python310/upper/opt/train")
     noisy = room.folder / "banner/upper/root"
     noisy.mkdir(parents=True)
     (noisy / ".bashrc").write_text("echo 'Welcome to the cluster!'; echo firstlight-begin; echo noise >&2\n")
     _bad_files(room.folder / "bad/upper", python)
     hosts: dict[str, Host] = {}
     try:
-        for name in drivers:
-            hosts[name] = room.start(name, known_key="other.key" if name == "newkey" else "")
+        for network, name in enumerate((*drivers, "python310"), 1):
+            known = "other.key" if name == "newkey" else ""
+            hosts[name] = room.start(name, known_key=known, devices=_devices(name), network=network)
         rules = tuple(f"ForceCommand sh /{name}.sh" for name in BAD_HOSTS)
-        hosts["bad"] = room.start("bad", ports=len(rules), rules=rules)
+        hosts["bad"] = room.start("bad", ports=len(rules), rules=rules, network=99)
         room.know("gone", free_port(), "ssh-ed25519 AAAA")
         yield Fleet(room, hosts)
     finally:
         for host in hosts.values():
             host.stop()
         shutil.rmtree(room.folder)
+
+
+def _devices(name: str) -> str:
+    """/dev, and the other Python where a host has one: it lies where it lies here."""
+    folder = {"python39": PYTHON_39, "python310": PYTHON_310}.get(name)
+    if folder is None:
+        return OF_THIS_MACHINE
+    return f'{OF_THIS_MACHINE} && mount --bind "{folder}" "$2/root{folder}"'
+
+
+def _with_python(room: Room, name: str, python: Path | None) -> None:
+    """Let a host have another Python; where there is none here, one that says of itself that it is too old."""
+    program = room.folder / name / "upper/usr/bin/python3"
+    program.unlink()
+    if python is None:
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+        return
+    (room.folder / name / f"upper{python}").mkdir(parents=True)
+    program.symlink_to(python / "bin/python3")
+
+
+def _with_environment(folder: Path) -> None:
+    """An environment of Python 3.10 with a stand-in for torch."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/python3").symlink_to("/usr/bin/python3")
+    (folder / "pyvenv.cfg").write_text(f"home = {PYTHON_310}/bin\ninclude-system-site-packages = false\n")
+    fake_torch(folder / "lib/python3.10/site-packages", version="2.11.0", cuda="13.0")
 
 
 def _without_python(room: Room, name: str) -> None:
@@ -192,15 +232,23 @@ def test_every_kind_of_host_has_its_verdict_and_the_worst_exit_code_wins(fleet: 
     assert fleet.document(*good, *bad[:1], "old")[0] == 1  # something blocks: before out of reach, before odd
 
 
+@pytest.mark.skipif(PYTHON_310 is None, reason="needs a Python 3.10 beside the one that runs")
+def test_the_oldest_python_that_is_accepted_is_asked_as_the_others_are(fleet: Fleet) -> None:
+    code, rows = fleet.document("python310", python="/opt/train/bin/python3")
+    row = rows["python310"]
+    assert (code, row["asked_by"], row["verdict"]) == (0, "python", "healthy"), row
+    assert (row["driver"], row["torch"]) == (USUAL, "2.11.0+cu130")
+
+
 def test_a_changed_key_stops_that_host_with_both_fingerprints_and_one_command(fleet: Fleet) -> None:
     code, rows = fleet.document("node01", "newkey")
     assert code == 4, [(name, row["verdict"], row["primary"], row["reason"]) for name, row in rows.items()]
     prints = [_fingerprint(fleet.room.key(name)) for name in ("other.key", "newkey.key")]
     assert f"(known: {prints[0]}; sent: {prints[1]})" in rows["newkey"]["reason"]
-    [port] = fleet.hosts["newkey"].ports
+    [port], address = fleet.hosts["newkey"].ports, fleet.hosts["newkey"].address
     config, known = fleet.room.config, fleet.room.folder / "known_hosts"
     assert rows["newkey"]["do"] == (
-        f"ssh-keygen -R '[127.0.0.1]:{port}' -f {known} && ssh -F {config} -o StrictHostKeyChecking=ask newkey true"
+        f"ssh-keygen -R '[{address}]:{port}' -f {known} && ssh -F {config} -o StrictHostKeyChecking=ask newkey true"
     )
     assert f"      {rows['newkey']['do']}\n" in fleet.doctor("node01", "newkey").out  # alone on its line
 

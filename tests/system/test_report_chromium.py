@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.bench.results import HealthFinding, RunResult, Verdict
+from firstlight.bench.results import Bound, HealthFinding, RunResult, Verdict
 from firstlight.cli.main import run as firstlight
 from firstlight.report.html.bench_page import bench_report
 from firstlight.tables import load
+from tests.fleet.measured_fleets import Odd, Planned, is_bound, write_fleet
 from tests.report.handed import proof_text, write_journal
 from tests.report.runs_to_show import H200, h200_run, long_names_run, processor_run, wild_run
 from tests.system.chromium import BINARY, Chromium
@@ -45,7 +46,9 @@ def h200() -> RunResult:
     return h200_run()
 
 
-PAGES = ("one", "two", "processor", "wild", "long", "doctor", "healthy", "libs", "handover", "unproved", "fleet")
+PAGES = (
+    "one", "two", "processor", "wild", "long", "doctor", "healthy", "libs", "handover", "unproved", "fleet", "slow",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +79,22 @@ def pages(tmp_path_factory: pytest.TempPathFactory, h200: RunResult) -> dict[str
     missing = ["handover", "--facts", str(machines / "h100-driver-570"), "--out", str(out["unproved"])]
     assert firstlight(missing) == 1
     assert firstlight(["fleet", "doctor", "--facts", str(machines), "--html", str(out["fleet"])]) == 1
+    measured = str(write_fleet(folder / "state", _slow_fleet()))
+    assert firstlight(["bench", "report", measured, "--identify", "--out", str(out["slow"])]) == 0
     return out
+
+
+def _slow_fleet() -> Planned:
+    """Hosts of two and sixteen GPUs, one with a long name; slow ones of several causes, some that cannot be judged."""
+    few = Odd(card=lambda card: replace(card, name="NVIDIA Unheard Of 9000", peaks="none"))
+    hosts = {"node01": 16, "node02": 2, f"{'very-long-name-' * 6}of-a-host.example.org": 2, "box": 2}
+    odd = {
+        ("node01", 3): Odd(1.1, clock=0.91, temp_c=88.0),
+        ("node01", 11): Odd(1.5),
+        ("node02", 0): Odd(1.2, is_bound(Bound.LINK)),
+        **{("box", place): few for place in range(2)},
+    }
+    return Planned(hosts, odd)
 
 
 @pytest.fixture(scope="module")

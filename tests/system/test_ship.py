@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apply.stand_ins import can_have_its_own_mounts
+from tests.system.clean_root import closure, copy_packages
 from tests.system.fleet_hosts import Host, Room, _children, _command, _numbers, _space_of, free_port
 from tests.system.ship_hosts import FOLDER, PACKAGES, Dock, make_ship_base, start, without
 
@@ -254,6 +255,29 @@ def test_a_host_with_skopeo_alone_takes_the_image_and_proves_nothing(bare: Dock)
     assert (code, document["engine"], document["verify"]["ran"]) == (0, "skopeo", False), said
 
 
+def test_verify_brings_firstlight_to_an_image_that_has_python_alone(bare: Dock, hosts: dict[str, Host]) -> None:
+    root = bare.folder / "python"
+    copy_packages(root, closure(("python3",), without=("debconf", "perl-base", "tzdata")))
+    (root / "tmp").mkdir()
+    bare.build("python", {"/": root})
+    code, document, said = bare.ship("python", "node")
+    assert (code, document["verify"]["why_not"]) == (0, "there is no firstlight in the image; --verify brings one"), (
+        said
+    )
+    code, document, said = bare.ship("python", "node", "--verify")
+    verify = document["verify"]
+    assert (verify["ran"], document["there_already"]) == (True, True), said
+    assert 500_000 < verify["brought_bytes"] < 20_000_000
+    assert any("torch" in line for line in verify["said"]), verify["said"]
+    assert bare.there("node", "podman ps --all --quiet") == ""
+    [brought] = [path for path in _there(hosts["node"]).values() if path.read_bytes().startswith(b"PK")]
+    times = brought.stat().st_mtime_ns
+    assert bare.ship("python", "node", "--verify")[1]["verify"]["exit_code"] == verify["exit_code"]
+    assert brought.stat().st_mtime_ns == times, "what is there is not sent again"
+    brought.write_bytes(b"PK" + bytes(brought.stat().st_size - 2))
+    assert bare.ship("python", "node", "--verify")[1]["verify"]["said"] == verify["said"], "and what is damaged is"
+
+
 def test_verify_runs_in_a_container_of_the_image(bare: Dock) -> None:
     code, document, said = bare.ship("proves", "node")
     assert code == 0, said
@@ -264,4 +288,4 @@ def test_verify_runs_in_a_container_of_the_image(bare: Dock) -> None:
     assert (code, document["there_already"]) == (0, True), said
     code, _, said = bare.ship("one", "node", "--verify")
     assert code == 2
-    assert "there is no bin/firstlight in one" in said
+    assert "there is neither firstlight nor python3 in one" in said

@@ -112,6 +112,12 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
         ranking = sized_by_indexes(ranking, wanted, how.look)
     if not ranking.ranked.options and not wanted.option:
         _no_option(ranking, how)
+    if not _is_offered(ranking, wanted.option) and (run := _applied_before(machine, wanted.option)):
+        done = Outcome(
+            Ending.NOTHING, run[0].option, run[0].title, run[0].digest, run[0].number, (), (), Parts((), (), (), ()),
+            wanted.request.rate, journal=journal_path(machine),
+        )  # fmt: skip
+        _still_holds(ctx, done, how, run=run[0])
     plan = plan_of(how.look, ranking, wanted, shelf=shelf)
     parts = parted(plan.steps, how.optional)
     outcome = Outcome(
@@ -202,6 +208,12 @@ def _edits_shells_alone(parts: Parts) -> bool:
     changes = [change for step in parts.ours for change in step.files]
     alone = all(step.files and not step.commands for step in parts.ours)
     return alone and all(change.takes_out or change.variables for change in changes)
+
+
+def _is_offered(ranking: Ranking, option: str) -> bool:
+    """Whether the option that is named can be chosen now; once it was done, it is not offered a second time."""
+    ids = {each.id for each in (*ranking.ranked.options, *ranking.ranked.rejected)}
+    return not option or option.isdecimal() or option in ids
 
 
 def _applied_before(machine: LiveMachine, option: str) -> tuple[Run, ...]:

@@ -55,6 +55,8 @@ for _each in (
     epilog="Example: firstlight fleet doctor --hosts node01,node02,root@pod:2222",
 )
 @click.option("-i", "--inventory", metavar="FILE", default="", help="An inventory of Ansible, or one host a line.")
+@click.option("--vault-password-file", metavar="FILE", default="",
+              help="The password of the inventory's vault, in a file.")  # fmt: skip
 @click.option("--hosts", metavar="A,B,...", default="", help="Hosts by name: [USER@]HOST[:PORT] or of ssh_config.")
 @click.option("--slurm", "partition", metavar="PARTITION", default="", help="The nodes of a partition (sinfo).")
 @click.option("--facts", "folder", metavar="DIR", default="", help="Recorded machines in a folder, instead of hosts.")

@@ -55,17 +55,30 @@ def verify_command(ctx: click.Context, /, **given: Any) -> None:
               help="all: every GPU, one after another; cpu: the processor.")  # fmt: skip
 @click.option("--only", default="", metavar="PATTERN,..", help="Families, starts of ids or patterns of cases.")
 @click.option("--python", default="", metavar="PATH", help="Measure the torch of this interpreter there.")
+@click.option(
+    "--baseline",
+    multiple=True,
+    metavar="RUN.json",
+    help="A run of bench that GPUs are held against where fewer than 5 are equal.",
+)
+@click.option("--lock", "lock_file", metavar="FILE", default="",
+              help="Take the baseline that this lock names: a file beside it, or the one of --baseline.")  # fmt: skip
 @work_options
 @click.pass_context
 def bench_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight bench` for every GPU of every host, by Ansible over ssh, and keep one JSON for each as a run.
 
     The torch that is measured is that of the environment which `fleet doctor` judges there. The documents are
-    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. Exit code 0: measured
-    on every host; 1: a host failed, or a figure is wrong; 4: a host could not be reached or is at work; 2: the call
-    cannot be used; 130: interrupted, and what has begun on a host goes on there.
+    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. A GPU is slow that is
+    more than 5 % and more than 4 MAD below equal ones in every run, two at least; fewer than 5 equal GPUs are held
+    against healthy cards of their model and the baseline. Exit code 0: measured on every host; 1: a host failed, or a
+    figure is wrong; 4: a host could not be reached or is at work; 3: a GPU is slow; 2: the call cannot be used; 130:
+    interrupted, and what has begun on a host goes on there.
     """
+    from firstlight.cli.fleet_slow import baselines
+
     _require_python(given["python"])
+    given["baselines"] = baselines(given)
     words = (str(given["runs"]), given["device"], given["python"], "--effort", given["effort"])
     do_on_hosts(ctx, Verb.BENCH, () if given["retry"] else (*words, *_words(given, ("only",))), given)
 

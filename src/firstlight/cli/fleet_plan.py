@@ -47,6 +47,8 @@ class _Planned:
     epilog="Example: firstlight fleet plan --hosts node01,node02 -- --want torch==2.9.0+cu130",
 )
 @host_options
+@click.option("--vault-password-file", metavar="FILE", default="",
+              help="The password of the inventory's vault, in a file.")  # fmt: skip
 @click.option("--forks", type=click.IntRange(1, 128), default=16, show_default=True, help="Hosts asked at a time.")
 @click.option("--timeout", "limit_s", type=click.IntRange(1, 600), default=60, show_default=True, metavar="SECONDS",
               help="The time that a host is given to answer.")  # fmt: skip

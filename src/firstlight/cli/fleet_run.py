@@ -18,6 +18,7 @@ from firstlight.fleet.run_folder import MADE_BY, Damaged, Shelf, new_id, now, op
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
+    from firstlight.bench.slow_gpus import JudgedGpus
     from firstlight.fleet.run import Outcome
     from firstlight.fleet.target import Target
     from firstlight.fleet.tool import Tool
@@ -156,7 +157,8 @@ def undo_command(ctx: click.Context, /, **given: Any) -> None:
 def status_command(ctx: click.Context, /, run_id: str, **given: Any) -> None:
     """Print the newest run, or the one that is named, as its folder has it; no host is asked.
 
-    Exit code 0: done on every host; 1: a host failed; 4: one was not reached or is not done; 2: there is no such run.
+    Exit code 0: done on every host; 1: a host failed; 4: one was not reached or is not done; 3: of `fleet bench`, a GPU
+    is slow; 2: there is no such run.
     """
     shelf = _shelf()
     if given["lists"]:
@@ -290,6 +292,7 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
         order, brought = _order(kept[0], given), tool()
         kept[0] = replace(kept[0], hosts=tuple(again(host) if host in kept[0].left else host for host in kept[0].hosts))
         shelf.write(kept[0])
+        shelf.keep_beside(kept[0], given.get("baselines", ()))
         try:
             _batches(shelf, kept, _Work(order, brought), given)
         except KeyboardInterrupt:
@@ -334,21 +337,30 @@ def _batches(shelf: Shelf, kept: list[FleetRun], work: _Work, given: dict[str, A
 
 
 def _end(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
-    _print(shelf, run, given)
-    ctx.exit(run.exit_code)
+    from firstlight.cli.fleet_slow import code_of, judged_run
+
+    judged = judged_run(run, shelf.folder(run.id))
+    _print(shelf, run, given, judged)
+    ctx.exit(code_of(run, judged))
 
 
-def _print(shelf: Shelf, run: FleetRun, given: dict[str, Any]) -> None:
+def _print(shelf: Shelf, run: FleetRun, given: dict[str, Any], judged: JudgedGpus | None = None) -> None:
+    from firstlight.cli.fleet_slow import code_of
+
+    folder = shelf.folder(run.id)
     if given["as_json"]:
+        from firstlight.report.fleet_gpus_json import gpus_document
         from firstlight.report.fleet_run_json import handed_on
+        from firstlight.report.host_names import real_names
 
-        document = run_document(run, made_by=MADE_BY, folder=shelf.folder(run.id))
-        shown = document if given["identify"] else handed_on(document, _names(run), home=os.path.expanduser("~"))
-        click.echo(json.dumps(shown, indent=1))
+        document = {**run_document(run, made_by=MADE_BY, folder=folder), "exit_code": code_of(run, judged)}
+        names = real_names(host.name for host in run.hosts) if given["identify"] else _names(run)
+        shown = document if given["identify"] else handed_on(document, names, home=os.path.expanduser("~"))
+        click.echo(json.dumps(shown if judged is None else {**shown, "gpus": gpus_document(judged, names)}, indent=1))
         return
     from firstlight.report.fleet_run_text import run_text
 
-    tell(run_text(run, shelf.folder(run.id)))
+    tell(run_text(run, folder, judged))
 
 
 def _names(run: FleetRun) -> HostNames:

@@ -32,7 +32,8 @@ _FIRST_S, _EVERY_S = 2.0, 5.0
 @click.option("--engine", type=click.Choice(["podman", "docker", "skopeo"]), default=None,
               help="What takes it there. Default: the first of these that answers.")  # fmt: skip
 @click.option("--verify/--no-verify", "verify", default=None,
-              help="Run `firstlight verify` in it there. Default: where firstlight is in the image.")  # fmt: skip
+              help="Run `firstlight verify` in it there; where it has Python and no firstlight, that is brought. "
+              "Default: where firstlight is in the image.")  # fmt: skip
 @click.option("--folder", metavar="PATH", default=FOLDER, show_default=True,
               help="Where its blobs lie there; without a slash in front from the home on.")  # fmt: skip
 @click.option("--rate", "rate_kib", type=click.IntRange(1, 100_000_000), default=None, metavar="KIB",

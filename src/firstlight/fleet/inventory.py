@@ -19,6 +19,14 @@ _LIMIT = 16 << 20
 _WAIT_S = 60
 INSTALL = "pip install 'ansible-core>=2.16'"
 _LOOP = "creates a recursive dependency loop."  # the end of Ansible's sentence
+_WHAT_HELPS = (  # part of a complaint of Ansible's, and what to do then
+    ("no vault secrets found", " Give the password of the vault in a file: --vault-password-file FILE"),
+    ("Decryption failed", " Another password is in the file of --vault-password-file"),
+    (
+        "failed to parse inventory source",
+        "; accepted: an inventory of Ansible, or one host a line, its name without spaces",
+    ),
+)
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_.@:\[\]%+-]+")
 
 
@@ -152,5 +160,6 @@ def _run(argv: tuple[str, ...], *, needs: str, env: dict[str, str] | None = None
         said = next(
             (line for line in lines if line.startswith(("ERROR", "[ERROR]", "sinfo"))), lines[-1] if lines else ""
         )
-        raise BadInput(f"{os.path.basename(argv[0])} ended with {done.returncode}: {said[:300]}")
+        more = next((more for words, more in _WHAT_HELPS if words in said), "")
+        raise BadInput(f"{os.path.basename(argv[0])} ended with {done.returncode}: {said[:300]}{more}")
     return done.stdout.decode("utf-8", "replace")

@@ -21,6 +21,7 @@ from firstlight.visible import one_line
 _NAME = re.compile(r"(?:gpu-\d{1,3}|cpu)-run-[1-9]\.json")
 _BAD = (Verdict.FAILED, Verdict.INVALID, Verdict.IMPOSSIBLE)
 _LONGEST = 300
+_MOST_LEFT = 100
 
 
 def of_verify(host: HostRun, answer: dict[str, Any], code: int) -> Outcome:
@@ -51,11 +52,18 @@ def of_bench(host: HostRun, answer: dict[str, Any], code: int) -> Outcome:
             lines.append(_measured(name, run))
     except BadInput as error:
         return Outcome(_failed(host, f"what bench wrote there is not taken: {error}"), log=log)
+    lines += [_line(f"not sent, because all of them are too large: {path} there") for path in _too_large(answer)]
     measured = replace(host, steps=tuple(lines))
     if code == 0 and kept:
         return Outcome(replace(measured, end=HostEnd.DONE, reason=""), log=log, measured=tuple(kept))
     why = _last(log) or f"bench ended with {code}, and said nothing"
     return Outcome(_failed(measured, why), log=log, measured=tuple(kept))
+
+
+def _too_large(answer: dict[str, Any]) -> tuple[str, ...]:
+    """Paths of documents that stayed there; what is no list of texts is nothing."""
+    found = answer.get("too_large")
+    return tuple(str(each) for each in found[:_MOST_LEFT]) if isinstance(found, list) else ()
 
 
 def _documents(found: Any) -> Iterator[tuple[str, RunResult]]:

@@ -8,12 +8,12 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from firstlight import __version__
 from firstlight.errors import AnotherIsActing, BadInput
-from firstlight.fleet.run import FleetRun, Outcome, Verb, run_document, run_of
+from firstlight.fleet.run import FleetRun, Kept, Outcome, Verb, run_document, run_of
 from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
 
@@ -95,6 +95,11 @@ class Shelf:
         for name, text in (*parts, *measured):
             if text:
                 _write(f"{path}/{name}", text)
+
+    def keep_beside(self, run: FleetRun, files: Iterable[Kept]) -> None:
+        """Files that belong to the run and to no host, e.g. the baseline that its GPUs are held against."""
+        for each in files:
+            _write(f"{self.folder(run.id)}/{each.name}", each.text)
 
     @contextmanager
     def held(self, run: FleetRun) -> Iterator[None]:

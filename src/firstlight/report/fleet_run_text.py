@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from firstlight.bench.slow_gpus import JudgedGpus
 from firstlight.fleet.folding import folded
 from firstlight.fleet.run import FleetRun, HostEnd, HostRun, Verb
+from firstlight.report.fleet_gpus_text import gpus_text
 from firstlight.report.layout import Painted, Part, Style, counted, width, wrapped
 
 _STYLES = {
@@ -36,18 +38,24 @@ def asked_text(run: FleetRun) -> str:
     return f"on {counted(len(run.left), 'host')}: {names}\n  {words}\n"
 
 
-def run_text(run: FleetRun, folder: str) -> Iterator[Part]:
-    """The table, where everything is kept, then what to type next."""
+def run_text(run: FleetRun, folder: str, judged: JudgedGpus | None = None) -> Iterator[Part]:
+    """The table, where everything is kept, of bench which GPUs are slow, then what to type next."""
     yield f"{run_line(run)}\n"
     yield f"begun {run.at} by {run.who}; kept in {folder}\n\n"
     rows = list(_rows(run))
     widest = min(max(len(folded(names)) for names, _ in rows), _WIDEST_HOST) if rows else 0
     for names, host in rows:
         yield from _row(folded(names), host, widest, did="did: " if run.verb in CHANGING else "")
-    if run.left:
+    if judged is not None:
+        yield from gpus_text(judged)
+    if run.left or judged is not None:
         yield Painted("\nnext", Style.HEAD)
+        yield "\n"
+    if run.left:
         again = f"undo --run {run.of}" if run.verb is Verb.UNDO else f"{run.verb.value} --retry"
-        yield f"\n  firstlight fleet {again}\n"
+        yield f"  firstlight fleet {again}\n"
+    if judged is not None:
+        yield f"  firstlight bench report {shlex.quote(folder)} --out fleet-bench.html\n"
 
 
 def _rows(run: FleetRun) -> Iterator[tuple[list[str], HostRun]]:

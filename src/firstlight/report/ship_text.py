@@ -125,7 +125,8 @@ def _proof(proved: Proved) -> Iterator[Part]:
     gpus = (
         "no GPU there: the processor's part alone" if proved.gpus is Gpus.NONE else f"with GPUs ({proved.gpus.value})"
     )
-    yield f", exit code {proved.ran.status}, {gpus}\n"
+    brought = f"; firstlight was brought ({_bytes(proved.brought_bytes)})" if proved.brought_bytes else ""
+    yield f", exit code {proved.ran.status}, {gpus}{brought}\n"
     for line in proved.ran.said[-_LAST_LINES:]:
         yield f"    {line}\n"
 
@@ -136,6 +137,7 @@ def _proof_document(proved: Proved, names: HostNames) -> dict[str, Any]:
         "ran": ran is not None,
         "why_not": names.apply(proved.why),
         "gpus": proved.gpus.value,
+        "brought_bytes": proved.brought_bytes,
         "exit_code": ran.status if ran is not None else None,
         "said": [names.apply(line) for line in ran.said] if ran is not None else [],
     }

@@ -33,12 +33,13 @@ INSTALL = {
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """An image whose blobs lie whole in the cache, its bytes unpacked, and where firstlight is in it ("": nowhere)."""
+    """An image whose blobs lie whole in the cache, its bytes unpacked, and where firstlight and Python are in it."""
 
     image: Image
     blobs: Path
     unpacked_bytes: int
-    firstlight: str = ""
+    firstlight: str = ""  # "": nowhere
+    python: str = ""
 
 
 def cache_folder() -> Path:
@@ -116,7 +117,8 @@ def _whole(folder: Path, digest: str) -> Cached | None:
     if len(whole) < len(insides):
         return None
     program = next((inside.firstlight for inside in whole if inside.firstlight), "")
-    return Cached(image, blobs, sum(inside.unpacked_bytes for inside in whole), program)
+    python = next((inside.python for inside in whole if inside.python), "")
+    return Cached(image, blobs, sum(inside.unpacked_bytes for inside in whole), program, python)
 
 
 def _copied(folder: Path, name: str) -> str:

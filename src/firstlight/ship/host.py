@@ -40,11 +40,11 @@ class Host:
         if not answers.is_ready(self._said(lambda token: questions.prepare(self.place, bad, token))):
             raise CouldNotLook(f"the folder {self.place.folder} cannot be made there; give another with --folder")
 
-    def damaged(self, image: Image) -> tuple[Blob, ...]:
-        """The blobs whose sha256 there is not their name."""
-        limit_s = LOOK_S + image.size_bytes / _SLOWEST_SUM
-        sums = answers.read_sums(self._said(lambda token: questions.check(self.place, image, token), limit_s))
-        return tuple(blob for blob in image.blobs if sums.get(blob.digest) != blob.digest)
+    def damaged(self, blobs: tuple[Blob, ...]) -> tuple[Blob, ...]:
+        """Of these blobs those whose sha256 there is not their name."""
+        limit_s = LOOK_S + sum(blob.size_bytes for blob in blobs) / _SLOWEST_SUM
+        sums = answers.read_sums(self._said(lambda token: questions.check(self.place, blobs, token), limit_s))
+        return tuple(blob for blob in blobs if sums.get(blob.digest) != blob.digest)
 
     def load(self, image: Image, engine: Engine, unpacked_bytes: int) -> Loaded:
         """Have the engine take the image."""
@@ -52,8 +52,8 @@ class Host:
         said = self._said(lambda token: questions.load(self.place, image, engine, token), limit_s)
         return answers.read_loaded(said)
 
-    def verify(self, image: Image, program: str, how: tuple[Engine, Gpus]) -> Ran:
-        """Run `firstlight verify` in it."""
+    def verify(self, image: Image, program: str | Blob, how: tuple[Engine, Gpus]) -> Ran:
+        """Run `firstlight verify` in it: a program of the image, or an archive of ours that lies beside its blobs."""
         said = self._said(lambda token: questions.verify(self.place, image, program, how, token), VERIFY_S)
         return answers.read_ran(said)
 

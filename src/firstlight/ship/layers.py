@@ -1,4 +1,4 @@
-"""What is in a blob here, in one pass: whether it is whole, how large it is unpacked, whether firstlight is in it."""
+"""What is in a blob here, in one pass: whether it is whole, its bytes unpacked, and which programs of note it has."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _PART = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZSTD_GUESS = 4  # Python has no zstd before 3.14: a layer of it is taken to be four times as large unpacked
 _PROGRAM = re.compile(r"(?:\./|/)?((?:[A-Za-z0-9_.+-]+/){0,8}bin/firstlight)")
+_PYTHON = re.compile(r"(?:\./|/)?((?:[A-Za-z0-9_.+-]+/){0,8}bin/python3)")
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A whole blob: its bytes unpacked, and the path of firstlight in it, e.g. /usr/local/bin/firstlight, or ""."""
+    """A whole blob: its bytes unpacked, and the paths of firstlight and of a Python in it, "" where there is none."""
 
     unpacked_bytes: int
-    firstlight: str = ""
+    firstlight: str = ""  # /usr/local/bin/firstlight
+    python: str = ""  # /usr/local/bin/python3
 
 
 def look_inside(folder: Path, blob: Blob) -> Inside | None:
@@ -39,7 +41,7 @@ def look_inside(folder: Path, blob: Blob) -> Inside | None:
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
         if document["stamp"] == stamp:
-            return Inside(int(document["unpacked"]), str(document["firstlight"]))
+            return Inside(int(document["unpacked"]), str(document["firstlight"]), str(document["python"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass
     with open(path, "rb") as file:
@@ -47,7 +49,8 @@ def look_inside(folder: Path, blob: Blob) -> Inside | None:
     if found is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}.part")
-        text = {"stamp": stamp, "unpacked": found.unpacked_bytes, "firstlight": found.firstlight}
+        paths = {"firstlight": found.firstlight, "python": found.python}
+        text = {"stamp": stamp, "unpacked": found.unpacked_bytes, **paths}
         part.write_text(json.dumps(text), encoding="utf-8")
         os.replace(part, kept)
     return found
@@ -56,28 +59,29 @@ def look_inside(folder: Path, blob: Blob) -> Inside | None:
 def read_inside(file: BinaryIO, blob: Blob) -> Inside | None:
     """The same of an open file."""
     stream = _Unpacking(file)
-    found = _program(stream) if blob.kind == "layer" else ""
+    firstlight, python = _programs(stream) if blob.kind == "layer" else ("", "")
     while stream.read(_PART):
         pass
     if stream.digest != blob.digest or stream.packed != blob.size_bytes:
         return None
     if stream.is_zstd:
-        return Inside(blob.size_bytes * _ZSTD_GUESS, found)
-    return Inside(stream.unpacked, found)
+        return Inside(blob.size_bytes * _ZSTD_GUESS, firstlight, python)
+    return Inside(stream.unpacked, firstlight, python)
 
 
-def _program(stream: _Unpacking) -> str:
-    """Where firstlight lies in a layer; "" where it does not, or where the layer cannot be read as a tar."""
-    found = ""
+def _programs(stream: _Unpacking) -> tuple[str, str]:
+    """Where firstlight and Python lie in a layer; "" where one does not, or the layer cannot be read as a tar."""
+    found = {_PROGRAM: "", _PYTHON: ""}
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_PART) as archive:  # type: ignore[call-overload]
             for member in archive:
-                match = _PROGRAM.fullmatch(member.name) if member.isfile() or member.issym() else None
-                found = f"/{match.group(1)}" if match and not found else found
+                for pattern in found if member.isfile() or member.issym() or member.islnk() else ():
+                    if (match := pattern.fullmatch(member.name)) and not found[pattern]:
+                        found[pattern] = f"/{match.group(1)}"
                 archive.members = []
     except (tarfile.TarError, EOFError, ValueError):
         pass
-    return found
+    return found[_PROGRAM], found[_PYTHON]
 
 
 class _Unpacking:

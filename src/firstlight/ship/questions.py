@@ -118,7 +118,12 @@ _VERIFY = """
 umask 077
 place=images/$manifest
 mkdir -p "$folder/$place" && cd "$folder" || return
-$engine run --rm $options "$named" $words >"$place/verify" 2>&1
+set --
+if [ -n "$brought" ]; then
+  chmod a+r "blobs/sha256/$brought"  # whoever the image runs as has to read it; the folders above stay closed
+  set -- "--mount=type=bind,source=$(pwd -P)/blobs/sha256/$brought,target=$inside,readonly"
+fi
+$engine run --rm $options "$@" "$named" $words >"$place/verify" 2>&1
 echo "status $?"
 echo "said"
 tail -c 65536 "$place/verify"
@@ -143,9 +148,9 @@ def prepare(place: Place, bad: tuple[Blob, ...], token: str) -> bytes:
     return _script(_PREPARE, {**_words(place, ()), "bad": _digests(bad)}, token)
 
 
-def check(place: Place, image: Image, token: str) -> bytes:
+def check(place: Place, blobs: tuple[Blob, ...], token: str) -> bytes:
     """The sha256 of every blob, as it lies there."""
-    return _script(_CHECK, _words(place, image.blobs), token)
+    return _script(_CHECK, _words(place, blobs), token)
 
 
 def load(place: Place, image: Image, engine: Engine, token: str) -> bytes:
@@ -162,29 +167,37 @@ def load(place: Place, image: Image, engine: Engine, token: str) -> bytes:
     return _script(_LAYOUT_THERE + _LOAD[engine] + _SAID, words, token)
 
 
-def verify(place: Place, image: Image, program: str, how: tuple[Engine, Gpus], token: str) -> bytes:
-    """`firstlight verify` in a container of the image, with the GPUs."""
+def verify(place: Place, image: Image, program: str | Blob, how: tuple[Engine, Gpus], token: str) -> bytes:
+    """`firstlight verify` in a container of the image, with the GPUs; a blob is run by the Python of the image."""
     engine, gpus = how
+    brought = program if isinstance(program, Blob) else None
+    started = (program,) if isinstance(program, str) else ("python3", _INSIDE)
     ours = any("firstlight" in word for word in image.entrypoint)  # it ends with exec "$@", and chooses libcuda
-    options = (*_GPU_OPTIONS[engine, gpus], *(() if ours else ("--entrypoint", program)))
+    options = (*_GPU_OPTIONS[engine, gpus], *(() if ours else ("--entrypoint", started[0])))
+    if brought is not None and _NO_LABEL not in options:
+        options = (_NO_LABEL, *options)
     words = {
         **_words(place, ()),
         "manifest": image.manifest.digest,
         "engine": engine.value,
         "options": " ".join(options),
         "named": place.name.given if engine is Engine.DOCKER else place.name.qualified,
-        "words": " ".join((*((program,) if ours else ()), "verify")),
+        "words": " ".join((*(started if ours else started[1:]), "verify")),
+        "brought": "" if brought is None else brought.digest,
+        "inside": _INSIDE,
     }
     return _script(_VERIFY, words, token)
 
 
-_CDI = ("--security-opt=label=disable", "--device=nvidia.com/gpu=all")
+_NO_LABEL = "--security-opt=label=disable"
+_INSIDE = "/run/firstlight.zip"
+_CDI = (_NO_LABEL, "--device=nvidia.com/gpu=all")
 _GPU_OPTIONS = {
     (Engine.PODMAN, Gpus.NONE): (),
     (Engine.DOCKER, Gpus.NONE): (),
     (Engine.PODMAN, Gpus.CDI): _CDI,
     (Engine.DOCKER, Gpus.CDI): ("--gpus=all",),
-    (Engine.PODMAN, Gpus.HOOK): ("--security-opt=label=disable", "--env=NVIDIA_VISIBLE_DEVICES=all"),
+    (Engine.PODMAN, Gpus.HOOK): (_NO_LABEL, "--env=NVIDIA_VISIBLE_DEVICES=all"),
     (Engine.DOCKER, Gpus.HOOK): ("--gpus=all",),
 }
 

@@ -28,6 +28,7 @@ from firstlight.ship.deciding import (
 from firstlight.ship.host import Host
 from firstlight.ship.image import Blob, Image
 from firstlight.ship.naming import Name, Source
+from firstlight.ship.own import own_blob
 from firstlight.ship.questions import Place
 from firstlight.ship.sending import Way, send
 
@@ -89,6 +90,7 @@ class Proved:
     ran: Ran | None
     why: str = ""
     gpus: Gpus = Gpus.NONE
+    brought_bytes: int = 0  # of a firstlight that was not in the image; 0 where it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,10 @@ def fetch(wish: Wish, told: Told) -> Cached:
     require_tools()
     told("copying the image to the cache")
     ours = cached(wish.source)
-    if wish.proof is Proof.ALWAYS and not ours.firstlight:
+    if wish.proof is Proof.ALWAYS and not (ours.firstlight or ours.python):
         raise BadInput(
-            f"--verify: there is no bin/firstlight in {wish.source.given}. Install firstlight in the image, or leave "
-            "--verify out."
+            f"--verify: there is neither firstlight nor python3 in {wish.source.given}, and something has to run "
+            "there. Install Python 3.10 or newer in the image, or leave --verify out."
         )
     return ours
 
@@ -177,12 +179,12 @@ def _send(prepared: Prepared, left: tuple[Missing, ...], bad: tuple[Blob, ...], 
 def _mended(prepared: Prepared, told: Told) -> tuple[int, tuple[Blob, ...]]:
     """The bytes on the wire and the blobs that were sent again because they were damaged there."""
     told("checking every blob there")
-    damaged = prepared.host.damaged(prepared.image)
+    damaged = prepared.host.damaged(prepared.image.blobs)
     if not damaged:
         return 0, ()
     wire = _send(prepared, tuple(Missing(blob) for blob in damaged), damaged, told)
     told("checking every blob there again")
-    if still := prepared.host.damaged(prepared.image):
+    if still := prepared.host.damaged(prepared.image.blobs):
         raise CouldNotLook(
             f"{len(still)} blobs are damaged there after they were sent twice, e.g. sha256:{still[0].digest[:12]}; "
             "look at the disk and the memory of that host (dmesg). Nothing was loaded."
@@ -217,15 +219,28 @@ def _proved(prepared: Prepared, told: Told) -> Proved:
     gpus = how_gpus(prepared.state, prepared.engine)
     if proof is Proof.NEVER:
         return Proved(None, "--no-verify was given", gpus)
-    if not program:
-        return Proved(None, "there is no firstlight in the image", gpus)
+    if not program and proof is not Proof.ALWAYS:
+        more = "; --verify brings one" if prepared.cached.python else ""
+        return Proved(None, f"there is no firstlight in the image{more}", gpus)
     if prepared.engine is Engine.SKOPEO:
         return Proved(None, "skopeo starts no container, and neither podman nor docker answers there", gpus)
     if gpus is Gpus.NO_WAY:
         return Proved(None, NO_GPU_WAY, gpus)
-    told("running firstlight verify in the image there")
+    brought = None
     try:
-        ran = prepared.host.verify(prepared.image, program, (prepared.engine, gpus))
+        brought = None if program else _brought(prepared, told)
+        told("running firstlight verify in the image there")
+        ran = prepared.host.verify(prepared.image, brought or program, (prepared.engine, gpus))
     except CouldNotLook as error:  # the image is there, and nothing is proved
         ran = Ran(-1, (str(error),))
-    return Proved(ran, gpus=gpus)
+    return Proved(ran, gpus=gpus, brought_bytes=0 if brought is None else brought.size_bytes)
+
+
+def _brought(prepared: Prepared, told: Told) -> Blob:
+    """firstlight beside the blobs there, checked by its sha256; sent where it does not lie there from before."""
+    ours = own_blob(prepared.cached.blobs)
+    if prepared.host.damaged((ours,)):
+        _send(prepared, (Missing(ours),), (ours,), told)
+        if prepared.host.damaged((ours,)):
+            raise CouldNotLook("firstlight did not arrive there as it was sent; look at the disk of that host (dmesg)")
+    return ours

@@ -127,7 +127,7 @@ def _followed(job: str, until: float) -> tuple[dict[str, Any], int]:
     code = _text(f"{job}/code", 16)
     printed = _text(f"{job}/printed", _PRINTED_LIMIT)
     told = {"printed": printed, "log": _end(f"{job}/log", _LOG_LIMIT), "journal": _journal(printed), **_about(job)}
-    told["documents"] = _documents(f"{job}/kept")
+    told["documents"], told["too_large"] = _documents(f"{job}/kept")
     if not code:
         return {"state": "died", **told}, 0
     return {"state": "ended", "code": int(code), **told}, 0
@@ -173,17 +173,20 @@ def _journal(printed: str) -> str:
         return ""
 
 
-def _documents(folder: str) -> dict[str, str]:
-    """What was measured, by name, packed; less what would make the answer too long."""
-    found, size = {}, 0
+def _documents(folder: str) -> tuple[dict[str, str], list[str]]:
+    """What was measured, by name, packed; and the paths of what would make the answer too long."""
+    found: dict[str, str] = {}
+    left, size = [], 0
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if name.endswith(".json"):
             with open(f"{folder}/{name}", "rb") as file:
                 packed = base64.b64encode(zlib.compress(file.read(), 9)).decode()
+            if size + len(packed) > _DOCUMENTS_LIMIT:
+                left.append(f"{folder}/{name}")
+                continue
             size += len(packed)
-            if size <= _DOCUMENTS_LIMIT:
-                found[name] = packed
-    return found
+            found[name] = packed
+    return found, left
 
 
 def _text(path: str, limit: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from firstlight.bench.bests import Best
 from firstlight.bench.compare import compare_runs
 from firstlight.bench.peaks import peaks_of
 from firstlight.bench.results import CaseResult, RunResult, Verdict, to_json
@@ -19,7 +20,7 @@ from firstlight.report.html.page import Page, lead, page_text, sections_of, tabl
 from firstlight.report.html.roofline import roofline_section
 from firstlight.report.html.trace import trace_section
 from firstlight.report.html.transfers import transfers_section
-from firstlight.report.html.verdict import Best, Judgement, judged
+from firstlight.report.html.verdict import Judgement, judged
 from firstlight.tables import Tables
 
 MENU = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 
+from firstlight.bench.bests import Best, bests_of
 from firstlight.bench.clocks import HARMLESS
 from firstlight.bench.compare import Comparison
-from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, Band, band_of
-from firstlight.bench.peaks import canonical, peaks_of
-from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
+from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, Band
+from firstlight.bench.results import CaseResult, RunResult, Verdict
 from firstlight.bench.statistics import Change
 from firstlight.bench.steady import is_unsteady, unsteady
 from firstlight.frozen import dataclass
@@ -18,7 +18,6 @@ from firstlight.report.layout import counted
 from firstlight.tables import Tables
 
 FAR_FROM_LIMIT_PCT = 25.0  # tier D
-PRECISIONS = ("bf16", "fp8")
 MANY_UNSTEADY = 0.1  # of the cases: pageable copies and eager models are now and then unsteady on every machine
 
 
@@ -46,22 +45,6 @@ class Thing:
     means: str
     anchor: str
     weight: Weight = Weight.LOOK
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best product of a precision beside what healthy cards of the model reach."""
-
-    gpu: int
-    precision: str
-    case: CaseResult
-    figure: Figure
-    tflops: float
-    healthy_tflops: float
-
-    @property
-    def band(self) -> Band:
-        return band_of(self.tflops, self.healthy_tflops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +94,6 @@ def card_name(run: RunResult) -> str:
     if len(run.gpus) == 1:
         return f"This {names[0]}"
     return f"These {len(run.gpus)} GPUs" if len(names) > 1 else f"These {len(run.gpus)} {names[0]}"
-
-
-def bests_of(run: RunResult, tables: Tables) -> Iterator[Best]:
-    """The best steady bf16 and fp8 product of each GPU whose model has figures of healthy cards."""
-    for place, gpu in enumerate(run.gpus):
-        peaks = peaks_of(gpu, tables)
-        for precision in PRECISIONS:
-            healthy = peaks.seen_tflops(precision)
-            found = [
-                Best(place, precision, case, figure, figure.rate.tflops, healthy)
-                for case in run.cases
-                if case.gpu == place and case.family == "gemm" and case.verdict is Verdict.OK
-                and canonical(case.peak) == precision
-                for figure in case.figures
-                if figure.rate.tflops is not None and healthy is not None and not unsteady(case, figure)
-            ]  # fmt: skip
-            if found:
-                yield max(found, key=lambda best: best.tflops)
 
 
 def _slower(comparisons: Sequence[Comparison]) -> Iterator[Thing]:

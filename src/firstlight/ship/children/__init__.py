@@ -1,0 +1,1 @@
+"""Programs that run in a container of an image, by its own Python."""
