@@ -31,7 +31,6 @@ PICTURES = (
     ("doctor.png", "doctor", LAPTOP, "light", "header", 760),
     ("libs.png", "libs", LAPTOP, "light", "header", 680),
     ("doctor-phone-dark.png", "doctor", PHONE, "dark", "#out", 1100),
-    ("handover.png", "handover", LAPTOP, "light", "header", 1500),
     ("handover-proved.png", "handover", LAPTOP, "dark", "#proved", 900),
     ("handover-phone.png", "handover", PHONE, "light", "#done", 900),
 )

@@ -51,6 +51,21 @@ def _refused(*words: str) -> str:
     return str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "python"),
+    [
+        (H100, "3.12"),
+        (("--for", "T4, driver >= 470", "--want", "torch==1.13.1"), "3.11"),  # it has wheels up to 3.11
+        ((*H100, "--want", "torch==2.2.2"), "3.11"),  # it has no torch.compile in 3.12
+        ((*H100, "--want", "torch==2.2.2", "--python", "3.12"), "3.12"),
+    ],
+)
+def test_the_python_is_the_usual_one_where_all_works_in_it(tmp_path: Path, words: tuple[str, ...], python: str) -> None:
+    result = _bundle(*words, "--out", str(tmp_path / "out"), "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert f"Python {python}, " in result.stderr.splitlines()[0]
+
+
 def test_what_comes_from_where_and_how_much_is_said_before_the_first_byte(tmp_path: Path, index: Path) -> None:
     out = tmp_path / "out"
     result = _bundle("--want", "torch==2.9.0", *H100, "--out", str(out), "--find-links", str(index))

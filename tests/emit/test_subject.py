@@ -7,12 +7,15 @@ import re
 import pytest
 
 from firstlight.emit.imagined import parse_machine
+from firstlight.emit.packages import Part
+from firstlight.emit.python_choice import best_first, default_python
 from firstlight.emit.subject import Asked, Choices, subject_of
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
 from firstlight.plan.option import Kind
 from firstlight.plan.request import Request
-from firstlight.versions import DriverVersion
+from firstlight.tables import load
+from firstlight.versions import DriverVersion, TorchVersion
 from tests.emit.made_subjects import MACHINES, TABLES, for_machine, for_words
 
 
@@ -61,16 +64,36 @@ def test_a_torch_that_the_driver_is_too_old_for_comes_with_nvidias_package() -> 
 @pytest.mark.parametrize(
     ("text", "wants", "python"),
     [
-        ("T4, driver >= 470", (), "3.12"),  # torch 2.6.0 of CUDA 11.8
+        ("T4, driver >= 470", (), "3.13"),  # torch 2.6.0 of CUDA 11.8, whose last Python it is
         ("T4, driver >= 470", ("torch==1.13.1",), "3.11"),
-        ("H100, driver >= 580", (), "3.12"),
-        ("H100, driver >= 580", ("python==3.13", "torch"), "3.13"),
+        ("A100, driver >= 525", ("torch==2.2.2",), "3.11"),  # it has wheels for 3.12, and no torch.compile there
+        ("H100, driver >= 550", ("torch==2.9.0",), "3.13"),  # the same of 3.14
+        ("H100, driver >= 580", (), "3.14"),  # torch has 3.15, PyYAML has not
+        ("GH200, driver >= 580", (), "3.14"),
+        ("H100, driver >= 580", ("vllm==0.11.0",), "3.13"),  # it goes with torch 2.8.0
+        ("H100, driver >= 580", ("python==3.15", "torch"), "3.15"),
     ],
 )
-def test_the_default_python_is_one_that_torch_has_wheels_for(text: str, wants: tuple[str, ...], python: str) -> None:
+def test_the_default_python_is_the_newest_that_all_works_in(text: str, wants: tuple[str, ...], python: str) -> None:
     made = for_words(text, *wants)
     assert made.target.python == python
     assert python in made.pythons
+
+
+def test_of_a_package_that_is_not_on_record_no_newer_python_is_hoped_for() -> None:
+    torch, tables = TorchVersion.parse("2.13.0"), load()
+    alone = (Part("", ("torch==2.13.0",)),)
+    beside = (Part("", ("torch==2.13.0", "sglang==0.5.20")),)
+    assert default_python(torch, alone, machine="x86_64", tables=tables) == "3.14"
+    assert default_python(torch, beside, machine="x86_64", tables=tables) == "3.12"
+    unknown = TorchVersion.parse("9.9.9")
+    assert default_python(unknown, alone, machine="x86_64", tables=tables) == "3.12"
+
+
+def test_a_script_tries_older_pythons_from_the_newest_on_before_newer_ones() -> None:
+    assert best_first(("3.10", "3.11", "3.12", "3.13", "3.13t", "3.14"), "3.12") == (
+        "3.12", "3.11", "3.10", "3.13", "3.14",
+    )  # fmt: skip
 
 
 def test_a_geforce_may_not_use_compat_and_hears_what_is_left() -> None:

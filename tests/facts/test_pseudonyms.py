@@ -69,6 +69,7 @@ def test_identities_and_secrets_are_replaced(given_text: str, expected: str) -> 
     "text",
     [
         "9.10.2.21",
+        "NCCL 2.28.3 (system); cuBLAS 13.1.0.3 (toolkit); cudart 13.0.96",
         "nvidia_cudnn_cu12-9.10.2.21.dist-info",
         "Requires-Dist: nvidia-cudnn-cu12==9.10.2.21",
         "Version: 9.10.2.21",

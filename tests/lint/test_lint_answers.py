@@ -276,7 +276,7 @@ def test_a_project_with_other_sources_is_told_that_the_table_is_there_once() -> 
     text = PROJECT + SOURCES.replace("TORCH", "numpy").replace("URL", "https://example.org/simple")
     (seen,) = found(text, "RTX 5090, driver 570", file="pyproject.toml")
     (header,) = (line for line in written(seen) if line.startswith("[tool.uv.sources]"))
-    assert "where it is there already, write the next line below it" in header
+    assert "where it is there, write this below, in place of its lines" in header
 
 
 OUT = "remove this install: the image has one"

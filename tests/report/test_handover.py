@@ -68,7 +68,7 @@ def test_every_part_is_on_the_page(whole: tuple[dict[str, Any], Path]) -> None:
     assert re.findall(r'<section id="(\w+)"', text) == [
         "is", "was", "now", "done", "proved", "speed", "roofline", "families", "cases", "changed", "again",
     ]  # fmt: skip
-    assert [fault["code"] for fault in document["was_wrong"]] == ["cuinit-fails", "compat-stale"]
+    assert [fault["code"] for fault in document["was_wrong"]] == ["compat-stale", "cuinit-fails"]
     assert document["is_wrong"] == []
     (taken,) = document["done"]
     assert (taken["state"], taken["at"]) == ("done", "2026-11-15T04:00:00Z")
@@ -79,6 +79,21 @@ def test_every_part_is_on_the_page(whole: tuple[dict[str, Any], Path]) -> None:
     libcuda = next(each for each in document["changed"] if each["what"] == "libcuda")
     assert "gives 803" in libcuda["then"]
     assert "cuInit works" in libcuda["now"]
+
+
+def test_room_on_disks_is_no_change(tmp_path: Path) -> None:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert run(["facts", "--facts", str(HEALTHY), "--json"]) == 0
+    facts = json.loads(out.getvalue())
+    for name, free in (("before", 90 << 30), ("now", 50 << 30)):
+        mount = {"value": {"point": "/", "kind": "ext4", "device": "/dev/vda", "read_only": False}, "seen_in": "a test"}
+        facts["resources"]["disks"] = [{"path": "/", "total_bytes": 100 << 30, "free_bytes": free, "mount": mount}]
+        (tmp_path / f"{name}.json").write_text(json.dumps(facts))
+    done = _handover(tmp_path, "--facts", "now.json", "--before", "before.json", "--json")
+    document = json.loads(done.stdout)
+    assert document["changed"] == []
+    assert "50.0 GiB free on /" in {line for each in document["what_it_is"] for line in each["text"].splitlines()}
 
 
 def test_the_parts_can_be_taken_out_of_the_page(whole: tuple[dict[str, Any], Path]) -> None:

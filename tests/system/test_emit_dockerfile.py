@@ -1,10 +1,11 @@
-"""The emitted Dockerfile built by buildah on a Debian base by debootstrap, and the image started under drivers.
+"""The images of dockerfile, compose and devcontainer built by buildah on a Debian by debootstrap, and started.
 
 torch and NVIDIA's package are stand-ins; Python and the compiler come from Debian's mirror.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from firstlight.emit.containers import gate_command
 from firstlight.emit.kinds import emit
@@ -78,12 +80,70 @@ def _subject() -> Subject:
     return with_own_wheel(subject(OLD_H100, choices=Choices(base=BASE)))
 
 
-@pytest.mark.parametrize(("kind", "folder"), [("devcontainer", ".devcontainer/"), ("compose", "")])
-def test_other_kinds_build_their_image_from_the_same_files(kind: str, folder: str) -> None:
-    """So that one build stands for all: what differs is the line that says by which kind they were written."""
-    image, other = ({file.name: file.text for file in emit(each, _subject()).files} for each in ("dockerfile", kind))
-    for name, text in image.items():
-        assert other[f"{folder}{name}"].replace(f"emit {kind})", "emit dockerfile)") == text
+@pytest.fixture(scope="module")
+def with_tools(image: Builder) -> str:
+    """The base once more with what the first build fetched by apt, so that two more builds fetch nothing."""
+    container = image("from", "localhost/emitted").stdout.strip()
+    image("config", "--user", "root", "--entrypoint", "[]", container)
+    image("run", "--isolation", "chroot", container, "--", "sh", "-c", "userdel --remove gpu; rm -rf /opt/firstlight")
+    image("commit", "--rm", container, "localhost/debian-with-tools")
+    return "localhost/debian-with-tools"
+
+
+def _built(image: Builder, kind: str, base: str, folder: Path) -> tuple[Path, Builder]:
+    """The files of a kind, and the image that is built as they say: by which Dockerfile, in which folder."""
+    here = write(emit(kind, with_own_wheel(subject(OLD_H100, choices=Choices(base=base)))), folder)
+    if kind == "compose":
+        context, dockerfile = (
+            here / yaml.safe_load((here / "compose.yaml").read_text())["services"]["torch"]["build"],
+            "",
+        )
+    else:
+        build = json.loads((here / ".devcontainer/devcontainer.json").read_text())["build"]
+        context, dockerfile = here / ".devcontainer" / build["context"], build["dockerfile"]
+    wheels_for(context / "wheels")
+    named = ("--file", str(context / dockerfile)) if dockerfile else ()
+    argv = ("bud", "--isolation", "chroot", "--layers=false", "--tag", kind, *named, str(context))
+    done = image(*argv, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    built = copy.copy(image)
+    built.container = image("from", f"localhost/{kind}").stdout.strip()
+    return here, built
+
+
+def test_the_image_of_compose_is_built_from_its_files_and_its_health_is_the_gate(
+    image: Builder, with_tools: str, tmp_path: Path
+) -> None:
+    here, built = _built(image, "compose", with_tools, tmp_path / "compose")
+    service = yaml.safe_load((here / "compose.yaml").read_text())["services"]["torch"]
+    entry, *asks = service["healthcheck"]["test"][1:]
+    assert entry == "/opt/firstlight/entrypoint.sh"
+    sick = built.run(*asks, driver="560.35.03")
+    assert (sick.returncode, "driver 560.35.03 is loaded" in sick.stderr) == (1, True), sick.stderr
+    without = built.run(*asks, driver="580.95.05")
+    assert "nvidia-smi" in without.stderr  # the gate let it in, and the stand-in of a host has no such program
+    program, verb, *_ = service["command"]
+    done = built.run(program, verb, "--list", driver="580.95.05")
+    assert (done.returncode, "compile" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_image_of_a_devcontainer_is_built_from_its_files_and_its_commands_run(
+    image: Builder, with_tools: str, tmp_path: Path
+) -> None:
+    here, built = _built(image, "devcontainer", with_tools, tmp_path / "devcontainer")
+    says = json.loads((here / ".devcontainer/devcontainer.json").read_text())
+    for driver, code in (("580.95.05", 0), ("570.133.20", 0), ("560.35.03", 1)):
+        started = built.run(*says["postStartCommand"][1:], driver=driver)
+        assert started.returncode == code, started.stderr
+        mount = 'mount -t tmpfs t /sys/module && mkdir /sys/module/nvidia && echo "$1" > /sys/module/nvidia/version'
+        script = f'{mount}; shift; exec "$@"'
+        alone = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", driver)
+        host = subprocess.run(
+            [*alone, *says["initializeCommand"]], capture_output=True, text=True, check=False, cwd=here, timeout=60
+        )
+        assert host.returncode == code, host.stderr
+    user = built.run("sh", "-c", "id -un; python -c 'import torch; print(torch.VERSION)'")
+    assert user.stdout.split() == [says["remoteUser"], "2.9.0+cu130"], user.stderr
 
 
 def test_the_user_of_the_image_is_not_root_and_has_torch_and_firstlight(image: Builder) -> None:

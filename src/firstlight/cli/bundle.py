@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firstlight.emit.python_choice import USUAL
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from firstlight.plan.want import Want
     from firstlight.versions import CudaVersion
 
-PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
+GLIBC = "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,12 @@ class _Compat:
 @click.option("--facts", "facts_file", metavar="PATH", default="",
               help="Instead of --for: the facts of that machine, from `firstlight facts --json` there.")  # fmt: skip
 @click.option("--out", metavar="FOLDER", required=True, help="Where the wheels go: a new or empty folder, or a bundle.")
-@click.option("--python", default="", metavar="X.Y", help=f"The Python there. Default: of the facts, else {PYTHON}.")
+@click.option(
+    "--python",
+    default="",
+    metavar="X.Y",
+    help="The Python there. Default: of the facts, else 3.12, or what all has wheels for.",
+)
 @click.option(
     "--platform",
     "machine",
@@ -93,6 +99,7 @@ def command(
     tables = load()
     python, machine, glibc = (str(given[name]) for name in ("python", "machine", "glibc"))
     whom = _whom(class_text, facts_file, tables=tables, asked=(machine, python, glibc))
+    whom = whom if whom.target.python else _with_python(whom, wants, tables)
     index, links = str(given["index"]), tuple(os.path.abspath(each) for each in given["links"])
     _refuse_sources(index, links)
     found = _solved(whom, wants, tables)
@@ -119,20 +126,42 @@ def _whom(class_text: str, facts_file: str, *, tables: Tables, asked: tuple[str,
         from firstlight.plan.machine_class import arch_of, parse_machine_class
 
         kind = parse_machine_class(class_text, tables)
-        target = target_of(arch_of(kind, machine), python or PYTHON, glibc or GLIBC)
+        target = _target(arch_of(kind, machine), python, glibc)
         facts = parse_machine(class_text, tables, arch=target.machine, glibc=target.glibc)
         return _For(kind.text, facts, target)
     from firstlight.facts.look import Look, look_at
 
     facts = look_at(Look(facts_file=facts_file))
     there = target_there(facts, Target(machine, python, glibc))
-    target = target_of(there.machine, there.python or PYTHON, there.glibc or GLIBC)
+    target = _target(there.machine, there.python, there.glibc)
     facts = replace(
         facts,
         place=replace(facts.place, arch=target.machine),
         runtime=replace(facts.runtime, glibc=Known(target.glibc, "--glibc or --facts")),
     )
     return _For(f"the machine of {os.path.basename(facts_file.rstrip('/'))}", facts, target)
+
+
+def _target(machine: str, python: str, glibc: str) -> Target:
+    """A target that was asked for or looked up; python "" stays open: it goes by the packages."""
+    return replace(target_of(machine, python or USUAL, glibc or GLIBC), python=python)
+
+
+def _with_python(whom: _For, wants: tuple[str, ...], tables: Tables) -> _For:
+    """3.12, which most machines without a network have, if all has wheels for it; else the newest that all has."""
+    from firstlight.emit.python_choice import working_pythons
+    from firstlight.emit.subject import Asked, Choices, subject_of
+    from firstlight.plan.request import Request
+    from firstlight.plan.want import parse_wants
+
+    pythons: tuple[str, ...] = (USUAL,)
+    try:
+        asked = Asked(Request(parse_wants(wants)))
+        made = subject_of(whom.facts, asked, made_for=whom.name, tables=tables, choices=Choices())
+        pythons = working_pythons(made.gates.torch, made.parts, machine=whom.target.machine, tables=tables)
+    except BadInput:
+        pass  # said better by what is impossible below
+    return replace(whom, target=replace(whom.target, python=USUAL if USUAL in pythons else pythons[0]))
 
 
 def _refuse_sources(index: str, links: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import hashlib
 from firstlight.emit.document import Emitted, EmittedFile, ToRun, made_by
 from firstlight.emit.header import header_lines
 from firstlight.emit.preflight import preflight_functions
+from firstlight.emit.python_choice import best_first
 from firstlight.emit.quoting import Quoted, absolute_path
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
@@ -73,9 +74,8 @@ def state_folder(subject: Subject) -> str:
 
 
 def pythons_of(subject: Subject) -> tuple[str, ...]:
-    """Every Python that torch has wheels for, the wanted one first; free-threaded ones are another ABI."""
-    plain = tuple(each for each in subject.pythons or _EVERY_PYTHON if each[-1].isdigit())
-    return tuple(dict.fromkeys((subject.target.python, *plain)))
+    """Every Python that torch has wheels for, the wanted one first."""
+    return best_first(subject.pythons or _EVERY_PYTHON, subject.target.python)
 
 
 def environment_key(subject: Subject) -> str:

@@ -13,7 +13,7 @@ from firstlight.emit.preflight import preflight_functions
 from firstlight.emit.quoting import Quoted, comment, dockerfile_text, sh_words
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
-from firstlight.emit.tool import REQUIREMENT, emitted_wheel, where_from
+from firstlight.emit.tool import REQUIREMENT, emitted_wheel, wheels_readme, where_from
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.ways.nvidia_repository import REPOSITORIES
@@ -24,10 +24,6 @@ HOME = "/opt/firstlight"  # laid out as pod_setup.sh lays out its folder on the 
 USER = "gpu"
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
-_WHEELS = (
-    "Wheels that lie here are taken before an index is asked; firstlight's own is the one it was emitted with.\n"
-    "firstlight bundle --out wheels fills this folder; with its bundle.json here no index is asked for torch.\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ def image_files(subject: Subject, kind: str) -> tuple[EmittedFile, ...]:
         EmittedFile("Dockerfile", _dockerfile(subject, header)),
         EmittedFile("entrypoint.sh", entrypoint, 0o755),
         EmittedFile("shell.sh", shell_text(subject, HOME)),
-        EmittedFile("wheels/README", _WHEELS),
+        EmittedFile("wheels/README", wheels_readme(subject)),
         *_compat_files(subject),
     )
 

@@ -11,6 +11,7 @@ from firstlight.diagnosis.wanted import with_wanted
 from firstlight.emit.carried import carried, instead_of
 from firstlight.emit.gates import CompatPart, Gates, gates_of
 from firstlight.emit.packages import Part, cuda_of, packages_of, torch_of
+from firstlight.emit.python_choice import default_python, numpy_beside
 from firstlight.errors import BadInput
 from firstlight.facts.codec import to_json
 from firstlight.facts.collect import Facts
@@ -32,7 +33,7 @@ from firstlight.ways.wheel_target import Target, target_of
 
 __all__ = ["Asked", "BenchJob", "Choices", "CompatPart", "Part", "Subject", "subject_of"]
 
-PYTHON, GLIBC = "3.12", "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
+GLIBC = "2.28"  # torch's wheels on PyPI are manylinux_2_28 since 2.7, as the tables have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,8 @@ class Subject:
 
     @property
     def numpy(self) -> str:
-        """What pip is asked for beside the pins: torch warns without numpy, and does not bring it.
-
-        One number would not do for every Python that a script takes. A torch before 2.3 is built for numpy 1
-        (pytorch/pytorch#107302).
-        """
-        return "numpy<3" if self.gates.torch.release >= (2, 3) else "numpy<2"
+        """What pip is asked for beside the pins, e.g. numpy<3."""
+        return numpy_beside(self.gates.torch)
 
     @property
     def what(self) -> str:
@@ -104,7 +101,7 @@ class Asked:
 
     request: Request
     option: str = ""
-    python: str = ""  # X.Y; "" = of a want or the facts, else 3.12 or the newest before it that torch has wheels for
+    python: str = ""  # X.Y; "" = of a want or the facts, else the newest that all has wheels for
 
 
 def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, choices: Choices) -> Subject:
@@ -121,8 +118,10 @@ def subject_of(facts: Facts, asked: Asked, *, made_for: str, tables: Tables, cho
     packages = packages_of(replace(question, facts=facts), option, request.wants)
     compat = _compat(tables, option)
     torch = torch_of(packages, question)
-    said = asked.python or _python(facts, request.wants)
-    target = target_of(facts.place.arch, said or _default_python(torch, facts, tables), _glibc(facts))
+    python = asked.python or _python(facts, request.wants)
+    if not python:
+        python = default_python(torch, packages.parts, machine=facts.place.arch, tables=tables)
+    target = target_of(facts.place.arch, python, _glibc(facts))
     steps = plan_for(question, option, extras=extras)
     plan = replace(steps, digest=shipped_digest(steps.digest, packages.parts, compat=compat, target=target))
     gates = gates_of(
@@ -178,19 +177,6 @@ def _python(facts: Facts, wants: tuple[Want, ...]) -> str:
     if not wanted and environment is not None and isinstance(environment.python_version, Known):
         wanted = environment.python_version.value
     return ".".join(wanted.split(".")[:2])
-
-
-def _default_python(torch: TorchVersion, facts: Facts, tables: Tables) -> str:
-    """3.12, which everything on record has wheels for; else the newest before it that this torch has wheels for.
-
-    Newer ones than 3.12 are taken where torch has no other: what is installed beside it need not have wheels for them.
-    """
-    release = tables.torch_release(torch.public, facts.place.arch)
-    known = [each for each in (() if release is None else release.cpython) if each[-1].isdigit()]
-    if not known or PYTHON in known:
-        return PYTHON
-    by_age = sorted(known, key=_numbers)
-    return next((each for each in reversed(by_age) if _numbers(each) < _numbers(PYTHON)), by_age[0])
 
 
 def _numbers(version: str) -> list[int]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 from firstlight import __version__
 from firstlight.emit.document import EmittedWheel
+from firstlight.emit.imagined import oldest_driver
 from firstlight.emit.quoting import Quoted
 from firstlight.emit.rendering import render
 from firstlight.emit.subject import Subject
@@ -40,3 +43,20 @@ def where_from(subject: Subject) -> str:
             f"{REQUIREMENT} comes from the index that pip is set to there; see that the name is firstlight's own in it."
         )
     return f"firstlight comes from {FOLDER}/{wheel.name}, checked by its SHA-256: bring the folder {FOLDER} along."
+
+
+def wheels_readme(subject: Subject) -> str:
+    """The README of the folder `wheels`, with the command that fills it for this Python."""
+    return (
+        "Wheels that lie here are taken before an index is asked; firstlight's own is the one it was emitted with.\n"
+        "This fills the folder; with its bundle.json here no index is asked for torch:\n\n"
+        f"    {_bundle_command(subject)}\n"
+    )
+
+
+def _bundle_command(subject: Subject) -> str:
+    """firstlight bundle --for "H100, driver >= 550" --want torch==2.9.0+cu130 --python 3.13 --out wheels."""
+    whom = ("--facts", "FACTS.json") if oldest_driver(subject.facts) is None else ("--for", subject.made_for)
+    wants = (word for each in subject.requirements for word in ("--want", each))
+    platform = ("--platform", subject.target.machine, "--python", subject.target.python)
+    return shlex.join(("firstlight", "bundle", *whom, *wants, *platform, "--out", FOLDER))

@@ -53,6 +53,10 @@ _IPV4 = re.compile(
     r"(?<![\w.\-+])(?<![=<>~!]=)(?<![Vv]ersion: )(?<!so\.)"
     r"(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![\w.]*\d)(?!-)"
 )
+# What `firstlight facts` puts before a version: cuBLAS 13.1.0.3 (toolkit).
+_LIBRARY_BEFORE = re.compile(
+    r"(?i)\b(?:cu(?:blas(?:lt)?|dnn|dart|fft|rand|solver|sparse(?:lt)?|pti|tensor)|nccl|npp|nvjpeg|nvshmem) $"
+)
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|(?:[0-9a-fA-F]{1,4}:){1,6}(?::[0-9a-fA-F]{1,4}){1,6})(?![\w:])"
 )
@@ -166,7 +170,9 @@ def _mask_url(match: re.Match[str]) -> str:
 
 
 def _mask_ipv4(match: re.Match[str]) -> str:
-    return match.group(0) if match.group(0) in ("127.0.0.1", "0.0.0.0") else "<address>"  # noqa: S104 not a bind
+    is_local = match.group(0) in ("127.0.0.1", "0.0.0.0")  # noqa: S104 not a bind
+    is_version = _LIBRARY_BEFORE.search(match.string, 0, match.start())
+    return match.group(0) if is_local or is_version else "<address>"
 
 
 def rename_all(value: T, rename: Callable[[str], str]) -> T:

@@ -132,38 +132,55 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
             because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
             yield Seen(device.place, saw, (_fewer(device, count.value, split),), because, error)
             said = True
-    if split is not None and not said and target.service.place.syntax is Syntax.COMPOSE:
+    asks = target.service.place.syntax is Syntax.COMPOSE or bool(target.service.devices)
+    if split is not None and not said and asks:
         saw = f"{split.option} {split.gpus} asks for {split.gpus} GPUs; the machine has {count.value}{more}"
-        because = "It puts a part of the model on each, and stops where there are fewer."
-        error = f"World size ({split.gpus}) is larger than the number of available GPUs ({count.value}) in this node."
+        because, error = _STOPS[split.is_model]
+        error = error.format(asked=split.gpus, has=count.value)
         yield Seen(split.place, saw, (_less_split(split, count.value),), because, error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A server's model over several GPUs: --tensor-parallel-size 8."""
+    """A model or processes over several GPUs: --tensor-parallel-size 8, --nproc-per-node 8."""
 
     option: str
     gpus: int
     place: Place
 
+    @property
+    def is_model(self) -> bool:
+        return self.option in _TENSOR_PARALLEL
+
 
 _TENSOR_PARALLEL = ("--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--num-shard")
+_PROCESSES = ("--nproc_per_node", "--nproc-per-node")  # of torchrun, each on a GPU of its own
+# Of a model, and of processes: what happens where there are fewer GPUs.
+_STOPS = {
+    True: (
+        "It puts a part of the model on each, and stops where there are fewer.",
+        "World size ({asked}) is larger than the number of available GPUs ({has}) in this node.",
+    ),
+    False: ("Each process takes a GPU of its own.", "RuntimeError: CUDA error: invalid device ordinal"),
+}
 
 
 def _split(target: Target) -> Iterator[_Split]:
-    """Over how many GPUs vLLM, SGLang or TGI is told to put a model."""
+    """Over how many GPUs vLLM, SGLang or TGI is told to put a model, or torchrun its processes."""
     for ran in target.starts:
         words = [part for word in ran.words for part in (word.split("=", 1) if word.startswith("-") else (word,))]
         for option, value in itertools.pairwise(words):
-            if option in _TENSOR_PARALLEL and (target.image.is_server or _OF_TORCH.search(" ".join(ran.words))):
+            of_server = target.image.is_server or _OF_TORCH.search(" ".join(ran.words))
+            if option in _PROCESSES or (option in _TENSOR_PARALLEL and of_server):
                 yield _Split(option, whole_number(value) or 0, ran.place)
 
 
-def _less_split(split: _Split, count: int, *, also: str = "") -> Chain:
-    fits = f"a model that fits into {count}"
-    title = f"take a machine with {split.gpus} GPUs, or {split.option} {count}{also} and {fits}"
-    return ask("take a machine with more GPUs, or split less", Why.DECISION, title=title)
+def _less_split(split: _Split, count: int, *, also: tuple[str, ...] = ()) -> Chain:
+    """Fewer GPUs in the command, and where the file asks for them: `also`."""
+    fits = f" and a model that fits into {count}" if split.is_model else ""
+    asked = f" with `{also[0]}`" if also else ""
+    title = f"take a machine with {split.gpus} GPUs, or {split.option} {count}{asked}{fits}"
+    return chain(StartContainer((*also[1:], f"{split.option}={count}")), title=title)
 
 
 _NO_SUCH_NODE = {
@@ -178,12 +195,23 @@ _NO_SUCH_NODE = {
 }
 
 
+# How fewer GPUs are asked for where they are asked for: what is written, and the argument it stands for.
+_FEWER = {
+    Syntax.COMPOSE: ("count: all", "--gpus=all"),
+    Syntax.KUBERNETES: ("nvidia.com/gpu: {count}", "--gpus={count}"),
+    Syntax.SHELL: ("--gpus-per-node={count}", "--gpus={count}"),
+}
+
+
 def _fewer(device: Device, count: int, split: _Split | None) -> Chain:
-    if split is not None and device.place.syntax is Syntax.COMPOSE:
-        return _less_split(split, count, also=" with `count: all`")
-    if device.place.syntax is Syntax.COMPOSE:
-        return ask("write `count: all`", Why.PROGRAM)
-    return ask(f"ask for {count}, or take a machine with more", Why.DECISION)
+    """As many as there are, and the command's own number with it: a rank without a GPU ends."""
+    written, argument = (each.format(count=count) for each in _FEWER.get(device.place.syntax, ("{count}",) * 2))
+    if split is not None:
+        return _less_split(split, count, also=(written, argument))
+    if device.ids:
+        written = f"{written}` in place of `device_ids"
+    title = f"write `{written}`" if device.place.syntax is Syntax.COMPOSE else f"ask for {count}: `{written}`"
+    return chain(StartContainer((argument,)), title=f"{title}, or take a machine with more")
 
 
 def small_shared_memory(target: Target, question: Question) -> Iterator[Seen]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from firstlight.frozen import dataclass
 from firstlight.lint.dockerfile import Instruction, parse_dockerfile
+from firstlight.lint.edits_gpus import start_otherwise
+from firstlight.lint.edits_lists import in_list
 from firstlight.lint.model import Syntax
 from firstlight.lint.rule import LintFinding
-from firstlight.lint.written import lines_of
 from firstlight.ways.kinds import (
     ChangeImage,
     InstallPackages,
@@ -300,44 +301,13 @@ def _folder_out(text: str, finding: LintFinding, way: Unwire) -> str | None:
     return _one_line(text, finding, line if not line.endswith("LD_LIBRARY_PATH") else f'{line}: ""')
 
 
-def _service_keys(text: str, finding: LintFinding, way: StartContainer) -> str | None:
-    """Keys of a compose service, behind the line that names it."""
-    if finding.syntax is not Syntax.COMPOSE:
-        return None
-    keys = lines_of(Chain((way,)), finding.syntax)
-    lines, named = text.splitlines(), _line(text, finding)
-    inside = next((line for line in lines[finding.line :] if line.strip()), f"{named}  ")
-    indent = inside[: len(inside) - len(inside.lstrip())]
-    names = {key.partition(":")[0] for key in keys}
-    end = _block_end(lines, finding.line, len(indent))
-    old = [
-        n
-        for n in range(finding.line, end)
-        if lines[n].startswith(indent) and lines[n].strip().partition(":")[0] in names
-    ]
-    if any(lines[n].strip().endswith(":") for n in old):
-        return None
-    edits = (
-        *(Edit(n + 1, n + 1, ()) for n in old),
-        Edit(finding.line + 1, finding.line, tuple(indent + key for key in keys)),
-    )
-    return edited(text, edits)
-
-
-def _block_end(lines: list[str], start: int, width: int) -> int:
-    """The index behind the block that is indented by so much from a line on."""
-    for number in range(start, len(lines)):
-        stripped = lines[number].strip()
-        if stripped and len(lines[number]) - len(lines[number].lstrip()) < width:
-            return number
-    return len(lines)
-
-
 def _requirement_line(text: str, finding: LintFinding, way: InstallWheels) -> str | None:
     """A line of a list of packages, or a command of a script; None where the list says the index elsewhere."""
     line = _line(text, finding)
     if finding.syntax in _SCRIPTS:
         return _one_line(text, finding, _command(line, way)) if re.search(r"\binstall\b", line) else None
+    if finding.syntax is Syntax.CONDA or (finding.syntax is Syntax.PYPROJECT and way.index):
+        return in_list(text, finding, way)
     if finding.syntax is not Syntax.REQUIREMENTS and way.index:
         return None
     package = way.packages[0]
@@ -359,7 +329,7 @@ _SCRIPTS = (Syntax.SHELL, Syntax.WORKFLOW, Syntax.DEVCONTAINER)
 _OTHERS: _Writers = {
     InstallWheels: _requirement_line,
     SetVariables: _variable_line,
-    StartContainer: _service_keys,
+    StartContainer: start_otherwise,
     UnsetVariables: _variable_out,
     Unwire: _folder_out,
     UseImage: _image_line,

@@ -18,6 +18,7 @@ from firstlight.lint.images import KNOWS_BLACKWELL, Flavour
 from firstlight.lint.meant import for_cpu_alone, gpu_is_meant
 from firstlight.lint.model import Target
 from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.torch_answers import cuda_image
 from firstlight.lint.torches import fails, torches
 from firstlight.lint.written import ask
 from firstlight.tables.gpu_rows import Runs
@@ -172,6 +173,9 @@ def _without_code(each: Framework, question: Question) -> str:
     if row is None:
         return ""
     newest = max(ComputeCapability.parse(target) for target in row.targets)
+    oldest = min(ComputeCapability.parse(target) for target in row.targets)
+    if any(gpu.capability < oldest for gpu in gpus):
+        return f"is compiled by CUDA {each.cuda}, which makes code from {oldest} on"
     beyond = [gpu for gpu in gpus if gpu.capability.major > newest.major]
     return f"is compiled by CUDA {each.cuda}, which makes code up to {newest}" if beyond else ""
 
@@ -210,7 +214,9 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
     if named and target.image.flavour is Flavour.UNKNOWN:
         return
     if not have and not named:
-        return  # a list of packages: what the machine has beside them is not known
+        have = tuple(_advised(target, question))  # a list of packages: what else the machine has is not known
+        if not have:
+            return
     for each in frameworks(target, question):
         if not each.major or each.brings_libraries or any(_serves(one, each) for one in have):
             continue
@@ -227,17 +233,38 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
 
 def _beside_the_torch(each: Framework, have: Libraries, target: Target, question: Question) -> tuple[Chain, ...]:
     """What goes with the libraries that are there, or with those of the torch that another finding puts there."""
+    if (image := _image_for(each, have, target, question)) is not None:
+        return (image,)
     torch = torches(target, question).last
     if torch is None or torch.install is None or not fails(torch, question) or have.where != torch.shown:
         return _libraries_for(each, have, question)
-    wheel = next(iter(wheels_for(question, torch.version, torch.python)), None)
-    if wheel is None:
+    there = next(_advised(target, question), None)
+    if there is None:
         return _libraries_for(each, have, question)
-    there = Libraries(wheel.cuda.major, torch_cudnn(wheel.torch.public), f"torch {wheel.torch.public}")
     if _serves(there, each):
         title = f"keep it: it goes with {there.where}, which is to be installed in place of {torch.shown}"
         return (ask("keep it, and install the other torch", Why.PROGRAM, title=title),)
     return tuple(_going_with(answer, there.where) for answer in _libraries_for(each, there, question))
+
+
+def _advised(target: Target, question: Question) -> Iterator[Libraries]:
+    """What the torch brings that another finding puts in the place of one that does not work there."""
+    torch = torches(target, question).last
+    if torch is None or torch.install is None or not fails(torch, question):
+        return
+    for wheel in wheels_for(question, torch.version, torch.python)[:1]:
+        yield Libraries(wheel.cuda.major, torch_cudnn(wheel.torch.public), f"torch {wheel.torch.public}")
+
+
+def _image_for(each: Framework, have: Libraries, target: Target, question: Question) -> Chain | None:
+    """An image of the framework's own CUDA, where nothing of the image's would run there; None where it does."""
+    if have.where != target.image.name or target.image.cuda is None:
+        return None
+    old = runs_major(question, have.major) is False and compat_serves(question, target.image.cuda) is not True
+    if not old and not _without_code(replace(each, cuda=str(target.image.cuda.release)), question):
+        return None
+    image = cuda_image(target.image, question, major=each.major)
+    return None if image is None else replace(image, title=f"keep it, and take an image of CUDA {each.major}")
 
 
 def _going_with(answer: Chain, torch: str) -> Chain:

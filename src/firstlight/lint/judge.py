@@ -25,6 +25,7 @@ from firstlight.lint.reading import ReadFile, Reading
 from firstlight.lint.rule import Ignored, LintFinding, LintReport, LintRule, Seen
 from firstlight.lint.run_rules import RUN_LINT_RULES
 from firstlight.lint.unjudged import not_judged
+from firstlight.ways.kinds import StartContainer
 
 LINT_RULES: tuple[LintRule, ...] = (
     *IMAGE_LINT_RULES,
@@ -71,10 +72,18 @@ def lint(given: Given, question: Question, *, read: ReadFile) -> LintReport:
         idle += [finding for finding in every if finding not in said]
         unread.update(dict.fromkeys(not_judged(target, question, decided=_decided(said))))
         for finding in said:
-            found.setdefault((finding.code, finding.file, finding.line, finding.saw), finding)
+            key = (finding.code, finding.file, finding.line, finding.saw)
+            if key not in found or _arguments(finding) > _arguments(found[key]):
+                found[key] = finding
     kept, ignored = _silenced(tuple(found.values()), reading)
     order = sorted(kept, key=lambda each: (each.file != given.file, each.file, each.line, _rank(each)))
     return LintReport(given.file, tuple(order), tuple(unread), ignored, syntax, tuple(idle))
+
+
+def _arguments(finding: LintFinding) -> int:
+    """How much an answer changes: a job seen from inside its image has the command that goes with its GPUs."""
+    ways = (way for answer in finding.answers for way in answer.ways)
+    return sum(len(way.arguments) for way in ways if isinstance(way, StartContainer))
 
 
 def _decided(said: tuple[LintFinding, ...]) -> frozenset[Place]:

@@ -54,10 +54,15 @@ def lines_of(answer: Chain, syntax: Syntax) -> tuple[str, ...]:
     """The lines to paste, each exactly as the file takes it; () where words have to do.
 
     An install under a title is for a command that the file has already, by whatever tool: the title names the release.
+    So does it name another count of GPUs.
     """
     write = _WRITES.get(syntax, {})
-    ways = (way for way in answer.ways if not (answer.title and isinstance(way, InstallWheels)))
+    ways = (way for way in answer.ways if not (answer.title and _is_in_title(way)))
     return tuple(line for way in ways if type(way) in write for line in write[type(way)](way))
+
+
+def _is_in_title(way: Way) -> bool:
+    return isinstance(way, InstallWheels) or (isinstance(way, StartContainer) and not way.gives_gpus)
 
 
 def _quoted(value: str) -> str:

@@ -38,8 +38,8 @@ def _project(way: InstallWheels) -> Iterator[str]:
     """The dependency, and for uv the index that it comes from."""
     yield from (f'"{package.requirement}",' for package in way.packages)
     if way.index:
-        name = f"pytorch-{way.index.rstrip('/').rpartition('/')[2]}" if "/whl/" in way.index else "pypi"
-        yield "[tool.uv.sources]  # only once in a file: where it is there already, write the next line below it"
+        name = _name_of(way.index)
+        yield "[tool.uv.sources]  # only once in a file: where it is there, write this below, in place of its lines"
         yield from (
             f'{package.project} = {{ index = "{name}" }}' for package in way.packages if _is_there(package, way)
         )
@@ -47,6 +47,13 @@ def _project(way: InstallWheels) -> Iterator[str]:
         yield f'name = "{name}"'
         yield f'url = "{way.index}"'
         yield "explicit = true"
+
+
+def _name_of(index: str) -> str:
+    """What an index is called: pytorch-cu128, jetson-cu126, pypi."""
+    last = index.rstrip("/").rpartition("/")[2]
+    maker = "pytorch" if "/whl/" in index else "jetson" if "jetson" in index else ""
+    return f"{maker}-{last}" if maker else "pypi"
 
 
 def _pixi(way: InstallWheels) -> Iterator[str]:

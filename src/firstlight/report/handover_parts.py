@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from firstlight.apply.journal import Record
 from firstlight.apply.runs import (
@@ -142,7 +143,9 @@ def has_gpu(facts: Facts) -> bool:
 
 
 def _faults(diagnosis: Diagnosis) -> tuple[Fault, ...]:
-    return tuple(Fault(each.code, each.title, each.severity.value, each.saw, each.means) for each in diagnosis.findings)
+    """The findings, the one that explains most first."""
+    found = sorted(diagnosis.findings, key=lambda each: each.code != diagnosis.primary)
+    return tuple(Fault(each.code, each.title, each.severity.value, each.saw, each.means) for each in found)
 
 
 def _way_out(plan: Plan) -> WayOut:
@@ -247,11 +250,16 @@ def _since_before(given: Given) -> Iterator[Change]:
     for looked in given.before:
         since = f"the look before, {looked.facts.collected_at}"
         for name, say in SECTIONS:
-            old, new = list(say(looked.facts)), list(say(given.now.facts))
+            old, new = list(say(_without_room(looked.facts))), list(say(_without_room(given.now.facts)))
             if old != new:
                 gone = "\n".join(line for line in old if line not in new) or "nothing"
                 come = "\n".join(line for line in new if line not in old) or "nothing"
                 yield Change(name, gone, come, since)
+
+
+def _without_room(facts: Facts) -> Facts:
+    """The facts without what is free on disks, which is another figure in each look."""
+    return replace(facts, resources=replace(facts.resources, disks=()))
 
 
 def _differing(pairs: Sequence[tuple[str, str, str]], since: str) -> Iterator[Change]:

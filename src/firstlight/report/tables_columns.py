@@ -206,6 +206,8 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _field("cuda_major_x86_64", "CUDA"),
         Column("requires", lambda row: shown(tuple(p for p in row.requires if not p.project.startswith("nvidia")))),
     ),
+    "compile_pythons": (_field("torch"), _field("below", "Python below")),
+    "beside_wheels": (_field("project"), _field("version"), _field("x86_64"), _field("aarch64")),
     "wheel_sizes": (
         _field("project"),
         _field("version"),

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 from firstlight.tables.stored import StoredRows
 
 if TYPE_CHECKING:
-    from firstlight.tables.pin_rows import FrameworkBuild, FrameworkExtra, PackagePins, WheelSize
+    from firstlight.tables.pin_rows import BesideWheel, FrameworkBuild, FrameworkExtra, PackagePins, WheelSize
 
 
 class PinLookups(StoredRows):
-    """`package_pins`, `framework_builds`, `framework_extras`, `wheel_sizes`. None and (): the tables do not know."""
+    """`package_pins`, `beside_wheels`, `framework_*`, `wheel_sizes`. None and (): the tables do not know."""
 
     __slots__ = ()
 
     @property
     def package_pins(self) -> tuple[PackagePins, ...]:
         return self._rows("package_pins")
+
+    @property
+    def beside_wheels(self) -> tuple[BesideWheel, ...]:
+        return self._rows("beside_wheels")
 
     @property
     def framework_builds(self) -> tuple[FrameworkBuild, ...]:

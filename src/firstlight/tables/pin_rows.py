@@ -43,6 +43,20 @@ class PackagePins(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class BesideWheel(Row):
+    """A release that is installed beside torch, by the Pythons of its Linux wheels: numpy 2.5.4 has cp312 to cp315."""
+
+    project: str
+    version: str
+    x86_64: tuple[str, ...]
+    aarch64: tuple[str, ...]
+
+    def pythons(self, machine: str) -> tuple[str, ...]:
+        """The Pythons that PyPI has a wheel for on a machine, e.g. ('cp312', 'cp313')."""
+        return {"x86_64": self.x86_64, "aarch64": self.aarch64}.get(machine, ())
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class WheelSize(Row):
     """A file on PyPI: torch 2.9.0 for x86_64 has 899738273 bytes and pulls nvidia-cudnn-cu12==9.10.2.21 and more.
 

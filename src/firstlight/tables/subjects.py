@@ -114,6 +114,7 @@ SUBJECTS = (
         "VariantSighting",
         ("torch", "wheel_cuda", "channel", "platform"),
     ),
+    Subject("compile_pythons", "torch", "Pythons that torch.compile takes", "torch_rows", "CompilePython", ("torch",)),
     Subject("triton_ptxas", "torch", "ptxas inside each Triton", "torch_rows", "TritonPtxas", ("triton", "program")),
     Subject(
         "companions",
@@ -137,6 +138,14 @@ SUBJECTS = (
         "requirements and wheels around torch",
         "pin_rows",
         "PackagePins",
+        ("project", "version"),
+    ),
+    Subject(
+        "beside_wheels",
+        "companions",
+        "Pythons of what is installed beside torch",
+        "pin_rows",
+        "BesideWheel",
         ("project", "version"),
     ),
     Subject(

@@ -10,6 +10,7 @@ from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 if TYPE_CHECKING:
     from firstlight.tables.torch_rows import (
         Companion,
+        CompilePython,
         NewestRelease,
         ReleaseWheel,
         TorchRelease,
@@ -28,6 +29,10 @@ class TorchLookups(CompilerLookups):
     @property
     def torch_releases(self) -> tuple[TorchRelease, ...]:
         return self._rows("torch_releases")
+
+    @property
+    def compile_pythons(self) -> tuple[CompilePython, ...]:
+        return self._rows("compile_pythons")
 
     @property
     def triton_ptxas(self) -> tuple[TritonPtxas, ...]:

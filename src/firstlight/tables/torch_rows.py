@@ -90,6 +90,14 @@ class TritonPtxas(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class CompilePython(Row):
+    """Up to which Python torch.compile works: with torch 2.9 below 3.14, though 2.9 has wheels for 3.14."""
+
+    torch: str  # 2.9
+    below: str  # 3.14
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class Companion(Row):
     """A project built against torch and what its wheel requires: vllm 0.11.0 requires torch==2.8.0.
 

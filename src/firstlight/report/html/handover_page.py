@@ -170,8 +170,8 @@ def _proved(proofs: Sequence[Proof]) -> Markup:
 
 def _check(check: CheckRead) -> tuple[str, ...]:
     what = joined((prose(check.says), *(el("div", prose(line)) for line in check.do)))
-    word = el("span", check.outcome, class_=f"word {_TONES.get(check.outcome, '')}".strip())
-    took = f"{check.seconds:.1f} s" if check.seconds else ""
+    word = el("span", check.outcome, class_=f"word whole {_TONES.get(check.outcome, '')}".strip())
+    took = el("span", f"{check.seconds:.1f} s", class_="whole") if check.seconds else ""
     return joined((check.check, el("div", check.title, class_="code"))), word, what, took
 
 

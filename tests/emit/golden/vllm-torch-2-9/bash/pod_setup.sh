@@ -21,7 +21,7 @@ unset PYTHONHOME PYTHONPATH || :
 state=/workspace/firstlight
 tool_key=0.1.0-e3b0c44298fc # of firstlight
 key=206d65c1cba6 # of the packages
-pythons='3.12 3.10 3.11 3.13 3.14' # that torch has wheels for, the best first
+pythons='3.12 3.11 3.10 3.13 3.14' # that torch has wheels for, the best first
 
 say() { printf 'firstlight: %s\n' "$*" >&2; }
 stop() {
@@ -225,7 +225,10 @@ need_python() {
     if command -v apt-get > /dev/null 2>&1; then
         install_packages python3 python3-venv ca-certificates
     elif command -v dnf > /dev/null 2>&1; then
-        install_packages "python${pythons%% *}" ca-certificates
+        for minor in $pythons; do # which ones a release of RHEL has differs
+            ! dnf --quiet list "python$minor" > /dev/null 2>&1 || break
+        done
+        install_packages "python$minor" ca-certificates
     fi
     ! find_python || return 0
     if command -v uv > /dev/null 2>&1; then
