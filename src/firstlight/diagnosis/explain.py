@@ -11,6 +11,7 @@ from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
+from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_telling import is_telling
 from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
@@ -131,7 +132,9 @@ def _explained(stream: Readable) -> Explained:
             told = item.told
             continue
         for hit in hits(item):
-            tallies.setdefault(hit.signature.code, _Tally(hit.signature)).add(hit)
+            if hit.signature.code not in tallies:
+                tallies[hit.signature.code] = _Tally(hit.signature, setting_of(item.surroundings()))
+            tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
     telling = () if _answers(causes) else _most_telling(causes, told)
     if telling and is_telling(telling[0].text()):
@@ -167,6 +170,7 @@ class _Tally:
     """Counts the hits of one signature while the log goes by; bounded."""
 
     signature: Signature
+    setting: Setting  # of the lines around the first hit
     count: int = 0
     quoted_only: bool = True
     last: tuple[Hit, ...] = ()
@@ -203,7 +207,8 @@ class _Tally:
             every.setdefault(name, {})[value] = None
         values = {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
-        return Explanation(_filled_in(self.signature, values), self.count, tuple(self.sightings))
+        told = in_setting(_filled_in(self.signature, values), self.setting)
+        return Explanation(told, self.count, tuple(self.sightings))
 
 
 def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
