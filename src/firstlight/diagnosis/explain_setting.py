@@ -66,11 +66,11 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
         return signature  # nothing of Linux was in it
     if own is None and setting is Setting.WSL:
         return signature
-    sentences = (signature.cause, _says(setting), *((own.cause,) if own else ()))
+    cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
         ways = (*ways, own.way) if own.is_last else (own.way, *ways)
     ways = ways or signature.ways_out
-    return replace(signature, cause=" ".join(filter(None, sentences)), prove=prove if prove.run else signature.prove, ways_out=ways)
+    return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
 
 
 @dataclass(frozen=True, slots=True)

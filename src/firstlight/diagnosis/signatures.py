@@ -21,6 +21,7 @@ FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
+ONE_OF = "The text alone does not tell which it is, and it can be another."
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 
@@ -223,7 +224,7 @@ def signature_of(row: dict[str, Any]) -> Signature:
         depth=row["depth"],
         patterns=tuple(Pattern(form["anchor"], form["regex"]) for form in row["patterns"]),
         captures=tuple(Captured(name["name"], Decode(name["decode"]), name["otherwise"]) for name in row["captures"]),
-        cause=row["cause"],
+        cause=f"{row['cause']} {ONE_OF}" if row.get("one_of") else row["cause"],
         means=row["means"],
         prove=Commands(row["prove"]["expect"], tuple(row["prove"]["run"])),
         ways_out=tuple(_way_out(way, row["code"]) for way in row["ways_out"]),
