@@ -20,6 +20,8 @@ from firstlight.secrets import masked
 DIFFERENT_SIGHTINGS = 5  # kept per signature; further ones are only counted
 SAME_MESSAGE_LINES = 12  # another form of one signature this close belongs to the same message (torch prints several)
 SHOWN_CHARACTERS = 150
+GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
+CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,14 @@ def _explained(stream: Readable) -> Explained:
 def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     """The causes among what was found, without what only follows from one of them.
 
-    What says only that something failed is left out where a cause is known.
+    What says only that something failed, or what kind of failure it was, is left out where a cause is known.
     """
     found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
-    return [tally for tally in found if not tally.signature.wraps] or found
+    causes = [tally for tally in found if not tally.signature.wraps]
+    named = [tally for tally in causes if tally.signature.depth < GENERAL_DEPTH]
+    sure = [tally for tally in named if tally.signature.depth < CAUSE_DEPTH and not tally.signature.witness]
+    is_known = _answers(sure)
+    return named if is_known else causes or found
 
 
 def _answers(causes: list[_Tally]) -> bool:
