@@ -28,7 +28,8 @@ _LINUX = (
 # A variable before a command is how the shells of Linux write it; these are its loader's and its compilers'.
 _LINUX_VARIABLES = ("LD_", "LIBRARY_PATH=", "CPATH=", "CC=", "CXX=", "CFLAGS=", "CXXFLAGS=", "PATH=")
 _LINUX_WORDS = (
-    r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs)\b"
+    r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs"
+    r"|firstlight)\b"
 )
 _ASSIGNED = r"[A-Za-z_]\w*=\S*"
 _IN_WSL_OF_NO_USE = r"modprobe|\bdkms\b|mokutil|nvidia-driver|cuda-drivers|nvidia-open|\breboot\b|ubuntu-drivers"
@@ -68,7 +69,9 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
         return signature
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
-        ways = (*ways, own.way) if own.is_last else (own.way, *ways)
+        knows_best = bool(signature.product) and signature.product not in own.of and bool(ways)
+        last = own.is_last or knows_best
+        ways = (*ways, own.way) if last else (own.way, *ways)
     ways = ways or signature.ways_out
     return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
 
