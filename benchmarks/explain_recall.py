@@ -31,6 +31,7 @@ SETS = {  # texts nobody had fitted to, oldest first
     "second.json": "second-judged.json",
     "third.json": "third-judged.json",
     "sixth.json": "sixth-judged.json",
+    "seventh.json": "seventh-judged.json",
 }
 # Of these only links, hashes of the texts and judgements are kept: what is said today cannot be counted.
 LINKS_ALONE = {"fourth-links.json": "fourth-judged.json", "fifth-links.json": "fifth-judged.json"}
