@@ -30,6 +30,8 @@ SETS = {  # texts nobody had fitted to, oldest first
     "held-out.json": "judged.json",
     "second.json": "second-judged.json",
     "third.json": "third-judged.json",
+    "sixth.json": "sixth-judged.json",
+    "seventh.json": "seventh-judged.json",
 }
 # Of these only links, hashes of the texts and judgements are kept: what is said today cannot be counted.
 LINKS_ALONE = {"fourth-links.json": "fourth-judged.json", "fifth-links.json": "fifth-judged.json"}
@@ -49,7 +51,12 @@ def answers(name: str) -> list[dict[str, Any]]:
                 "text": text["text"],
                 "true_cause": text["cause"],
                 "answers": [
-                    {"code": each.signature.code, "title": each.signature.title, "cause": each.signature.cause}
+                    {
+                        "code": each.signature.code,
+                        "title": each.signature.title,
+                        "cause": each.signature.cause,
+                        "ways_out": [" ".join((way.say, *way.run)) for way in each.signature.ways_out],
+                    }
                     for each in said[:3]
                 ],
             }
@@ -57,9 +64,10 @@ def answers(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def report(name: str, judged: dict[str, dict[str, str]]) -> str:
+def report(name: str, document: dict[str, Any]) -> str:
     """Recall and precision as they were read, and how many first answers are others since."""
-    rows = answers(name)
+    judged: dict[str, dict[str, str]] = document["judged"]
+    rows = [row for row in answers(name) if row["link"] not in document.get("left_out", {})]
     spoken = [row for row in rows if row["answers"]]
     lines = [f"{name}: {len(rows)} texts that can be explained, {len(spoken)} answered ({len(spoken) / len(rows):.2f})"]
     counts = Counter(each["verdict"] for each in judged.values())
@@ -90,19 +98,27 @@ def report_of_links(name: str) -> str:
 
 def filled(page: str) -> str:
     """docs/explain.md with its tables of misses made anew."""
-    for name in SETS:
+    for name in _opened():
         page = with_part(page, f"misses of {name}", functools.partial(misses, name))
     for name in LINKS_ALONE:
         page = with_part(page, f"misses of {name}", functools.partial(misses_of_links, name))
     return with_part(page, "famous threads", explain_famous.table)
 
 
+def _opened() -> dict[str, str]:
+    """The sets that were opened and judged, e.g. {'third.json': 'third-judged.json'}."""
+    return {name: judged for name, judged in SETS.items() if (FOLDER / judged).exists()}
+
+
 def misses(name: str) -> str:
     """A table of the texts that were not answered rightly when the set was opened, the wrong answers first."""
     document = json.loads((FOLDER / SETS[name]).read_text())
-    reasons = {**document.get("missed", {}), **document["wrong"]}
+    reasons = {**document.get("missed", {}), **document.get("wrong", {})}
+    reasons |= {link: each["why"] for link, each in document["judged"].items() if each.get("why")}
     rows: dict[str, list[str]] = {"wrong": [], "miss": [], "wrapper": []}
     for row in answers(name):
+        if row["link"] in document.get("left_out", {}):
+            continue
         judged = document["judged"].get(
             row["link"], {"verdict": "miss", "code": ""}
         )  # the first set lists answers only
@@ -132,6 +148,8 @@ def misses_of_links(name: str) -> str:
 
 
 def _short_link(link: str) -> str:
+    if not link.startswith("https://github.com/") or len(link.split("/")) < 7:
+        return f"<{link}>"
     owner, repository, _, number = link.removeprefix("https://github.com/").split("/")[:4]
     return f"[{owner}/{repository}#{number}]({link})"
 
@@ -143,7 +161,7 @@ def _cell(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Recall and precision of `firstlight explain` on posted errors.")
     parser.add_argument("--answers", metavar="FILE", help="write the answers to the texts of --set to FILE, and stop")
-    parser.add_argument("--set", default="third.json", choices=("open.json", *SETS), help="default: the newest")
+    parser.add_argument("--set", default=list(SETS)[-1], choices=("open.json", *SETS), help="default: the newest")
     parser.add_argument(
         "--misses", action="store_true", help="write the tables of misses into docs/explain.md, and stop"
     )
@@ -154,8 +172,8 @@ def main() -> None:
     if options.answers:
         Path(options.answers).write_text(json.dumps(answers(options.set), indent=1, ensure_ascii=False) + "\n")
         return
-    said = [report("open.json", {})]
-    said += [report(name, json.loads((FOLDER / file).read_text())["judged"]) for name, file in SETS.items()]
+    said = [report("open.json", {"judged": {}})]
+    said += [report(name, json.loads((FOLDER / file).read_text())) for name, file in _opened().items()]
     said += [report_of_links(name) for name in LINKS_ALONE]
     sys.stdout.write("".join(said))
 

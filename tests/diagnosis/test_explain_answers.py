@@ -9,7 +9,7 @@ import pytest
 from firstlight.diagnosis.explain import Explanation, explain_given, explain_text
 from firstlight.diagnosis.finding import Rule
 from firstlight.diagnosis.rules import RULES
-from firstlight.diagnosis.signatures import signatures
+from firstlight.diagnosis.signatures import ONE_OF, signatures
 
 # Rules whose `error` is no line that means a fault by itself.
 NO_ERROR_LINE = {
@@ -196,3 +196,18 @@ def test_a_line_that_only_speaks_of_the_message_gives_no_hit(text: str) -> None:
 @pytest.mark.parametrize("text", [f"Seen:\n- {MESSAGE}\n", f"- {MESSAGE}", f"+{MESSAGE}"])
 def test_an_item_of_a_list_is_read(text: str) -> None:
     assert the_one(text).signature.code == "cuda-home-not-set"
+
+
+def test_a_list_of_causes_says_that_it_is_one() -> None:
+    """A closed list was the commonest wrong answer: the true cause was not in it."""
+    [found] = explain_text(
+        "OSError: libcuda.so.1: cannot open shared object file: No such file or directory"
+    ).explanations
+    assert found.signature.cause.endswith(ONE_OF)
+    [named] = explain_text("CUDA out of memory. Tried to allocate 1.55 GiB").explanations
+    assert ONE_OF not in named.signature.cause
+
+
+def test_no_answer_says_twice_that_the_text_does_not_tell() -> None:
+    for row in signatures():
+        assert not (row.cause.endswith(ONE_OF) and "does not tell" in row.cause.removesuffix(ONE_OF)), row.code

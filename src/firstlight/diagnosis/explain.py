@@ -11,6 +11,7 @@ from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
+from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_telling import is_telling
 from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
@@ -19,6 +20,8 @@ from firstlight.secrets import masked
 DIFFERENT_SIGHTINGS = 5  # kept per signature; further ones are only counted
 SAME_MESSAGE_LINES = 12  # another form of one signature this close belongs to the same message (torch prints several)
 SHOWN_CHARACTERS = 150
+GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
+CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,9 @@ def _explained(stream: Readable) -> Explained:
             told = item.told
             continue
         for hit in hits(item):
-            tallies.setdefault(hit.signature.code, _Tally(hit.signature)).add(hit)
+            if hit.signature.code not in tallies:
+                tallies[hit.signature.code] = _Tally(hit.signature, setting_of(item.surroundings()))
+            tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
     telling = () if _answers(causes) else _most_telling(causes, told)
     if telling and is_telling(telling[0].text()):
@@ -144,10 +149,14 @@ def _explained(stream: Readable) -> Explained:
 def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     """The causes among what was found, without what only follows from one of them.
 
-    What says only that something failed is left out where a cause is known.
+    What says only that something failed, or what kind of failure it was, is left out where a cause is known.
     """
     found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
-    return [tally for tally in found if not tally.signature.wraps] or found
+    causes = [tally for tally in found if not tally.signature.wraps]
+    named = [tally for tally in causes if tally.signature.depth < GENERAL_DEPTH]
+    sure = [tally for tally in named if tally.signature.depth < CAUSE_DEPTH and not tally.signature.witness]
+    is_known = _answers(sure)
+    return named if is_known else causes or found
 
 
 def _answers(causes: list[_Tally]) -> bool:
@@ -167,6 +176,7 @@ class _Tally:
     """Counts the hits of one signature while the log goes by; bounded."""
 
     signature: Signature
+    setting: Setting  # of the lines around the first hit
     count: int = 0
     quoted_only: bool = True
     last: tuple[Hit, ...] = ()
@@ -203,7 +213,8 @@ class _Tally:
             every.setdefault(name, {})[value] = None
         values = {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
-        return Explanation(_filled_in(self.signature, values), self.count, tuple(self.sightings))
+        told = in_setting(_filled_in(self.signature, values), self.setting)
+        return Explanation(told, self.count, tuple(self.sightings))
 
 
 def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:

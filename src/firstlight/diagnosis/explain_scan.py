@@ -113,6 +113,10 @@ class Spot:
         after = _cut_off((line, *after), _CutAt.END)
         return tuple(map(_readable, reversed(before))), tuple(map(_readable, after))
 
+    def surroundings(self) -> bytes:
+        """The line with as much before and after it as is pasted, for what they show of the system."""
+        return self.buffer[max(0, self.begin - PASTED_BYTES) : self.end + PASTED_BYTES]
+
     def _around(self, size_bytes: int) -> tuple[list[bytes], list[bytes]]:
         before = self.buffer[max(0, self.begin - size_bytes) : self.begin]
         return _lines(before), _lines(self.buffer[self.end : self.end + size_bytes])

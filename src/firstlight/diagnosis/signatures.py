@@ -21,6 +21,7 @@ FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
+ONE_OF = "The text alone does not tell which it is, and it can be another."
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 
@@ -96,6 +97,7 @@ class Signature:
     product: str = ""  # whose wording it is, e.g. vllm; '' for CUDA's, torch's and the system's own
     family: str = ""  # the kind of message, e.g. resolver-conflict
     wraps: bool = False  # only says that something failed above it: folded where a cause is known
+    one_of: bool = False  # the text does not tell which of several causes it is, so neither which way out
     witness: bool = False  # tells what another process or rank did: never before a cause of another kind
 
 
@@ -223,7 +225,7 @@ def signature_of(row: dict[str, Any]) -> Signature:
         depth=row["depth"],
         patterns=tuple(Pattern(form["anchor"], form["regex"]) for form in row["patterns"]),
         captures=tuple(Captured(name["name"], Decode(name["decode"]), name["otherwise"]) for name in row["captures"]),
-        cause=row["cause"],
+        cause=f"{row['cause']} {ONE_OF}" if row.get("one_of") is True else row["cause"],
         means=row["means"],
         prove=Commands(row["prove"]["expect"], tuple(row["prove"]["run"])),
         ways_out=tuple(_way_out(way, row["code"]) for way in row["ways_out"]),
@@ -238,6 +240,7 @@ def signature_of(row: dict[str, Any]) -> Signature:
         product=row.get("product", ""),
         family=row.get("family", ""),
         wraps=row.get("wraps", False),
+        one_of=bool(row.get("one_of")),
         witness=row.get("witness", False),
     )
 

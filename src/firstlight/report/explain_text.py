@@ -123,7 +123,8 @@ def _block(explanation: Explanation, width: int, labels: _Labels) -> list[str]:
     rows += _fold(f"means: {signature.means}", width, "  ", "    ")
     rows += ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
     rows += _fold(f"it shows: {signature.prove.say}", width, "    ", "      ")
-    rows += [f"  {labels.ways_out}:"]
+    which = " (by cause: prove first which it is)" if signature.one_of and len(signature.ways_out) > 1 else ""
+    rows += [f"  {labels.ways_out}{which}:"]
     for number, way in enumerate(signature.ways_out, start=1):
         rows += _way(number, way, width)
     known = f"{signature.confidence.value}, {signature.date}"
@@ -203,6 +204,7 @@ def _signature(signature: Signature) -> dict[str, Any]:
         "depth": signature.depth,
         "not_a_fault": signature.not_a_fault,
         "cause": signature.cause,
+        "one_of": signature.one_of,
         "means": signature.means,
         "prove": {"run": list(signature.prove.run), "shows": signature.prove.say},
         "ways_out": [

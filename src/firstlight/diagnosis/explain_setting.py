@@ -1,0 +1,163 @@
+"""The system that a text shows that it is of (Windows, WSL), and the answer for it: `sudo` is of no use there."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import json
+import pkgutil
+import re
+from dataclasses import replace
+from typing import Any
+
+from firstlight.diagnosis.signatures import Commands, Signature, WayOut, way_types
+from firstlight.frozen import dataclass
+
+SETTINGS = "data/error_settings.json"
+
+# Patterns are text: they are compiled where something is known, once.
+_WSL = rb"(?i)microsoft-standard|/usr/lib/wsl|\bwsl ?[12]?\b|/mnt/[c-f]/|\bdxg(?:k|core)"
+_WINDOWS = (
+    rb"(?i)(?<![a-z0-9])[a-z]:[\\/](?![\\/])|[\w-]\.dll\b|win_amd64|\bWinError|\bMSVC\b|\bcl\.exe|visual studio"
+    rb"|\bwindows 1[01]\b"
+)
+_LINUX = (
+    rb"(?i)(?<![\w.:])/(?:usr|home|root|opt|mnt|etc|dev|proc|lib|var|tmp|workspace|app|content|scratch)/"
+    rb"|\w\.so\b|linux|ubuntu|debian|\bapt(?:-get)?\b"
+)
+# A variable before a command is how the shells of Linux write it; these are its loader's and its compilers'.
+_LINUX_VARIABLES = ("LD_", "LIBRARY_PATH=", "CPATH=", "CC=", "CXX=", "CFLAGS=", "CXXFLAGS=", "PATH=")
+_LINUX_WORDS = (
+    r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs"
+    r"|firstlight)\b"
+)
+_ASSIGNED = r"[A-Za-z_]\w*=\S*"
+_IN_WSL_OF_NO_USE = r"modprobe|\bdkms\b|mokutil|nvidia-driver|cuda-drivers|nvidia-open|\breboot\b|ubuntu-drivers"
+
+
+class Setting(enum.Enum):
+    """The system that a text is of, where it shows one."""
+
+    NOT_SHOWN = ""
+    WINDOWS = "windows"
+    WSL = "wsl"
+
+
+def setting_of(text: bytes) -> Setting:
+    """The system that a text shows: 'C:\\...\\nvcuda.dll' is Windows, unless paths of Linux stand beside it."""
+    if _finder(_WSL).search(text):
+        return Setting.WSL
+    if _finder(_WINDOWS).search(text) and not _finder(_LINUX).search(text):
+        return Setting.WINDOWS
+    return Setting.NOT_SHOWN
+
+
+def in_setting(signature: Signature, setting: Setting) -> Signature:
+    """The same answer for the system of the text: without commands that it has not, with its own way first."""
+    if setting is Setting.NOT_SHOWN:
+        return signature
+    names = {signature.code, signature.family, signature.product}
+    if setting.value in signature.product or setting.value in signature.code:
+        return signature  # a row of that system itself
+    own = next((each for each in _own_answers(setting) if names & each.of), None)
+    foreign = _foreign_words(setting, own)
+    ways = tuple(_kept(way, setting) for way in signature.ways_out if not re.search(foreign, _words(way)))
+    prove = Commands(signature.prove.say, _lines(signature.prove.run, setting))
+    if (ways, prove.run) == (signature.ways_out, signature.prove.run) and setting is Setting.WINDOWS:
+        return signature  # nothing of Linux was in it
+    if own is None and setting is Setting.WSL:
+        return signature
+    cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
+    if own is not None:
+        knows_best = bool(signature.product) and signature.product not in own.of and bool(ways)
+        last = own.is_last or knows_best
+        ways = (*ways, own.way) if last else (own.way, *ways)
+    ways = ways or signature.ways_out
+    return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What one system says of some families or rows."""
+
+    of: frozenset[str]
+    cause: str
+    way: WayOut
+    is_last: bool  # the row's own ways come before it
+    leaves_out: str  # ways with these words are of no use in that system
+
+
+def _foreign_words(setting: Setting, own: _Own | None) -> str:
+    """A pattern of the words by which a way out is of no use in that system."""
+    words = _IN_WSL_OF_NO_USE if setting is Setting.WSL else _LINUX_WORDS
+    return f"{words}|{own.leaves_out}" if own is not None and own.leaves_out else words
+
+
+def _words(way: WayOut) -> str:
+    """What a way out is known by: its sentence; of its commands each is looked at by itself, except pip's and ours."""
+    return " ".join((way.say, *(line for line in way.run if line.startswith(("pip ", "uv ", "firstlight ")))))
+
+
+def _kept(way: WayOut, setting: Setting) -> WayOut:
+    return WayOut(way.say, _lines(way.run, setting), way.ways)
+
+
+def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
+    if setting is Setting.WSL:
+        return tuple(line for line in run if not re.search(_IN_WSL_OF_NO_USE, line))
+    return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+
+
+def _is_of_linux(line: str) -> bool:
+    words = re.split(r"\s*(?:\||&&|;)\s*", line)
+    programs = {next((word for word in part.split() if not re.fullmatch(_ASSIGNED, word)), "") for part in words}
+    if programs & _programs_of_linux() or line.startswith(_LINUX_VARIABLES):
+        return True
+    return any(words in line for words in ("/usr/", "/dev/", "g++-", "gcc-"))
+
+
+def _for_powershell(line: str) -> str:
+    """A command as PowerShell takes it: 'MAX_JOBS=4 pip install x' sets a variable before the command."""
+    variables = []
+    while found := re.match(r"([A-Za-z_]\w*)=('[^']*'|\"[^\"]*\"|\S*) +", line):
+        value = found[2].strip("'\"")
+        variables.append(f"$env:{found[1]}='{value}'; ")
+        line = line[found.end() :]
+    return "".join(variables) + line
+
+
+@functools.cache
+def _finder(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern)
+
+
+@functools.cache
+def _programs_of_linux() -> frozenset[str]:
+    return frozenset(name for row in _rows() for name in row.get("has_not", ()))
+
+
+def _says(setting: Setting) -> str:
+    return next(str(row["says"]) for row in _rows() if row["setting"] == setting.value)
+
+
+@functools.cache
+def _own_answers(setting: Setting) -> tuple[_Own, ...]:
+    found = []
+    for row in _rows():
+        if row["setting"] != setting.value:
+            continue
+        for answer in row["answers"]:
+            way = answer["way"]
+            kinds = tuple(way_types()[name] for name in way["ways"])
+            own = WayOut(way["say"], tuple(way["run"]), kinds)
+            last, leaves_out = answer.get("last", False), answer.get("leaves_out", "")
+            found.append(_Own(frozenset(answer["of"]), answer["cause"], own, last, leaves_out))
+    return tuple(found)
+
+
+@functools.cache
+def _rows() -> list[dict[str, Any]]:
+    text = pkgutil.get_data("firstlight.diagnosis", SETTINGS)
+    assert text is not None, f"{SETTINGS} is not in the package"
+    rows: list[dict[str, Any]] = json.loads(text)["rows"]
+    return rows
