@@ -290,6 +290,14 @@ SILENT = ("", False)
         (_told(WAITED, ("ValueError: no", False)), (), EVERYBODY, r"rank 1 stopped: ValueError: no"),
         (_told(SILENT, SILENT), (Failure(1, -9),), EVERYBODY, r"rank 1 was ended by SIGKILL \(signal 9\)"),
         (_told(WAITED, SILENT), (Failure(0, 1), Failure(1, -11)), EVERYBODY, r"rank 1 was ended by SIGSEGV"),
+        # seen on a very busy machine: torchrun had ended the hanging rank before anybody looked
+        (
+            _told(WAITED, SILENT),
+            (Failure(0, 1), Failure(1, -15)),
+            frozenset(),
+            r"^rank 1 did not answer within 5 s; rank",
+        ),
+        (_told(SILENT, SILENT), (Failure(1, -15),), EVERYBODY, r"rank 1 was ended by SIGTERM"),
         (_told(SILENT, SILENT), (Failure(0, 3),), EVERYBODY, r"rank 0 ended with exit code 3 and said nothing"),
         (_told(WAITED, WAITED), (), EVERYBODY, r"a rank of another node did not answer"),
         (_told(SILENT, SILENT), (), EVERYBODY, r"no rank moved on for 20 s"),

@@ -166,14 +166,17 @@ def name_trouble(told: tuple[Told, ...], failed: tuple[Failure, ...], *, alive: 
     if own:
         return f"rank {own[0].rank} stopped: {own[0].complaint}"
     silent = {each.rank for each in told if not each.complaint and not each.done}
-    died = [each for each in failed if each.rank in silent or not told]
+    waiting = [each for each in told if each.complaint]
+    # torchrun ends the rank that the others wait for as soon as one of them has ended.
+    by_torchrun = -signal.SIGTERM if waiting else None
+    died = [each for each in failed if (each.rank in silent or not told) and each.exit_code != by_torchrun]
     if died:
         others = f"; so did {len(died) - 1} more" if len(died) > 1 else ""
         return f"rank {died[0].rank} {_end_words(died[0].exit_code)}{others}"
-    waiting = [each for each in told if each.complaint]
     if waiting and silent:
         named = ", ".join(str(rank) for rank in sorted(silent))
-        gone = "" if silent & alive else ", and its process has ended"
+        ended = {each.rank for each in failed}
+        gone = "" if silent & (alive | ended) else ", and its process has ended"
         return (
             f"rank {named} did not answer within {step_s:.0f} s{gone}; "
             f"rank {waiting[0].rank} said: {waiting[0].complaint}"
