@@ -32,7 +32,6 @@ _LINUX_WORDS = (
     r"|firstlight)\b"
 )
 _ASSIGNED = r"[A-Za-z_]\w*=\S*"
-_IN_WSL_OF_NO_USE = r"modprobe|\bdkms\b|mokutil|nvidia-driver|cuda-drivers|nvidia-open|\breboot\b|ubuntu-drivers"
 
 
 class Setting(enum.Enum):
@@ -89,7 +88,7 @@ class _Own:
 
 def _foreign_words(setting: Setting, own: _Own | None) -> str:
     """A pattern of the words by which a way out is of no use in that system."""
-    words = _IN_WSL_OF_NO_USE if setting is Setting.WSL else _LINUX_WORDS
+    words = _of_no_use_in_wsl() if setting is Setting.WSL else _LINUX_WORDS
     return f"{words}|{own.leaves_out}" if own is not None and own.leaves_out else words
 
 
@@ -104,7 +103,7 @@ def _kept(way: WayOut, setting: Setting) -> WayOut:
 
 def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
     if setting is Setting.WSL:
-        return tuple(line for line in run if not re.search(_IN_WSL_OF_NO_USE, line))
+        return tuple(line for line in run if not re.search(_of_no_use_in_wsl(), line))
     return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
 
 
@@ -134,6 +133,12 @@ def _finder(pattern: bytes) -> re.Pattern[bytes]:
 @functools.cache
 def _programs_of_linux() -> frozenset[str]:
     return frozenset(name for row in _rows() for name in row.get("has_not", ()))
+
+
+@functools.cache
+def _of_no_use_in_wsl() -> str:
+    """A pattern of the words of commands that do nothing, or harm, in WSL: its driver is that of Windows."""
+    return "|".join(word for row in _rows() for word in row.get("of_no_use", ()))
 
 
 def _says(setting: Setting) -> str:
