@@ -80,12 +80,23 @@ def _subject() -> Subject:
     return with_own_wheel(subject(OLD_H100, choices=Choices(base=BASE)))
 
 
+@pytest.mark.parametrize(("kind", "folder"), [("devcontainer", ".devcontainer/"), ("compose", "")])
+def test_other_kinds_build_their_image_from_the_same_files(kind: str, folder: str) -> None:
+    """So that one build stands for all: what differs is the line that says by which kind they were written."""
+    image, other = ({file.name: file.text for file in emit(each, _subject()).files} for each in ("dockerfile", kind))
+    for name, text in image.items():
+        assert other[f"{folder}{name}"].replace(f"emit {kind})", "emit dockerfile)") == text
+
+
+_CLEARED = "userdel gpu; rm -rf /home/gpu /opt/firstlight /usr/local/bin/firstlight /etc/profile.d/firstlight.sh"
+
+
 @pytest.fixture(scope="module")
 def with_tools(image: Builder) -> str:
     """The base once more with what the first build fetched by apt, so that two more builds fetch nothing."""
     container = image("from", "localhost/emitted").stdout.strip()
     image("config", "--user", "root", "--entrypoint", "[]", container)
-    image("run", "--isolation", "chroot", container, "--", "sh", "-c", "userdel --remove gpu; rm -rf /opt/firstlight")
+    image("run", "--isolation", "chroot", container, "--", "sh", "-c", _CLEARED)
     image("commit", "--rm", container, "localhost/debian-with-tools")
     return "localhost/debian-with-tools"
 
@@ -111,6 +122,7 @@ def _built(image: Builder, kind: str, base: str, folder: Path) -> tuple[Path, Bu
     return here, built
 
 
+@pytest.mark.slow
 def test_the_image_of_compose_is_built_from_its_files_and_its_health_is_the_gate(
     image: Builder, with_tools: str, tmp_path: Path
 ) -> None:
@@ -127,6 +139,7 @@ def test_the_image_of_compose_is_built_from_its_files_and_its_health_is_the_gate
     assert (done.returncode, "compile" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.slow
 def test_the_image_of_a_devcontainer_is_built_from_its_files_and_its_commands_run(
     image: Builder, with_tools: str, tmp_path: Path
 ) -> None:
