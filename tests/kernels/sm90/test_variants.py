@@ -38,7 +38,7 @@ def test_the_wgmma_counts_follow_from_block_and_tile() -> None:
     counts = {(source, defines.get("BLOCK"), defines.get("TOKENS")): count for source, defines, count in told}
     large = [counts.pop(("multiply", block, tokens)) for block in (64, 128) for tokens in (64, 256)]
     assert large == [8, 8, 8, 8]  # an item's first products stand by themselves
-    assert [counts.pop((source, None, None)) for source in ("turn", "pitch", "lists")] == [0, 0, 0]
+    assert [counts.pop((source, None, None)) for source in ("turn", "pitch", "lists", "mask_lists")] == [0] * 4
     assert [counts.pop(("multiply", 16, tokens)) for tokens in (64, 256)] == [2, 2]
     assert set(counts.values()) == {4}
 
