@@ -64,12 +64,22 @@ def test_columns_that_are_no_multiple_cost_more_than_was_wanted() -> None:
 
 
 def test_what_a_new_pattern_and_a_new_mask_cost() -> None:
-    rows = {row["block"]: row for row in result("kernels-sm90-new-h200")["parts"]["new"] if row["backend"] == "sm90"}
-    said = f"{rows[128]['returned_ms']:.2f} ms (block 128) to {rows[16]['returned_ms']:.2f} ms (block 16)"
-    assert f"returns after {said}" in LIBRARY
+    last = result("kernels-new-lists-h200")["runs"][-1]
+
+    def span(words: str, what: str = "returned_ms") -> str:
+        times = [row[what] for row in last["rows"] if words in row["case"]]
+        return f"{min(times):.2f} to {max(times):.2f}"
+
+    coarse, fine = (span(f" block {block} density") for block in (128, 16))
+    assert f"returns after {coarse} ms (block 128), {fine} ms (block 16)" in LIBRARY
+    assert f"[{span('linear')} ms](matmul.md#a-new-pattern)" in LIBRARY
+    assert f"| block 128: the first call returns after | 1.47 to 2.22 ms | {coarse} ms |" in MATMUL
+    seen, again = span("attention"), span("attention", "second_returned_ms")
+    assert f"the first call returns after {seen} ms, the second after {again} |" in LIBRARY
+    assert f"returns after {seen} ms and the second after {again} (`benchmarks/new_lists.py` at" in ATTENTION
+    assert f"`benchmarks/new_lists.py` at {last['commit']}" in ATTENTION
     masks = {name: [new_ms(AttentionCase, name, block) for block in (128, 64)] for name in ("sm90", "triton", "dense")}
     sm90, triton, dense = masks["sm90"], masks["triton"], masks["dense"]
-    assert f"{sm90[0]:.2f} ms (block 128) and {sm90[1]:.2f} ms (block 64)" in LIBRARY
     assert (
         f"by {sm90[0]:.2f} ms with `sm90` at block 128 and {sm90[1]:.2f} at 64, {triton[0]:.2f} and {triton[1]:.2f} "
         f"with `triton`, and {dense[0]:.1f} with\n`dense`"
@@ -82,8 +92,15 @@ def test_what_a_new_pattern_and_a_new_mask_cost() -> None:
 def test_the_model_and_the_random_calls_and_the_gradients_are_the_results() -> None:
     model = result("kernels-model-h200")
     both = f"{model['forward']['times_as_fast']:.3f}x and {model['training']['times_as_fast']:.3f}x"
-    assert f"| {both} |" in LIBRARY
+    assert f"| {both}; " in LIBRARY
     runs = result("kernels-random-h200")["runs"]
+    later = [run for run in runs if run["commit"] == "0f139d3"]
+    told = sum(run["said"]["right"] for run in later)
+    [wrong] = [run for run in later if run["wrong"]]  # of torch's own product, and said to be
+    assert "torch's own" in wrong["about_the_wrong_one"]
+    assert f"Four more of 120 seconds at 0f139d3 gave {told} right ones" in LIBRARY
+    assert "one that was told wrong" in LIBRARY
+    runs = [run for run in runs if run not in later]
     assert not any(run["wrong"] for run in runs)
     right = sum(run["said"]["right"] for run in runs)
     every = sum(sum(run["said"].values()) for run in runs)
