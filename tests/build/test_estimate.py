@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks.build_eta import replay
 
 from firstlight.build.archs import parse_archs
 from firstlight.build.case import BuildCase, BuildPlace, case_of
@@ -67,3 +68,10 @@ def test_a_kind_that_was_not_built_yet_takes_as_much_longer_as_the_table_says(tm
     ratio = load().seconds_of(UnitKind.CUDA, "").seconds / load().seconds_of(UnitKind.CXX, "").seconds
     assert left == int(4 * ratio * 1.0 / 2)
     assert "of cuda none was built yet" in basis
+
+
+def test_after_a_quarter_of_a_real_build_the_time_left_is_within_30_percent() -> None:
+    folder = Path(__file__).parent / "ninja_logs"
+    told = replay(folder / "lightgbm-4.7.0.log", folder / "lightgbm-4.7.0.ninja", 2)
+    assert (told[0]["done"], told[0]["of"]) == (18, 74)
+    assert abs(told[0]["off_by"]) < 0.3, told[0]

@@ -72,6 +72,7 @@ def test_the_image_has_its_base_and_archs_and_json_has_the_files(tmp_path: Path)
         (("agents", "--build", "x==1"), "--build with agents"),
         (("dockerfile", "--build", "x==1"), "no GPU is seen while an image is built: give --archs"),
         (("bash", "--build", "x==1", "--want", "torch"), "--want says nothing to --build"),
+        (("bash", "--build", "x==1", "--base", "debian:12"), "--base says nothing to bash --build"),
         (("bash", "--build", "x==1", "--volume", "/v"), "--volume says nothing to --build"),
         (("bash", "--build", "x==1", "--archs", "nine"), "'nine' is no architecture"),
         (("bash", "--build", "x==1", "--with", "ncl"), "Did you mean nccl?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import subprocess
 import time
 
 from firstlight.build.backend import BY_NINJA, Backend
@@ -14,7 +15,8 @@ from firstlight.build.ninja_output import FailedUnit, failed_units, first_error,
 from firstlight.build.progress import Progress, units_of_ninja_file
 from firstlight.build.running import EngineEnded, run_engine, say
 from firstlight.build.spec import BuildSpec, Stage
-from firstlight.errors import CouldNotAct
+from firstlight.errors import BadInput, CouldNotAct
+from firstlight.near import nearest
 from firstlight.tables.build_rows import UnitKind
 
 _TOLD = 5
@@ -63,6 +65,7 @@ def compile_all(spec: BuildSpec) -> None:
 
 def _by_ninja(spec: BuildSpec, progress: Progress, until: float) -> None:
     """The heavy kinds first and few at a time, where their number of jobs is smaller; then everything."""
+    _require_target(spec)
     for kind, jobs in _heavier(spec):
         units = tuple(each for each in units_of_ninja_file(spec.build_dir) if kind_of_unit(each) is kind)
         if units and not spec.only:
@@ -70,6 +73,23 @@ def _by_ninja(spec: BuildSpec, progress: Progress, until: float) -> None:
             _in_passes(spec, progress, jobs=jobs, units=units, until=until)
     most = max((each.jobs for each in spec.kinds), default=spec.jobs)
     _in_passes(spec, progress, jobs=most, units=(), until=until)
+
+
+def _require_target(spec: BuildSpec) -> None:
+    """BadInput where --target names none of this build: which there are is known once it is configured."""
+    if not spec.only:
+        return
+    asked = subprocess.run(
+        [ninja_of(spec), "-C", spec.build_dir, "-t", "targets", "all"], capture_output=True, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
+    names = [line.rpartition(":")[0] for line in asked.stdout.splitlines() if ": " in line]
+    if asked.returncode != 0 or not names or spec.only in names:
+        return
+    plain = sorted({each for each in names if "/" not in each and not each.endswith((".o", ".txt", ".cmake"))})
+    near = nearest(spec.only, plain)
+    hint = f"Did you mean {near[0]}?" if near else f"Among those it has: {', '.join(plain[:12])}."
+    raise BadInput(f"--target {spec.only}: this build has no target of that name. {hint}")
 
 
 def _heavier(spec: BuildSpec) -> tuple[tuple[UnitKind, int], ...]:

@@ -131,16 +131,9 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     Nothing is changed but the folder of --out. The same machine, request and version give the same bytes. Exit code 0:
     written; 1: the disk refused; 2: what was asked for cannot be had there, or written into such a file or folder.
     """
-    if given["build"]:
-        from firstlight.cli.emit_build import emit_the_build
-
-        emit_the_build(kind, class_text, facts_file, out, given)
-        return
-    for name in _OF_A_BUILD:
-        if given[name]:
-            raise BadInput(f"{_typed(name)} says how something is built; accepted: with --build TARGET.")
-    if kind in _FILES_OF_OTHERS:
-        _agents(kind, class_text, facts_file, out, given)
+    if given["build"] or kind in _FILES_OF_OTHERS:
+        without_a_plan = _a_build if given["build"] else _agents
+        without_a_plan(kind, class_text, facts_file, out, given)
         return
     from firstlight.emit.kinds import emit
     from firstlight.emit.subject import Asked, subject_of
@@ -181,10 +174,24 @@ def _print(subject: Subject, emitted: Emitted, out: str) -> None:
             click.echo(f"firstlight: this is {emitted.files[0].name}; --out FOLDER writes {others} too", err=True)
 
 
+def _a_build(kind: str, class_text: str | None, facts_file: str, out: str, given: dict[str, Any]) -> None:
+    from firstlight.cli.emit_build import emit_the_build
+
+    emit_the_build(kind, class_text, facts_file, out, given)
+
+
+def _refuse_of_a_build(given: dict[str, Any]) -> None:
+    """Flags and architectures say nothing to a plan."""
+    for name in _OF_A_BUILD:
+        if given[name]:
+            raise BadInput(f"{_typed(name)} says how something is built; accepted: with --build TARGET.")
+
+
 def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given: dict[str, Any]) -> None:
     """The kinds that have nothing to do with a plan."""
     from firstlight.cli.emit_agents import asked_of, emit_agents, remove_agents
 
+    _refuse_of_a_build(given)
     plan = {**{name: given[name] for name in _OF_A_PLAN}, "for": class_text is not None, "facts": facts_file}
     if unread := [name for name, value in plan.items() if value]:
         raise BadInput(f"{_typed(unread[0])} says nothing to {kind}, which is made of firstlight.toml. Leave it out.")
@@ -211,6 +218,7 @@ def _typed(name: str) -> str:
 
 def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
     """Refuse what would change nothing: whoever typed it believes that it did."""
+    _refuse_of_a_build(given)
     for name, kinds in _READ_BY.items():
         if given[name] and kind not in kinds:
             instead = _INSTEAD.get(name, "Leave it out.")

@@ -29,6 +29,8 @@ def emit_the_build(kind: str, class_text: str | None, facts_file: str, out: str,
     if kind not in KINDS:
         raise BadInput(f"--build with {kind}: accepted: with {' or '.join(KINDS)}. The others carry wheels alone.")
     _refuse_unread(given, facts_file)
+    if given["base"] and kind != "dockerfile":
+        raise BadInput(f"--base says nothing to {kind} --build; accepted: with dockerfile. Leave it out.")
     order = order_of(kind, class_text, given)
     emitted = emit_build(kind, order)
     files = [(each.name, each.text.encode(), each.mode) for each in emitted.files]
