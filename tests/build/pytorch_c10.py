@@ -34,6 +34,8 @@ apt-get install -qy --no-install-recommends dpkg-dev ca-certificates python3-ven
 apt-get build-dep -qy --no-install-recommends pytorch
 cd /root
 apt-get source -q --download-only --tar-only pytorch
+"""
+_ENVIRONMENT = """
 python3 -m venv --system-site-packages /opt/env
 /opt/env/bin/python -m pip install -q click rich packaging nvidia-ml-py jinja2 tomlkit pyyaml build setuptools wheel \
     astunparse future six requests dataclasses
@@ -59,11 +61,17 @@ class DebianRoot:
         subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(self.folder), MIRROR], check=True)
         sources = "".join(f"{kind} {MIRROR} bookworm main\n" for kind in ("deb", "deb-src"))
         (self.folder / "etc/apt/sources.list").write_text(sources)
-        for name in ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"):
-            (self.folder / name[1:]).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name[1:]).write_bytes(Path(name).read_bytes())
+        self._copy("/etc/resolv.conf", "/etc/hosts")
         self.run("sh", "-e", "-c", _PACKAGES)
+        self._copy(
+            "/etc/ssl/certs/ca-certificates.crt"
+        )  # the package has its own, and pip asks the index of this machine
+        self.run("sh", "-e", "-c", _ENVIRONMENT)
         done.touch()
+
+    def _copy(self, *names: str) -> None:
+        for name in names:
+            (self.folder / name[1:]).write_bytes(Path(name).read_bytes())
 
     def start(self, *argv: str, out: int | None = None) -> subprocess.Popen[bytes]:
         """A command inside, in a mount namespace of its own."""
