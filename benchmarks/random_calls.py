@@ -104,8 +104,8 @@ def product(dice: random.Random, numbers: torch.Generator) -> Case:
     # ones and zeros with that many wrong is off by the root of 0.8 r
     # torch's dense product may take a sum in parts and round each: behind gelu of eight such parts a bfloat16 gradient
     # is off by 1.4 of its rounding (on the processor)
-    rounding = ROUNDING[dtype]
-    slack = {None: rounding, "relu": math.sqrt(rounding)}.get(activation, 2 * rounding)
+    rounding, parts = ROUNDING[dtype], 2 if activation is not None and backend in ("dense", "auto") else 1
+    slack = math.sqrt(rounding) if activation == "relu" else parts * rounding
     return Case(words, call, right, lambda: changed.mul_(-0.5), (ROUNDING[dtype], slack), (0.3, 0.3))
 
 
