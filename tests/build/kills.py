@@ -1,9 +1,10 @@
-"""Kills builds for real and counts what that cost: python -m tests.build.kills FOLDER RESULT [SEED] [KILLS].
+"""Kills builds for real and counts what that cost: python -m tests.build.kills FOLDER RESULT [SEED] [KILLS] [HEADER].
 
 A stand-in of 250 C++ and 15 CUDA units, cloned from a local remote with its submodule, is built once without a stop,
 and a second shell asks how long it will take when a quarter is compiled; then with one kill half-way; then with kill -9
 of everything at random points of compiling and at once after each stage. Each compiler that starts and each that ends
-well is counted by a launcher. Needs root (a lock folder of its own), nvcc.
+well is counted by a launcher. HEADER is what each C++ unit includes: cstddef makes units of a moment, bits/stdc++.h
+such of most of a second. Needs root (a lock folder of its own), nvcc.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ COUNTER = '#!/bin/sh\necho start >> %(log)s\n"$@"; rc=$?\n[ $rc -eq 0 ] && echo 
 class Builds:
     """One stand-in with its environment and state folder, built again and again."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, header: str = "cstddef") -> None:
         self.base = base
         self.log = base / "compilers.log"
         self.counter = base / "count.sh"
         self.counter.write_text(COUNTER % {"log": self.log})
         self.counter.chmod(0o755)
-        self.tree = make_standin(base / "tree", units=UNITS, kernels=KERNELS, header="cstddef", submodule=True)
+        self.tree = make_standin(base / "tree", units=UNITS, kernels=KERNELS, header=header, submodule=True)
         self.python = make_environment(base / "env")
 
     def anew(self) -> None:
@@ -140,7 +141,7 @@ def apart(seed: int, kills: int) -> None:
     if "LOCKED_APART" in os.environ:
         return
     argv = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run/lock; exec "$@"', "sh", sys.executable, "-m",
-            "tests.build.kills", *sys.argv[1:3], str(seed), str(kills)]  # fmt: skip
+            "tests.build.kills", *sys.argv[1:3], str(seed), str(kills), *sys.argv[5:]]  # fmt: skip
     sys.exit(subprocess.call(argv, env={**os.environ, "LOCKED_APART": "1"}))
 
 
@@ -148,10 +149,11 @@ def main() -> None:
     base, result = Path(sys.argv[1]), Path(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 30)
     kills = int(sys.argv[4]) if len(sys.argv) > 4 else 20
+    header = sys.argv[5] if len(sys.argv) > 5 else "cstddef"
     print(f"seed {seed}")
     apart(seed, kills)
     base.mkdir(parents=True)
-    builds = Builds(base)
+    builds = Builds(base, header)
     unbroken_s, eta = foretold(builds)
     unbroken = builds.counted()
     builds.anew()
@@ -167,7 +169,7 @@ def main() -> None:
     many_s, many = time.monotonic() - begun, builds.counted()
     document = {
         "what": "a stand-in of 250 C++ and 15 CUDA units killed with SIGKILL and gone on with",
-        "how": f"python -m tests.build.kills DIR RESULT {seed} {kills}",
+        "how": f"python -m tests.build.kills DIR RESULT {seed} {kills} {header}",
         "machine": "2 processors shared with other work, nvcc 13.0, g++ 12.2",
         "seed": seed,
         "units": UNITS + 1 + KERNELS,
