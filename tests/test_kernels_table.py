@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tools.kernels_table import library_part, readme_part
-from tools.make_readme import LIBRARY, filled_library, with_part
+from tools.generate import with_part
+from tools.kernels_table import library_part
+from tools.make_readme import LIBRARY, filled_library
 
 
 def record(name: str) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def written(folder: Path, found: dict[str, Any]) -> Path:
 
 def test_nothing_is_shown_before_it_was_measured(tmp_path: Path) -> None:
     absent = tmp_path / "absent.json"
-    assert (readme_part(absent), library_part(absent)) == ("", "")
+    assert library_part(absent) == ""
 
 
 def test_a_page_without_marks_is_left_as_it_is() -> None:
@@ -52,14 +53,12 @@ def test_a_page_without_marks_is_left_as_it_is() -> None:
 
 
 def test_the_page_of_the_library_is_current() -> None:
-    assert filled_library(LIBRARY.read_text()) == LIBRARY.read_text(), "run: python -m tools.make_readme"
+    assert filled_library(LIBRARY.read_text()) == LIBRARY.read_text(), "run: python -m tools.generate readme"
 
 
 def test_a_table_says_where_it_was_measured_names_the_backend_and_prints_both_dense_times(tmp_path: Path) -> None:
-    text = readme_part(written(tmp_path, measured()))
-    assert text.startswith(
-        "**Measured on H200 only** (NVIDIA H200, driver 580.159.04, torch 2.11.0+cu130, triton 3.6.0"
-    )
+    text = library_part(written(tmp_path, measured()))
+    assert "**Measured on H200 only** (NVIDIA H200, driver 580.159.04, torch 2.11.0+cu130, triton 3.6.0" in text
     assert "| `triton` |" in text
     assert "| 0.220 ms | 500 TFLOP/s | 0.69 | 1.460 ms | 1.310 ms (6.0x ours) | 0.87 ms (4.0x ours) |" in text
 
@@ -97,4 +96,4 @@ def test_a_file_without_evidence_is_refused(tmp_path: Path, spoil: Any, reason: 
     found = measured()
     spoil(found)
     with pytest.raises(SystemExit, match=reason):
-        readme_part(written(tmp_path, found))
+        library_part(written(tmp_path, found))

@@ -11,10 +11,10 @@ import pytest
 from tools.sm90_table import (
     PARTS,
     epilogues_part,
+    front_rows,
     held_out_part,
     new_part,
     nsight_part,
-    readme_part,
     table_part,
     without_part,
 )
@@ -52,14 +52,14 @@ def written(folder: Path, found: dict[str, Any]) -> Path:
 
 def test_nothing_is_shown_before_it_was_measured(tmp_path: Path) -> None:
     absent = tmp_path / "absent.json"
-    makers = (readme_part, table_part, held_out_part, nsight_part, without_part, new_part, epilogues_part)
+    makers = (front_rows, table_part, held_out_part, nsight_part, without_part, new_part, epilogues_part)
     assert [make(absent) for make in makers] == [""] * 7
-    names = {"sm90", "sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without", "sm90-new", "sm90-epilogues"}
+    names = {"sm90-table", "sm90-held-out", "sm90-nsight", "sm90-without", "sm90-new", "sm90-epilogues"}
     assert set(PARTS) == names
 
 
 def test_a_row_shows_its_share_of_cublas_and_its_limit_and_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
-    text = readme_part(written(tmp_path, measured()))
+    text = table_part(written(tmp_path, measured()))
     assert text.startswith("**Measured on H200 only** (NVIDIA H200, driver 580.159.04, torch 2.11.0+cu130, 2026-11-15)")
     assert "| 128 | 0.1 | linear fp16 | 0.184 ms | 598 | 0.83 | - | - | 1.310 ms (7.1x ours) | L2 | 89% |" in text
 
@@ -145,7 +145,7 @@ def test_a_file_without_evidence_is_refused(tmp_path: Path, spoil: Any, reason: 
     found = measured()
     spoil(found)
     with pytest.raises(SystemExit, match=reason):
-        readme_part(written(tmp_path, found))
+        table_part(written(tmp_path, found))
 
 
 def test_what_the_parts_take_stands_beside_the_whole(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tables and the picture of block-sparse attention for README.md and docs/kernels/attention.md.
+"""The tables and the picture of block-sparse attention for docs/kernels/attention.md, and two rows for README.md.
 
 From results/attention-h200.json. Before that file exists README shows nothing, and the page says that nothing was
 measured.
@@ -25,19 +25,27 @@ NOT_YET = (
     "float64 without a GPU; no time of theirs was taken. `benchmarks/attention` measures them on an H200, beside "
     "cuDNN and FlexAttention in the same process; this part is then written from `results/attention-h200.json`.\n"
 )
-FIRST_PAGE = ("dense causal", "density 0.5", "density 0.09", "3.3 of 32 blocks a row")
+FRONT = (("dense causal", "causal"), ("density 0.09", "9 % of the blocks"))
 LEAST_SAMPLES = 15
 Row = dict[str, Any]
 
 
-def readme_part(path: Path = ATTENTION) -> str:
-    """A few rows for the first page; nothing before they were measured."""
+def front_rows(path: Path = ATTENTION) -> str:
+    """Two masks for the first page, beside others in the same process; nothing before they were measured."""
     if not path.exists():
         return ""
-    found = _read(path)
-    rows = [row for row in found["parts"]["table"] if row["name"] in FIRST_PAGE]
-    shown = "\n\n![Time of attention against density](docs/images/attention-density.svg)" if _sweep(found) else ""
-    return f"{_head(found)}\n\n{_table(rows)}{shown}\n\n{_foot(path)}\n"
+    return "".join(
+        f"| `attention`, B16 H96 S4096 D128, fp16, forward, {words} | {row['ms']:.2f} ms | "
+        + ", ".join(
+            f"{called}: {row[f'{rival}_ms']:.2f} ms ({row[f'times_{rival}']:.2f}x ours)"
+            for rival, called in (("cudnn", "cuDNN"), ("flex", "FlexAttention"))
+            if row.get(f"{rival}_ms") is not None
+        )
+        + " |\n"
+        for name, words in FRONT
+        for row in _read(path)["parts"]["table"]
+        if row["name"] == name
+    )
 
 
 def table_part(path: Path = ATTENTION) -> str:

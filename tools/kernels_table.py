@@ -19,17 +19,6 @@ Row = dict[str, Any]
 CALLS = {"columns": "matmul", "tokens": "linear"}
 
 
-def readme_part(path: Path = KERNELS) -> str:
-    """A few rows for the first page: float16 matmul at one tenth and one half."""
-    if not path.exists():
-        return ""
-    found = _read(path)
-    text = _table(
-        found, lambda row: row["dtype"] == "fp16" and row["layout"] == "columns" and row["density"] in (0.1, 0.5)
-    )
-    return f"{_head(found)}\n\n{text}\n\n{_foot(path)}\n"
-
-
 def library_part(path: Path = KERNELS) -> str:
     """Every row, what `auto` took on shapes it was not tuned for, and what a call costs the processor."""
     if not path.exists():

@@ -24,17 +24,24 @@ NSIGHT = ROOT / "results" / "kernels-nsight-h200.json"
 WITHOUT = ROOT / "results" / "kernels-sm90-without-h200.json"
 NEW = ROOT / "results" / "kernels-sm90-new-h200.json"
 EPILOGUES = ROOT / "results" / "kernels-sm90-epilogues-h200.json"
+FRONT = (128, 0.3)  # block and density
 CALLS = {"columns": "matmul", "tokens": "linear"}
 Row = dict[str, Any]
 
 
-def readme_part(path: Path = SM90) -> str:
-    """A few rows for the first page: float16 linear, every block and density."""
+def front_rows(path: Path = SM90) -> str:
+    """One product for the first page, beside the same matrix dense; nothing before it was measured."""
     if not path.exists():
         return ""
     found = _read(path)
-    rows = [row for row in found["parts"]["table"] if (row["dtype"], row["layout"]) == ("fp16", "tokens")]
-    return f"{_head(found)}\n\n{_table(found, rows)}\n\n{_foot(path)}\n"
+    asked = ("fp16", "tokens", *FRONT)
+    return "".join(
+        f"| `linear`, [8192, 8192] times 8192 tokens, fp16, block {row['block']}, density {row['density']:g} "
+        f"| {row['ms']:.2f} ms | "
+        f"cuBLAS, dense: {row['dense_same_ms']:.2f} ms ({row['times_dense_same']:.1f}x ours) |\n"
+        for row in found["parts"]["table"]
+        if (row["dtype"], row["layout"], row["block"], row["density"]) == asked
+    )
 
 
 def table_part(path: Path = SM90) -> str:
@@ -177,7 +184,6 @@ def epilogues_part(path: Path = EPILOGUES) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "sm90": readme_part,
     "sm90-table": table_part,
     "sm90-held-out": held_out_part,
     "sm90-nsight": nsight_part,

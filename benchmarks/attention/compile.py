@@ -16,15 +16,13 @@ Task = tuple[str, int]  # what, and which one
 
 def tasks_of(scene: Scene, wishes: Wishes, backend: str) -> list[Task]:
     """Everything to compile, the longest first; each task runs in a process of the pool."""
-    from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds
-
     problems = table_problems(scene)
     tasks: list[Task] = [("triton backward", 0)]
     if wishes.flex:
         tasks.insert(0, ("flex backward", 0))
         tasks += [("flex", at) for at, each in enumerate(problems) if each.name.startswith(COMPILED_BY_FLEX)]
     if backend == "sm90":
-        tasks += [("sm90", at) for at in range(len(attention_builds()) + len(gradient_builds()))]
+        tasks += [("sm90", at) for at in range(len(_sm90_variants()))]
     shapes: dict[tuple[Any, ...], int] = {}
     for at, each in enumerate(problems):
         shapes.setdefault((each.dtype, each.sizes.head_dim, each.block, each.sizes.heads // each.sizes.kv_heads), at)
@@ -68,13 +66,17 @@ def compile_first(scene: Scene, wishes: Wishes, backend: str, jobs: int) -> list
     return done
 
 
+def _sm90_variants() -> list[Any]:
+    from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds, once_builds
+
+    found = [build.variant for build in attention_builds()] + [build.variant for build in gradient_builds()]
+    return found + [variant for build in once_builds() for variant in (build.variant, build.rows)]
+
+
 def _sm90(at: int) -> None:
-    from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds
     from firstlight.kernels.sm90.cache import built
 
-    variants = [build.variant for build in attention_builds()]
-    variants += [build.variant for build in gradient_builds()]
-    built(variants[at])
+    built(_sm90_variants()[at])
 
 
 def _flex(at: int) -> None:

@@ -133,16 +133,18 @@ ORDERS: tuple[Order, ...] = (
     ),
     Order(
         "mark of a stage",
-        ("load_stage",),
-        ("walk",),
-        ("full", "empty"),
+        ("load_stage", "load_all"),
+        ("walk", "add_all"),
+        ("full", "empty", "made", "gone"),
         "The same for gradients: written before the arrival at full[slot], read behind the wait for it; lane 0 of a "
-        "warp arrives at empty[slot] behind the wait for products that the warp issued after its read.",
+        "warp arrives at empty[slot] behind the wait for products that the warp issued after its read. In one pass "
+        "there are 8 marks, and who adds reads one behind made[place]; it is written anew when its stage and the one "
+        "behind it in that place, for which gone[place] is waited for, are long over.",
     ),
     Order(
         "item on its way from the queue",
         ("run_queue",),
-        ("take_work",),
+        ("take_work", "load_all"),
         ("known", "taken"),
         "Read after write: the thread of the queue writes the item, then arrives at known. Write after read: the "
         "loading thread arrives at taken behind its read, and the queue waits for that before it takes the next.",
@@ -164,6 +166,23 @@ ORDERS: tuple[Order, ...] = (
         "The same for gradients: written before the arrival at seated[seat], read behind the wait for it. Write after "
         "read: the warpgroup meets behind the read, and lane 0 of each of the 8 warps arrives at left[seat] in its "
         "next item, for which the loading thread waits before it writes the seat's item again.",
+    ),
+    Order(
+        "sums on their way",
+        ("store_four",),
+        ("store_bytes", "add_floats"),
+        ("made", "gone", "publish_shared", "stores_read"),
+        "Read after write: fence.proxy.async by every thread, __syncwarp, and lane 0 of each of the 8 warps arrives at "
+        "made[place]; the thread that adds waits there. Write after read: it waits until the copy has read "
+        "(wait_group.read), then arrives at gone[place], for which every warp waits before it writes that place.",
+    ),
+    Order(
+        "differences of two warpgroups",
+        STORED_BY_MATRIX,
+        ("turned_first", "turned_more"),
+        ("take_turn", "publish_shared", "wgmma_wait"),
+        "Read after write: fence.proxy.async by every thread, then both warpgroups meet. Write after read: there are "
+        "two places, and each waits for its products of a stage before it meets the other in the next.",
     ),
     Order(
         "start of the barriers",

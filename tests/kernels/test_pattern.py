@@ -108,16 +108,26 @@ def test_the_tensors_of_the_transposed_index_are_no_way_to_the_pattern_as_stored
 
 
 def test_a_pattern_found_by_its_tensors_is_kept_while_they_live_and_no_longer() -> None:
-    crow, col = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1])
-    adopted = pattern_of(crow, col, (32, 32), 16)
+    crow, col = torch.arange(11), torch.arange(10)
+    adopted = pattern_of(crow, col, (160, 160), 16)
     index = adopted.transposed
-    assert pattern_of(crow, col, (32, 32), 16).transposed is index
+    assert pattern_of(crow, col, (160, 160), 16).transposed is index
     seen = weakref.ref(adopted)
     del adopted, index
     assert seen() is not None
     del crow, col
     gc.collect()
     assert seen() is None
+
+
+def test_a_small_pattern_that_compiled_code_writes_anew_is_read_anew() -> None:
+    """Its constants of up to eight numbers are written into tensors used before, past every version counter."""
+    crow, col = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
+    assert places(pattern_of(crow, col, (32, 32), 16).transposed) == [(0, 1, 1), (1, 0, 0), (1, 1, 2)]
+    version = col._version
+    col.numpy()[0] = 0
+    assert col._version == version
+    assert places(pattern_of(crow, col, (32, 32), 16).transposed) == [(0, 0, 0), (0, 1, 1), (1, 1, 2)]
 
 
 def test_a_pattern_found_by_its_tensors_notices_their_change() -> None:

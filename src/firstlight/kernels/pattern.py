@@ -157,6 +157,7 @@ class Pattern:
 
 _PATTERNS: TensorMemo[tuple[weakref.ReferenceType[Pattern], ...]] = TensorMemo()
 _ADOPTED: TensorMemo[Pattern] = TensorMemo()
+_WRITTEN_ANEW = 8  # torch's GraphLowering.can_inline_constant: longer constants stay tensors of their own
 
 
 def _register(pattern: Pattern, index: Index) -> None:
@@ -210,7 +211,8 @@ def transpose(index: Index) -> Index:
 def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) -> Pattern:
     """The Pattern over these very tensors, with all that it has derived already; a new one is kept while they live.
 
-    For code that only has the tensors, such as a registered operator.
+    For code that only has the tensors, such as a registered operator. Small ones are not kept: compiled code writes
+    constants of a few numbers anew into tensors that it has used before, and no version counts that.
     """
     tag = (*shape, block)
     for reference in _PATTERNS.get(crow, col, tag) or ():
@@ -220,7 +222,8 @@ def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) ->
     adopted = _ADOPTED.get(crow, col, tag)
     if adopted is None:
         adopted = Pattern(crow.detach(), col.detach(), shape, block, distinct=False)
-        _ADOPTED.put(crow, col, adopted, tag)
+        if min(crow.numel(), col.numel()) > _WRITTEN_ANEW:
+            _ADOPTED.put(crow, col, adopted, tag)
     return adopted
 
 

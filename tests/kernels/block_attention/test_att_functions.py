@@ -165,6 +165,18 @@ def test_autocast_casts_the_operands_and_leaves_float64_alone() -> None:
     assert torch.equal(found, alone(q.bfloat16(), k.bfloat16(), v.bfloat16(), causal=True))
 
 
+def test_under_autocast_queries_turned_in_float32_meet_bfloat16_values() -> None:
+    q, k, v = qkv(70, 70)
+    right = alone(q.bfloat16(), k.bfloat16(), v.bfloat16(), causal=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(alone(q, k, v.bfloat16(), causal=True), right)
+        assert explain_attention(q, k, v=v.bfloat16(), causal=True).backend
+        with pytest.raises(UnsupportedInput, match="q is int64"):
+            alone(q.long(), k, v)
+    with pytest.raises(UnsupportedInput, match="one dtype is accepted"):
+        alone(q, k, v.bfloat16())
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 def test_parts_over_disjoint_keys_merge_to_the_whole(dtype: torch.dtype) -> None:
     q, k, v = qkv(150, 200, dtype=dtype)

@@ -167,3 +167,20 @@ def test_export_holds_the_operator() -> None:
     program = torch.export.export(Layer(), (q, k, v))
     assert "firstlight.block_attention" in str(program.graph)
     torch.testing.assert_close(program.module()(q, k, v), alone(q, k, v, causal=True))
+
+
+def test_masks_that_compiled_code_makes_one_after_the_other_are_each_its_own() -> None:
+    """Compiled code makes the second mask in the tensors of the first, and no version counts that."""
+    generator = torch.Generator().manual_seed(7)
+    inputs = [torch.randn(1, 1, 192, 16, generator=generator) for _ in range(3)]
+    scores = [torch.rand(1, 1, 3, 3, generator=generator) for _ in range(3)]
+
+    def layers(inputs: list[Tensor], scores: list[Tensor]) -> Tensor:
+        out = torch.zeros_like(inputs[0])
+        for one, score in zip(inputs, scores, strict=True):
+            mask = BlockMask.top_k(score, 1, q_len=192, k_len=192, block=64)
+            out = out + alone(one, one, one, mask, backend="reference")
+        return out
+
+    compiled = torch.compile(layers, fullgraph=True, dynamic=False)
+    torch.testing.assert_close(compiled(inputs, scores), layers(inputs, scores))

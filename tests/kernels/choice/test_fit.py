@@ -160,12 +160,12 @@ def test_the_fits_that_ship_are_those_of_the_rows_that_ship() -> None:
         kind for kind, rows_ in times.items()
         if not kind[0].startswith(FIRST) and "tf32" not in kind and len(rows_) >= 8
     }  # fmt: skip
-    assert set(fits) == wanted, "python -m tools.make_choice_fits"
+    assert set(fits) == wanted, "run tools.generate choice-fits"
     for kind in (("sm90", "16 bits", "forward", ""), ("dense", "16 bits", "sample", "")):
         anew, ready = fitted(kind[0], times[kind], machine.card), fits[kind].with_rows(kind[0], times[kind], H200)
         assert anew is not None
         case = times[kind][5][0]
-        assert ready.us(case, H200) == pytest.approx(anew.us(case, H200), rel=1e-3), "python -m tools.make_choice_fits"
+        assert ready.us(case, H200) == pytest.approx(anew.us(case, H200), rel=1e-3), "run tools.generate choice-fits"
 
 
 def test_fits_of_other_rows_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -53,7 +54,7 @@ def hurdle(backend: str) -> str:
     return why_not_sm90(0, HALF) if backend == "sm90" else ""
 
 
-def marked(where: Where) -> object:
+def marked(where: Where) -> Any:
     why = hurdle(where.backend)
     return pytest.param(where, id=str(where), marks=pytest.mark.skipif(bool(why), reason=why or "runs"))
 
@@ -335,41 +336,54 @@ def test_random_delays_in_every_role_change_nothing(where: Where, monkeypatch: p
         assert torch.equal(lse, wanted[1])
 
 
-def noting_gradients(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The builds of the Hopper kernel for gradients that are asked for from now on."""
-    from firstlight.kernels.sm90 import gradient as hopper
-    from firstlight.kernels.sm90.attention_variants import GradientBuild
+def noting_gradients(monkeypatch: pytest.MonkeyPatch, *, once: bool) -> list[object]:
+    """The builds of the Hopper kernels for gradients that are asked for from now on; once: in one pass, or in two."""
+    from firstlight.kernels.sm90 import gradient, gradient_once
     from firstlight.kernels.sm90.driver import Kernel
 
     loaded: list[object] = []
-    load = hopper._kernel
 
-    def noted(build: GradientBuild, device: int) -> Kernel:
-        loaded.append(build)
-        return load(build, device)
+    def noting(load: Callable[[Any, int], Kernel]) -> Callable[[Any, int], Kernel]:
+        def noted(build: object, device: int) -> Kernel:
+            loaded.append(build)
+            return load(build, device)
 
-    monkeypatch.setattr(hopper, "_kernel", noted)
+        return noted
+
+    for module in (gradient, gradient_once):
+        monkeypatch.setattr(module, "_kernel", noting(module._kernel))
+    monkeypatch.setattr(gradient_once, "takes", lambda *given: once)
     return loaded
 
 
-def both_passes(where: Where) -> set[object]:
-    from firstlight.kernels.sm90.attention_variants import GradientBuild
+def builds_of(where: Where, *, once: bool) -> set[object]:
+    from firstlight.kernels.sm90.attention_variants import GradientBuild, OnceBuild
 
+    if once:
+        return {OnceBuild(where.dtype is BRAIN)}
     return {GradientBuild(by_key, where.dim, where.dtype is BRAIN) for by_key in (False, True)}
 
 
-@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
-def test_gradients_by_the_hopper_kernel(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = noting_gradients(monkeypatch)
+ONCE_OR_TWICE = [
+    pytest.param(*marked(where).values, once, marks=marked(where).marks, id=f"{where}-{'one pass' if once else 'two'}")
+    for where in SM90
+    for once in (False, True)
+    if where.block == 128 and (where.dim == 128 or not once)
+]
+
+
+@pytest.mark.parametrize(("where", "once"), ONCE_OR_TWICE)
+def test_gradients_by_the_hopper_kernel(where: Where, *, once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = noting_gradients(monkeypatch, once=once)
     gradients(where)
-    assert set(loaded) == both_passes(where)
+    assert set(loaded) == builds_of(where, once=once)
     test_a_training_step_can_be_captured(where)
 
 
-@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
+@pytest.mark.parametrize(("where", "once"), ONCE_OR_TWICE)
 @pytest.mark.parametrize("forward", ["sm90", "dense"])
 def test_auto_takes_the_hopper_kernel_for_gradients(
-    where: Where, forward: str, monkeypatch: pytest.MonkeyPatch
+    where: Where, *, once: bool, forward: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind its own output, and behind torch's, whose lse is used too, on a GPU on which sm90 was measured."""
     from firstlight.kernels.block_attention import choose
@@ -387,11 +401,11 @@ def test_auto_takes_the_hopper_kernel_for_gradients(
     kept = draw(1, 4, 8, 8, share=0.3)
     kept[..., 0] = True  # a row without keys has a lse of -inf
     mask = where.blocks(kept, length, length)
-    loaded = noting_gradients(monkeypatch)
+    loaded = noting_gradients(monkeypatch, once=once)
     made = attention(q, k, v, mask, return_lse=True)
     upstream = [torch.randn_like(one) for one in made]
     found = torch.autograd.grad(made, (q, k, v), upstream)
-    assert set(loaded) == both_passes(where)
+    assert set(loaded) == builds_of(where, once=once)
     before = len(loaded)
     by_triton = attention(q, k, v, mask, return_lse=True, backend="triton")
     wanted = torch.autograd.grad(by_triton, (q, k, v), upstream)
@@ -401,15 +415,17 @@ def test_auto_takes_the_hopper_kernel_for_gradients(
         assert apart <= 2 * GRADIENT[where.dtype]
 
 
-@pytest.mark.parametrize("where", [marked(where) for where in SM90 if where.block == 128])
-def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    """28 for gradient.cu: a list for each of four heads, rows of 0 to 12 blocks; a hundred runs as they are first."""
-    from firstlight.kernels.sm90 import gradient as hopper
-    from firstlight.kernels.sm90.attention_variants import GradientBuild
+@pytest.mark.parametrize(("where", "once"), ONCE_OR_TWICE)
+def test_random_delays_in_every_role_change_no_gradient(
+    where: Where, *, once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """28 for the gradients: a list for each of four heads, rows of 0 to 12 blocks; a hundred runs as they are first."""
+    from firstlight.kernels.sm90 import gradient, gradient_once
     from firstlight.kernels.sm90.cache import built
     from firstlight.kernels.sm90.compile import Variant
     from firstlight.kernels.sm90.driver import Kernel, load
 
+    monkeypatch.setattr(gradient_once, "takes", lambda *given: once)
     length = 12 * where.block
     q, k, v = (given.requires_grad_() for given in where.qkv(length, length, heads=(4, 4)))
     kept = (torch.arange(12)[None, :] < torch.arange(12)[:, None])[None, None].expand(1, 4, 12, 12).contiguous()
@@ -424,16 +440,17 @@ def test_random_delays_in_every_role_change_no_gradient(where: Where, monkeypatc
 
     slowed = set()
 
-    def slow(build: GradientBuild, device: int) -> Kernel:
+    def slow(build: Any, device: int) -> Kernel:
         slowed.add(build)
         variant = Variant(build.variant.source, (*build.variant.defines, ("FIRSTLIGHT_STRESS", 1)))
-        return load(built(variant, debug=True).cubin, "gradient", device=device, shared_bytes=build.shared_bytes)
+        return load(built(variant, debug=True).cubin, variant.source, device=device, shared_bytes=build.shared_bytes)
 
-    monkeypatch.setattr(hopper, "_kernel", slow)
+    for module in (gradient, gradient_once):
+        monkeypatch.setattr(module, "_kernel", slow)
     for _ in range(5):
         found = torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
-    assert slowed == both_passes(where)
+    assert slowed == builds_of(where, once=once)
 
 
 def test_hopper_refuses_what_it_cannot_do_and_says_what_to_do() -> None:

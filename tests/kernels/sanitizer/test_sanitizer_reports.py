@@ -183,7 +183,7 @@ def test_two_writes_are_named_either_way_round() -> None:
          "staging of results"),
         (("attention_ptx.cuh", "void load_rows("), ("attention_ptx.cuh", "void store_half("),
          "results on their way out of a seat"),
-        (("ptx.cuh", "void load_bytes("), ("gradient.cu", "return columns[(i >> 2) * 4]"),
+        (("ptx.cuh", "void load_bytes("), ("gradient_tiles.cuh", "return columns[(i >> 2) * 4]"),
          "blocks and sums of rows by plain bulk copy"),
         (("attention_queue.cuh", "counter.work = work"), ("attention_queue.cuh", "Work work = counter.work"),
          "item on its way from the queue"),

@@ -13,6 +13,8 @@ from firstlight.kernels.sm90 import arguments
 from firstlight.kernels.sm90.arguments import (
     AttentionFields,
     GradientFields,
+    GradientOnceFields,
+    GradientRowsFields,
     ListsFields,
     MaskListsFields,
     MultiplyFields,
@@ -29,12 +31,13 @@ STRUCTS = [
     ("multiply", "MultiplyArgs", 4, 704), ("sample", "SampleArgs", 2, 384), ("turn", "TurnArgs", 0, 32),
     ("pitch", "PitchArgs", 0, 32), ("lists", "ListsArgs", 0, 208), ("mask_lists", "MaskListsArgs", 0, 80),
     ("attention", "AttentionArgs", 4, 640),
-    ("gradient", "GradientArgs", 6, 896),
+    ("gradient", "GradientArgs", 6, 896), ("gradient_once", "GradientOnceArgs", 4, 768),
+    ("gradient_rows", "GradientRowsArgs", 0, 128),
 ]  # fmt: skip
 KINDS: dict[str, Any] = {
     "multiply": MultiplyFields, "sample": SampleFields, "turn": TurnFields, "pitch": PitchFields,
     "lists": ListsFields, "mask_lists": MaskListsFields, "attention": AttentionFields,
-    "gradient": GradientFields,
+    "gradient": GradientFields, "gradient_once": GradientOnceFields, "gradient_rows": GradientRowsFields,
 }  # fmt: skip
 FLOATS = ("alpha", "beta", "scale", "scale_log2")
 
@@ -43,13 +46,15 @@ def packed(source: str) -> tuple[bytes, dict[str, float]]:
     """Arguments whose fields are all different, as bytes and by name."""
     kind = KINDS[source]
     given = kind(*(float(k + 1) if name in FLOATS else k + 1 for k, name in enumerate(kind._fields)))
-    if source in ("multiply", "attention"):
+    if source in ("multiply", "attention", "gradient_once"):
         maps = tuple(bytes([200 + k]) * 128 for k in range(4))
-        write: Any = arguments.multiply_bytes if source == "multiply" else arguments.attention_bytes
+        write: Any = getattr(arguments, f"{source}_bytes")
         return write((maps[0], maps[1], maps[2], maps[3]), given), given._asdict()
     if source == "gradient":
         six = tuple(bytes([200 + k]) * 128 for k in range(6))
         return arguments.gradient_bytes((six[0], six[1], six[2], six[3], six[4], six[5]), given), given._asdict()
+    if source == "gradient_rows":
+        return arguments.gradient_rows_bytes(given), given._asdict()
     if source == "sample":
         return arguments.sample_bytes((b"\xc8" * 128, b"\xc9" * 128), given), given._asdict()
     if source == "lists":

@@ -11,8 +11,10 @@ from firstlight.kernels.sm90.attention_gate import Instruction, loop_faults, mai
 from firstlight.kernels.sm90.attention_variants import (
     AttentionBuild,
     GradientBuild,
+    OnceBuild,
     attention_builds,
     gradient_builds,
+    once_builds,
 )
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.compile import SOURCES, compile_variant
@@ -66,6 +68,21 @@ def test_a_build_of_the_gradients_reuses_no_register_early(
     # with two wide sums there are no registers for a product to run under the exponentials: the other warpgroup's does
     alone = build.by_key and build.head_dim == 128
     assert loop_faults(text) == (("32 of 32 MUFU.EX2 run while no product does",) if alone else ())
+    assert build.shared_bytes <= MOST_SHARED_BYTES
+
+
+@needs_compiler
+@pytest.mark.parametrize("build", once_builds(), ids=lambda build: str(build.variant))
+def test_a_build_of_the_one_pass_overlaps_exponentials_and_reuses_no_register_early(
+    build: OnceBuild, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", str(kept))
+    compiled, rows = built(build.variant), built(build.rows)
+    text = disassembled(compiled.cubin)
+    assert problems(build.variant, compiled, counted(text)) == ()
+    assert problems(build.rows, rows, counted(disassembled(rows.cubin))) == ()
+    assert loop_faults(text) == ()
+    assert sum(each.name == "MUFU.EX2" for each in main_loop(text)) == 32
     assert build.shared_bytes <= MOST_SHARED_BYTES
 
 

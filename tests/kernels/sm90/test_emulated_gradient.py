@@ -13,6 +13,7 @@ from torch import Tensor
 
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.passes import Forward, Upstream
+from firstlight.kernels.sm90 import gradient_once
 from firstlight.kernels.sm90.gradient import backward
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
@@ -29,6 +30,12 @@ TOLERANCE = {torch.float16: 3e-3, torch.bfloat16: 2e-2}  # of the largest elemen
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatingDriver]:
     with emulated_gpu(tmp_path_factory.mktemp("toolkit"), multiprocessors=2) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def in_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gradient.cu everywhere; test_emulated_gradient_once.py has the one pass."""
+    monkeypatch.setattr(gradient_once, "takes", lambda *given: False)
 
 
 def exact(given: tuple[Tensor, Tensor, Tensor], seen: Tensor, scale: float) -> tuple[Tensor, Tensor]:

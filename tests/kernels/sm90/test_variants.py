@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds
+from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds, once_builds
 from firstlight.kernels.sm90.compile import SOURCES
 from firstlight.kernels.sm90.variants import (
     A_BYTES,
@@ -28,6 +28,7 @@ def test_every_variant_is_listed_once() -> None:
     assert len(variants) == len(set(variants)) == 105
     sources = {variant.source for variant in variants} | {build.variant.source for build in attention_builds()}
     sources |= {build.variant.source for build in gradient_builds()}
+    sources |= {variant.source for build in once_builds() for variant in (build.variant, build.rows)}
     assert sources == {path.stem for path in SOURCES.glob("*.cu")}
     assert multiply_variant(Build(64, bf16=True, tokens=True, turned=False), TILES[0]) in variants
     assert sample_variant(16, bf16=0, by_token=0) in variants

@@ -62,14 +62,24 @@ def window(
         if limit is not None:
             require_number(limit, name, least=0)
     shift = grid.k_len - grid.q_len if alignment == "lower_right" else 0
-    far = grid.q_len + grid.k_len  # further than any key is from any query, whatever the alignment
-    before, after = (far if limit is None else min(limit, far) for limit in (left, right))
-    band = _Band(grid, shift - before, shift + after)
-    with ordinary():
-        made = _band_mask(band, device)
+    made = banded(
+        grid,
+        None if left is None else shift - left,
+        None if right is None else shift + right,
+        device=device,
+    )
     if left is None and right in (None, 0):
         return plain(made, alignment if right == 0 else "full")
     return made
+
+
+def banded(grid: Grid, lowest: int | None, highest: int | None, *, device: Device = None) -> BlockMask:
+    """Query q sees key k where lowest <= k - q <= highest, None being no limit, e.g. -511 and 0 for a window of 512."""
+    far = grid.q_len + grid.k_len  # further than any key is from any query, whatever the alignment
+    lowest = -far if lowest is None else min(max(lowest, -far), far)
+    highest = far if highest is None else min(max(highest, -far), far)
+    with ordinary():
+        return _band_mask(_Band(grid, lowest, highest), device)
 
 
 @dataclass(frozen=True, slots=True)

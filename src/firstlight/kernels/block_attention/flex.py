@@ -19,6 +19,7 @@ from firstlight.kernels.block_attention.bits import (
     ordinary,
     pack,
 )
+from firstlight.kernels.block_attention.construct import Grid
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.mask_checks import BLOCKS
 from firstlight.kernels.block_attention.measured import apart
@@ -55,6 +56,30 @@ def from_flex(block_mask: FlexBlockMask) -> BlockMask:
         bits = torch.cat([pack(ask.about(some)) for some in parts])
         kinds = canonical_kinds(kinds, which, bits, (q_len, k_len))
     return BlockMask(kinds, which, bits, q_len=q_len, k_len=k_len, block=block, most=most)
+
+
+def from_mask_mod(mask_mod: MaskMod, *, batch: int, grid: Grid, device: torch.device) -> BlockMask:
+    """The mask of a function of (batch, head, query, key), asked for every element with head 0; the host waits once.
+
+    Right for any function and slow for long sequences: 4 million elements at a time.
+    """
+    shape, lengths = (batch, 1, grid.rows, grid.columns), (grid.q_len, grid.k_len)
+    with ordinary():
+        ask = _Questions(mask_mod, shape, lengths, grid.block)
+        every = torch.arange(batch * grid.rows * grid.columns, device=device)
+        found = [_looked_at(ask.about(some)) for some in torch.split(every, ASKED_AT_ONCE)]
+        kinds = torch.cat([kinds for kinds, _ in found]).view(shape)
+        most, cut = (int(n) for n in torch.stack([(kinds != NONE).sum(), (kinds == PARTIAL).sum()]).tolist())
+        if cut == 0:
+            return BlockMask(kinds, q_len=grid.q_len, k_len=grid.k_len, block=grid.block, most=most)
+        which, places = number_partial(kinds == PARTIAL, cut)
+        bits = torch.cat([bits for _, bits in found])[places]
+    return BlockMask(kinds, which, bits, q_len=grid.q_len, k_len=grid.k_len, block=grid.block, most=most)
+
+
+def _looked_at(seen: Tensor) -> tuple[Tensor, Tensor]:
+    """(kinds [n], bits [n, block, block // 32]) of the elements of some blocks."""
+    return seen.any(2).any(1).to(torch.uint8) + seen.all(2).all(1).to(torch.uint8), pack(seen)
 
 
 class _Questions:

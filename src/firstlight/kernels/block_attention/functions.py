@@ -68,13 +68,12 @@ def attention(
     asked = (alignment_of(causal), scale, backend, wanted)
     call = again(q, k, v, mask, asked) if ordinary else None
     if call is None:
+        q, k, v = _for_autocast(q, k, v)
         require_inputs(q, k, v)
         wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
         if mask is not None:
             require_mask(mask, q, k)
         factor = scale_for(scale, q)
-        if _under_autocast(q):
-            q, k, v = _cast(q), _cast(k), _cast(v)
         if _is_traced((q, k, v)):
             out, lse = operated(q, k, v, mask, asked[0], scale=factor, backend=backend)
             return (out, lse) if return_lse else out
@@ -98,13 +97,11 @@ def explain_attention(
     Where gradients will be recorded, of q, k or v, both passes count: give v where it alone requires one.
     """
     alignment = alignment_of(causal)
-    v = k if v is None else v
+    q, k, v = _for_autocast(q, k, k if v is None else v)
     require_inputs(q, k, v)
     if mask is not None:
         require_mask(mask, q, k)
     factor = scale_for(scale, q)
-    if _under_autocast(q):
-        q, k = _cast(q), _cast(k)
     wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     seen = seen_by(q, k, mask, alignment)
     return explained(backend, question_of(q, seen, factor, kv_heads=k.shape[1], recorded=int(wanted)))
@@ -123,6 +120,12 @@ def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:
     return not (type(tensors[0]) in ORDINARY and type(tensors[1]) in ORDINARY and type(tensors[2]) in ORDINARY)
 
 
+def _for_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As they are, or in the autocast dtype: there float32 queries, turned by positions, meet bfloat16 values."""
+    tensors = isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)
+    return (_cast(q), _cast(k), _cast(v)) if tensors and _under_autocast(q) else (q, k, v)
+
+
 def _under_autocast(q: Tensor) -> bool:
     if not is_compiling() and not autocast_anywhere():  # the quick question; dynamo knows only the other one
         return False
@@ -130,7 +133,7 @@ def _under_autocast(q: Tensor) -> bool:
 
 
 def _cast(tensor: Tensor) -> Tensor:
-    """In the autocast dtype; float64 is left alone, as torch does."""
-    if tensor.dtype == torch.float64:
+    """In the autocast dtype; float64 is left alone, as torch does, and what is no floating point, which is refused."""
+    if tensor.dtype == torch.float64 or not tensor.is_floating_point():
         return tensor
     return tensor.to(torch.get_autocast_dtype(tensor.device.type))

@@ -32,6 +32,14 @@ class _Kept(NamedTuple):
     held: Held | None
 
 
+class _Ranks(NamedTuple):
+    ranks: Tensor
+    held: Held | None
+
+
+_RANKS = ("ranks",)
+
+
 def lists_of(mask: BlockMask) -> Lists:
     """For each query block its key blocks, e.g. columns [0, 0, 1] of a causal mask of two; kept with the mask."""
     return _kept(mask, turned=False)
@@ -57,6 +65,20 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
     if mask.counts_changes and keepable(mask.kinds, made.columns):
         mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too
     return made
+
+
+def ranks_of(mask: BlockMask) -> Tensor:
+    """int32 [B', H', Qb, Kb]: how many kept blocks of the row come before each of them; kept with the mask."""
+    kept = mask.derived.get(_RANKS)
+    if isinstance(kept, _Ranks):
+        use(kept.held)
+        return kept.ranks
+    use(mask.held)
+    with ordinary():
+        ranks = (mask.kinds != NONE).cumsum(-1, dtype=torch.int32).sub_(1)
+    if mask.counts_changes and keepable(mask.kinds, ranks):
+        mask.derived[_RANKS] = _Ranks(ranks, held_after(ranks))
+    return ranks
 
 
 def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:

@@ -132,6 +132,11 @@ class BlockMask:
         """Number of (query, key) pairs that are kept, e.g. 8390656 for causal 4096; the host waits the first time."""
         return self._counts()[1]
 
+    @property
+    def ndim(self) -> int:
+        """4, as of the tensor of booleans that it stands for: who asks whether a mask is ready is told yes."""
+        return 4
+
     def _counts(self) -> tuple[int, int]:
         kept: tuple[int, int] | None = self.derived.get("counts")
         if kept is None:
@@ -349,7 +354,6 @@ class BlockMask:
 
 Key = tuple[int, int, int, tuple[int, int, int]]
 _LIVING: weakref.WeakValueDictionary[Key, BlockMask] = weakref.WeakValueDictionary()
-_ADOPTED: dict[Key, BlockMask] = {}
 
 
 def _key(kinds: Tensor, which: Tensor | None, bits: Tensor | None, sizes: tuple[int, int, int]) -> Key:
@@ -374,22 +378,13 @@ def _rebuild(
 def mask_of(
     kinds: Tensor, which: Tensor | None, bits: Tensor | None, q_len: int, k_len: int, block: int, most: int
 ) -> BlockMask:
-    """The BlockMask over these very tensors, with all that it has derived already; a new one is kept while they live.
+    """The living BlockMask over these very tensors, with all that it has derived already; else a new one.
 
-    For code that only has the tensors, such as a registered operator.
+    For code that only has the tensors, such as a registered operator. The new one is not kept: compiled code makes
+    masks in tensors that it uses again for the next one, and no version counts what it writes.
     """
-    key = _key(kinds, which, bits, (q_len, k_len, block))
-    known = _LIVING.get(key)
+    known = _LIVING.get(_key(kinds, which, bits, (q_len, k_len, block)))
     if known is not None:
         return known
-    adopted = _ADOPTED.get(key)
-    if adopted is None:
-        # aliases, which share memory and version counter: a mask over the tensors themselves would keep them
-        parts = [None if part is None else part.detach() for part in (kinds, which, bits)]
-        adopted = BlockMask(*parts, q_len=q_len, k_len=k_len, block=block, most=most)  # type: ignore[arg-type]
-        if adopted.counts_changes:
-            _ADOPTED[key] = adopted
-            for part in (kinds, which, bits):
-                if part is not None:
-                    weakref.finalize(part, _ADOPTED.pop, key, None).atexit = False
-    return adopted
+    parts = [None if part is None else part.detach() for part in (kinds, which, bits)]
+    return BlockMask(*parts, q_len=q_len, k_len=k_len, block=block, most=most)  # type: ignore[arg-type]

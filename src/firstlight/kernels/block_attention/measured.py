@@ -85,6 +85,31 @@ def apart(places: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+def from_keys(seen: Tensor, *, q_len: int, block: int = 128) -> BlockMask | None:
+    """Every query sees the keys where [batch, k_len] booleans are True, as with padding; None where all are.
+
+    The host waits once.
+    """
+    batch, k_len = seen.shape
+    rows, columns = blocks_in(q_len, block), blocks_in(k_len, block)
+    with ordinary():
+        missing = (0, columns * block - k_len)
+        by_block = functional.pad(seen, missing).view(batch, columns, block)
+        wholly = functional.pad(seen, missing, value=True).view(batch, columns, block).all(2)
+        kinds = by_block.any(2).to(torch.uint8) + wholly.to(torch.uint8)
+        counts = torch.stack([(kinds != NONE).sum(), (kinds == PARTIAL).sum(), (kinds != FULL).sum()]).tolist()
+        kept, cut, lacking = (int(number) for number in counts)
+        if not lacking:
+            return None
+        whole = kinds[:, None, None].expand(batch, 1, rows, columns).contiguous()
+        if cut == 0:
+            return BlockMask(whole, q_len=q_len, k_len=k_len, block=block, most=kept * rows)
+        which, places = number_partial(kinds == PARTIAL, cut)
+        bits = pack(by_block.flatten(0, 1)[places])[:, None].expand(cut, block, block // 32).contiguous()
+        which = which[:, None, None].expand(whole.shape).contiguous()
+        return BlockMask(whole, which, bits, q_len=q_len, k_len=k_len, block=block, most=kept * rows)
+
+
 def from_blocks(
     allowed: Tensor, *, q_len: int | None, k_len: int | None, block: int = 128, count: bool = True
 ) -> BlockMask:

@@ -1,8 +1,8 @@
 """Fits of the rows that ship, made beforehand: a process that chooses for the first time need not fit a thousand rows.
 
-data/choice-fits.json is written by `python -m tools.make_choice_fits` and holds for each GPU model and kind of case the
-weights of its terms, the pull of each row and the error. It counts for the very rows it was made of alone: those whose
-file has the digest that it names. Anything else is fitted when it is asked for.
+data/choice-fits.json is written by `python -m tools.generate choice-fits` and holds for each GPU model and kind of case
+the weights of its terms, the pull of each row and the error. It counts for the very rows it was made of alone: those
+whose file has the digest that it names. Anything else is fitted when it is asked for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The kernels' one argument each, as bytes: the structs MultiplyArgs, SampleArgs, TurnArgs, PitchArgs,
-ListsArgs, MaskListsArgs, AttentionArgs and GradientArgs.
+ListsArgs, MaskListsArgs, AttentionArgs, GradientArgs, GradientOnceArgs and GradientRowsArgs.
 
 Fields stand here in the order of the struct; a test reads the structs from the sources and compares.
 """
@@ -18,6 +18,8 @@ _LISTS = struct.Struct("<19Q13i4x")
 _MASK_LISTS = struct.Struct("<7Q6i")
 _ATTENTION = struct.Struct("<11Q9if")
 _GRADIENT = struct.Struct("<8Q10i2f")
+_GRADIENT_ONCE = struct.Struct("<18Q13i2f")
+_GRADIENT_ROWS = struct.Struct("<6Q4if")
 
 
 class MultiplyFields(NamedTuple):
@@ -203,6 +205,60 @@ class GradientFields(NamedTuple):
     scale_log2: float
 
 
+class GradientOnceFields(NamedTuple):
+    """GradientOnceArgs after its tensor maps k, v, q and g; the first twelve are addresses, the next six strides."""
+
+    starts: int
+    columns: int
+    masks: int
+    ranks: int
+    bits: int
+    log_sums: int
+    deltas: int
+    sums: int
+    turns: int
+    dk: int
+    dv: int
+    queue: int
+    dk_batch: int
+    dk_head: int
+    dk_row: int
+    dv_batch: int
+    dv_head: int
+    dv_row: int
+    items: int
+    blocks: int
+    heads: int
+    group: int
+    pitch: int
+    k_len: int
+    list_batch: int
+    list_head: int
+    list_shared: int
+    q_blocks: int
+    abreast: int
+    upward: int
+    never: int
+    scale: float
+    scale_log2: float
+
+
+class GradientRowsFields(NamedTuple):
+    """GradientRowsArgs; the first three are addresses, the next three strides."""
+
+    sums: int
+    turns: int
+    dq: int
+    batch_step: int
+    head_step: int
+    row_step: int
+    heads: int
+    tiles: int
+    q_len: int
+    unused: int
+    scale: float
+
+
 def multiply_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: MultiplyFields) -> bytes:
     """704 bytes."""
     return _whole(b"".join(maps) + _MULTIPLY.pack(*fields))
@@ -241,6 +297,16 @@ def attention_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: AttentionFi
 def gradient_bytes(maps: tuple[bytes, bytes, bytes, bytes, bytes, bytes], fields: GradientFields) -> bytes:
     """896 bytes."""
     return _whole(b"".join(maps) + _GRADIENT.pack(*fields))
+
+
+def gradient_once_bytes(maps: tuple[bytes, bytes, bytes, bytes], fields: GradientOnceFields) -> bytes:
+    """768 bytes."""
+    return _whole(b"".join(maps) + _GRADIENT_ONCE.pack(*fields))
+
+
+def gradient_rows_bytes(fields: GradientRowsFields) -> bytes:
+    """128 bytes."""
+    return _whole(_GRADIENT_ROWS.pack(*fields))
 
 
 def _whole(packed: bytes) -> bytes:

@@ -15,6 +15,8 @@ _ELEMENT = 2
 GRADIENT_BLOCK = 128  # the only one
 GRADIENT_TILE = 64  # rows of a stage
 _STAGES = {128: 3, 64: 6}  # by head dimension
+ONCE_HEAD_DIM = 128  # the only one in one pass
+_ONCE_STAGES, _ONCE_DEPTH = 2, 2  # stages in the ring; stages whose part of dq may be on its way
 # (tiles in a ring, query tiles) of an engine, by block and head dimension: what fits into 227 KiB. With blocks of 64
 # the queries move on into registers, so one place is free again before the next is wanted.
 _ROOM = {(128, 128): (4, 2), (128, 64): (8, 2), (64, 128): (5, 1), (64, 64): (8, 1)}
@@ -73,6 +75,40 @@ class GradientBuild(NamedTuple):
         )  # fmt: skip
         sums = 2 if self.by_key else 1
         return Variant("gradient", defines, hgmma=2 * (self.head_dim // 16) + sums * (GRADIENT_TILE // 16))
+
+
+class OnceBuild(NamedTuple):
+    """What gradient_once.cu and gradient_rows.cu are compiled for, e.g. OnceBuild(bf16=False)."""
+
+    bf16: bool
+
+    @property
+    def shared_bytes(self) -> int:
+        """A seat of two operands, stages of two tiles with their sums, D of two stages, sums on their way, barriers."""
+        row = ONCE_HEAD_DIM * _ELEMENT
+        stage = 2 * GRADIENT_TILE * row + 2 * GRADIENT_TILE * 4
+        differences, sums = GRADIENT_BLOCK * GRADIENT_TILE * _ELEMENT, GRADIENT_TILE * ONCE_HEAD_DIM * 4
+        seat = 2 * GRADIENT_BLOCK * row
+        return seat + _ONCE_STAGES * stage + 2 * differences + _ONCE_DEPTH * sums + BARRIER_BYTES
+
+    @property
+    def variant(self) -> Variant:
+        """The source and macros; each of the five products stands in the code once."""
+        defines = (
+            ("HEAD", ONCE_HEAD_DIM), ("BF16", int(self.bf16)), ("STAGES", _ONCE_STAGES), ("DEPTH", _ONCE_DEPTH)
+        )  # fmt: skip
+        contracted = 2 * ONCE_HEAD_DIM + 2 * GRADIENT_TILE + GRADIENT_BLOCK
+        return Variant("gradient_once", defines, hgmma=contracted // 16)
+
+    @property
+    def rows(self) -> Variant:
+        """What makes dq of the sums."""
+        return Variant("gradient_rows", (("HEAD", ONCE_HEAD_DIM), ("BF16", int(self.bf16))))
+
+
+def once_builds() -> tuple[OnceBuild, ...]:
+    """Both."""
+    return OnceBuild(bf16=False), OnceBuild(bf16=True)
 
 
 def gradient_builds() -> tuple[GradientBuild, ...]:

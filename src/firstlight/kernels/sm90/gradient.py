@@ -17,6 +17,7 @@ from torch.nn import functional
 from firstlight.kernels.block_attention.lists import Lists, lists_of, turned_lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.passes import Forward, Upstream
+from firstlight.kernels.sm90 import gradient_once
 from firstlight.kernels.sm90.arguments import GradientFields, gradient_bytes
 from firstlight.kernels.sm90.attention_maps import mappable, rows_map
 from firstlight.kernels.sm90.attention_variants import (
@@ -67,6 +68,12 @@ def backward(upstream: Upstream, made: Forward, mask: BlockMask, *, scale: float
     q, k, v, grad = (mappable(given) for given in (made.q, made.k, made.v, upstream.out.to(made.q.dtype)))
     sums = padded(*row_sums(upstream._replace(out=grad), made._replace(q=q, k=k, v=v), mask, scale=scale))
     dq, dk, dv = (_room(given) for given in (made.q, made.k, made.v))
+    if gradient_once.takes(q, mask):
+        given = gradient_once.Given(q, k, v, grad, *sums)
+        gradient_once.start(
+            given, gradient_once.Gradients(dq, dk, dv), mask, scale=scale, stream=_raw_stream(q.get_device())
+        )
+        return dq, dk, dv
     start = _Start(q, k, mask, sums, scale)
     start.by_key((k, v, q, grad, dk, dv))
     start.by_query((q, grad, k, v, dq, dq))

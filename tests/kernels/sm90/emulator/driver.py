@@ -40,7 +40,8 @@ class EmulatingDriver(Driver):
         source = re.findall(r"(\w+)\.cu\b", told)[-1]
         macros: dict[str, str | int] = dict(re.findall(r"-D(\w+)=(\w+)", told))
         self.launched.append(source)
-        grid, shape = tuple(config.contents.grid), config.contents
+        shape = config.contents if hasattr(config, "contents") else config._obj  # a pointer, or byref
+        grid = tuple(shape.grid)
         self.grids.append(grid)
         arguments = ctypes.string_at(pointers[0], argument_bytes(source, macros, source, self.replaced))
         self.seed += 1

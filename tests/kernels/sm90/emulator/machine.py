@@ -21,6 +21,7 @@ from firstlight.kernels.sm90 import (
     attention,
     driver,
     gradient,
+    gradient_once,
     libcuda,
     loaded,
     multiply_plan,
@@ -64,7 +65,7 @@ def _forget() -> None:
     """What the backend keeps of devices and plans."""
     for cached in (driver.load, loaded.loaded, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
-    for module in (attention, gradient):
+    for module in (attention, gradient, gradient_once):
         module._kernel.cache_clear()
     for kept in (multiply_plan._PLANS, sample_plan._PLANS, workspace._KEPT):
         kept.clear()

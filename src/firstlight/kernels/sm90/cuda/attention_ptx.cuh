@@ -25,6 +25,35 @@ __device__ __forceinline__ void store_half(const TensorMap* map, u32 from, int r
       ::"l"(map), "r"(from), "r"(row), "r"(half), "r"(head), "r"(batch), "r"(0) : "memory");
 }
 
+// ---- so many bytes of shared memory to memory, and numbers added to those there; both part of commit_stores's group
+
+__device__ __forceinline__ void store_bytes(void* to, u32 from, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void add_floats(float* to, u32 from, u32 bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+               ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void store_four(u32 to, float a, float b, float c, float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+// ---- turns of thread blocks at something in memory: a count of those that have been, waited for until it is `mine`. What
+// the copy engine did before end_turn is seen by what it does behind wait_for_turn. A turn that does not come traps.
+
+__device__ __forceinline__ void wait_for_turn(const int* turn, int mine) {
+  int now, tries = 0;
+  for (;;) {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    if (now == mine) break;
+    if (++tries > (1 << 26)) __trap();  // a minute
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+__device__ __forceinline__ void end_turn(int* turn, int next) {
+  asm volatile("fence.proxy.async;\nst.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(next) : "memory");
+}
+
 // ---- two warpgroups in turns: each waits at a barrier of its own, which the other one passes
 
 __device__ __forceinline__ void take_turn(int number) { asm volatile("bar.sync %0, 256;" ::"r"(number) : "memory"); }
@@ -95,6 +124,14 @@ __device__ __forceinline__ void values_more(float (&d)[32], u32 a0, u32 a1, u32 
 __device__ __forceinline__ void values_more(float (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
   asm volatile(N128 "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
                : R64("+f") : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d = a b or d += a b: both operands in shared memory, with M and N contiguous.
+__device__ __forceinline__ void turned_first(float (&d)[32], u64 a, u64 b) {
+  asm volatile(N64 "%32, %33, 0, 1, 1, 1, 1;" : R32("=f") : "l"(a), "l"(b));
+}
+__device__ __forceinline__ void turned_more(float (&d)[32], u64 a, u64 b) {
+  asm volatile(N64 "%32, %33, 1, 1, 1, 1, 1;" : R32("+f") : "l"(a), "l"(b));
 }
 
 // ---- what ptxas must not move. `never` is a kernel argument that is never negative.

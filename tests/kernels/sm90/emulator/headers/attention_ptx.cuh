@@ -17,6 +17,22 @@ static inline void store_half(const TensorMap* map, u32 from, int row, int half,
   emulator_store_box(map, from, 5, at, HERE);
 }
 
+static inline void store_bytes(void* to, u32 from, u32 bytes, CALLED_FROM) {
+  emulator_store_bytes(to, from, bytes, 0, HERE);
+}
+static inline void add_floats(float* to, u32 from, u32 bytes, CALLED_FROM) {
+  emulator_store_bytes(to, from, bytes, 1, HERE);
+}
+static inline void store_four(u32 to, float a, float b, float c, float d, CALLED_FROM) {
+  const float four[4] = {a, b, c, d};
+  emulator_store_four(to, four, HERE);
+}
+
+static inline void wait_for_turn(const int* turn, int mine, CALLED_FROM) {
+  emulator_wait_for_turn(turn, mine, HERE);
+}
+static inline void end_turn(int* turn, int next) { emulator_end_turn(turn, next); }
+
 static inline void take_turn(int number, CALLED_FROM) { emulator_meet(number, 256, 0, HERE); }
 static inline void pass_turn(int number, CALLED_FROM) { emulator_arrive(number, 256, HERE); }
 
@@ -46,6 +62,13 @@ static inline void values_more(
     const EmulatorRegister& a3, u64 b, CALLED_FROM) {
   const EmulatorRegister four[4] = {a0, a1, a2, a3};
   emulator_wgmma(d, four, b, 1, 1, HERE);
+}
+
+template <int count> static inline void turned_first(float (&d)[count], u64 a, u64 b, CALLED_FROM) {
+  emulator_wgmma(d, a, b, 0, 1, 1, HERE);
+}
+template <int count> static inline void turned_more(float (&d)[count], u64 a, u64 b, CALLED_FROM) {
+  emulator_wgmma(d, a, b, 1, 1, 1, HERE);
 }
 
 static inline void stay_above(int) { emulator_pause(); }

@@ -71,15 +71,21 @@ void emulator_meet_cluster(EmulatorHere here);
 void emulator_barrier_arrive_in(u32 barrier, u32 rank, EmulatorHere here);
 void emulator_tell(u32 to, u32 what, u32 barrier, u32 rank, EmulatorHere here);
 
+void emulator_wait_for_turn(const int* turn, int mine, EmulatorHere here);
+void emulator_end_turn(int* turn, int next);
+
 u64 emulator_shuffle(u32 mask, u64 value, int lane, int kind, int width, EmulatorHere here);
 u32 emulator_ballot(u32 mask, int mine, EmulatorHere here);
 void emulator_load_matrices(u32 from, u32* r, int count, int turned, EmulatorHere here);
 void emulator_store_matrices(u32 to, const u32* r, int count, int turned, EmulatorHere here);
 
+void emulator_store_four(u32 to, const float* four, EmulatorHere here);
+
 // blocks: a bit for each thread block of the cluster that gets it; 0: the one that asks
 void emulator_load_box(u32 to, const void* map, u32 barrier, int rank, const int* at, u32 blocks, EmulatorHere here);
 void emulator_load_bytes(u32 to, const void* from, u32 bytes, u32 barrier, u32 blocks, EmulatorHere here);
 void emulator_store_box(const void* map, u32 from, int rank, const int* at, EmulatorHere here);
+void emulator_store_bytes(void* to, u32 from, u32 bytes, int floats_added, EmulatorHere here);
 void emulator_commit_stores();
 void emulator_wait_stores(int left, int until_written, EmulatorHere here);
 void emulator_publish_shared();

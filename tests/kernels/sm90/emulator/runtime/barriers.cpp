@@ -143,6 +143,19 @@ void emulator_barrier_wait(u32 address, u32 parity, Here here) {
   barrier_at(block, address, here);
 }
 
+// Turns of thread blocks: a count in memory.
+void emulator_wait_for_turn(const int* turn, int mine, Here here) {
+  emulator_pause();
+  while (*turn != mine) sleep_in(launch->turns, here, format("turn %d, and %d have been", mine, *turn));
+}
+
+void emulator_end_turn(int* turn, int next) {
+  emulator_pause();
+  *turn = next;
+  launch->turns.wake();
+  emulator_pause();
+}
+
 static NamedBarrier& arrive_at(int number, int threads, Here here) {
   if (number < 0 || number >= NAMED_BARRIERS) fault(format("barrier %d; there are 16", number), here);
   emulator_pause();

@@ -126,6 +126,8 @@ struct Copy {
   int at[5];
   u32 shared, barrier, bytes;
   const void* from;
+  void* to;              // of a store without a map
+  bool adds;             // floats to those that are there
   std::shared_ptr<StoreGroup> group;
   Fiber* owner;
   std::vector<unsigned char> held;  // of a store that has read shared memory and not written yet
@@ -160,6 +162,7 @@ struct Launch {
   float poison;
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::unique_ptr<Copy>> copies;
+  Waiters turns;  // who waits for a count in memory
   std::string fault;
   u64 counts[4] = {0, 0, 0, 0};  // loads, stores, products, turns
 };

@@ -89,6 +89,16 @@ void emulator_store_matrices(u32 to, const u32* r, int count, int turned, Here h
   });
 }
 
+// One thread's 16 bytes.
+void emulator_store_four(u32 to, const float* four, Here here) {
+  Fiber& me = now();
+  require_shared(to, CHUNK, CHUNK, here);
+  memcpy(me.block->memory + to, four, CHUNK);
+  me.unpublished.push_back(to / CHUNK);
+  me.block->unpublished[to / CHUNK] = 1;
+  emulator_pause();
+}
+
 // What this thread wrote reaches the copy engine's and the tensor cores' view. stmatrix is known chunk by chunk; what
 // was written through pointers is found by comparison, when all lanes of the warp have come here.
 void emulator_publish_shared() {

@@ -69,6 +69,10 @@ void load(Copy& copy) {
 }
 
 void read_store(Copy& copy) {
+  if (copy.to) {
+    copy.held.assign(copy.block->engines + copy.shared, copy.block->engines + copy.shared + copy.bytes);
+    return;
+  }
   copy.held.resize(box_bytes(copy.map));
   each_row(copy.map, copy.at, copy.shared, [&](u32 row, u64, u32, u32) {
     move_row(*copy.block, copy.map, row, copy.held.data() + (row - copy.shared), false);
@@ -76,6 +80,17 @@ void read_store(Copy& copy) {
 }
 
 void write_store(Copy& copy) {
+  if (copy.to) {
+    for (u32 at = 0; copy.adds && at < copy.bytes; at += 4) {
+      float more, there;
+      memcpy(&more, copy.held.data() + at, 4);
+      memcpy(&there, (char*)copy.to + at, 4);
+      there += more;
+      memcpy(copy.held.data() + at, &there, 4);
+    }
+    memcpy(copy.to, copy.held.data(), copy.bytes);
+    return;
+  }
   each_row(copy.map, copy.at, copy.shared, [&](u32 row, u64 address, u32 before, u32 inside) {
     u32 element = copy.map.element;
     if (inside) memcpy((void*)address, copy.held.data() + (row - copy.shared) + before * element, inside * element);
@@ -191,13 +206,9 @@ void emulator_tell(u32 to, u32 what, u32 barrier, u32 rank, Here here) {
   start_load(std::move(copy), to, barrier, in_cluster(rank, here), here);
 }
 
-void emulator_store_box(const void* map, u32 from, int rank, const int* at, Here here) {
+static void start_store(std::unique_ptr<Copy> copy, u32 from, Here here) {
   Fiber& me = now();
-  auto copy = std::make_unique<Copy>();
   copy->kind = Kind::store;
-  copy->map = map_at(map, rank, here);
-  std::copy(at, at + rank, copy->at);
-  require_shared(from, box_bytes(copy->map), 128, here);
   copy->shared = from, copy->block = me.block, copy->here = here, copy->owner = &me;
   copy->group = me.open;
   copy->urgency = draw() % 2 ? draw() | LAZY : 0;
@@ -205,6 +216,22 @@ void emulator_store_box(const void* map, u32 from, int rank, const int* at, Here
   launch->copies.push_back(std::move(copy));
   launch->counts[1]++;
   emulator_pause();
+}
+
+void emulator_store_box(const void* map, u32 from, int rank, const int* at, Here here) {
+  auto copy = std::make_unique<Copy>();
+  copy->map = map_at(map, rank, here);
+  std::copy(at, at + rank, copy->at);
+  require_shared(from, box_bytes(copy->map), 128, here);
+  start_store(std::move(copy), from, here);
+}
+
+void emulator_store_bytes(void* to, u32 from, u32 bytes, int floats_added, Here here) {
+  require_shared(from, bytes, CHUNK, here);
+  if (bytes % CHUNK || (u64)to % CHUNK) fault(format("%u bytes to %p: not multiples of 16", bytes, to), here);
+  auto copy = std::make_unique<Copy>();
+  copy->to = to, copy->bytes = bytes, copy->adds = floats_added;
+  start_store(std::move(copy), from, here);
 }
 
 void emulator_commit_stores() {
