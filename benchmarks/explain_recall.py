@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks import explain_famous
 
 from firstlight.diagnosis.explain import explain_text
-from tools.make_readme import with_part
+from tools.generate import with_part
 
 PAGE = Path(__file__).parents[1] / "docs" / "explain.md"
 FOLDER = Path(__file__).parents[1] / "results" / "explain"
@@ -32,6 +32,9 @@ SETS = {  # texts nobody had fitted to, oldest first
     "third.json": "third-judged.json",
     "sixth.json": "sixth-judged.json",
     "seventh.json": "seventh-judged.json",
+    "eighth.json": "eighth-judged.json",
+    "ninth.json": "ninth-judged.json",
+    "tenth.json": "tenth-judged.json",
 }
 # Of these only links, hashes of the texts and judgements are kept: what is said today cannot be counted.
 LINKS_ALONE = {"fourth-links.json": "fourth-judged.json", "fifth-links.json": "fifth-judged.json"}
@@ -76,8 +79,19 @@ def report(name: str, document: dict[str, Any]) -> str:
         others = sum(each["code"] != first.get(link, "") for link, each in judged.items())
         lines += [f"  judged by reading, when the set was opened: {dict(counts)}"]
         lines += [f"  recall {counts['right'] / len(rows):.2f}, precision {counts['right'] / read:.2f}"]
+        lines += _of_unknown_threads(judged)
         lines += [f"  first answers that are others since, by rows that may have been fitted to it: {others}"]
     return "\n".join(lines) + "\n"
+
+
+def _of_unknown_threads(judged: dict[str, dict[str, str]]) -> list[str]:
+    """The same of the threads that no row cites and no earlier list holds, where a set has others too."""
+    counts = Counter(each["verdict"] for each in judged.values() if not each.get("known"))
+    total, read = sum(counts.values()), counts["right"] + counts["wrong"]
+    if total == len(judged) or not read:
+        return []
+    recall, precision = counts["right"] / total, counts["right"] / read
+    return [f"  in no row and in no earlier list: {total}, recall {recall:.2f}, precision {precision:.2f}"]
 
 
 def report_of_links(name: str) -> str:

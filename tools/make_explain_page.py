@@ -1,7 +1,4 @@
-"""Fill docs/explain.md: what explain costs, and what it says of logs without GPU errors (results/explain/speed.json).
-
-python -m tools.make_explain_page
-"""
+"""Fill docs/explain.md: what explain costs, what it says of logs without GPU errors (results/explain/speed.json)."""
 
 from __future__ import annotations
 
@@ -9,11 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tools.make_readme import with_part
+from tools.generate import with_part
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explain.md"
 RESULT = ROOT / "results" / "explain" / "speed.json"
+
+
+def made() -> dict[Path, str]:
+    """The page as it should be."""
+    return {PAGE: filled(PAGE.read_text())}
 
 
 def filled(page: str) -> str:
@@ -43,11 +45,3 @@ def _speed(found: dict[str, Any]) -> str:
         + f"\n\nPython {found['python']}, one core of a shared cloud machine (load {found['load_average']:g}); medians "
         f"of {help_['turns']} in turns; `python -m benchmarks.explain_speed`.\n"
     )
-
-
-def main() -> None:
-    PAGE.write_text(filled(PAGE.read_text()))
-
-
-if __name__ == "__main__":
-    main()

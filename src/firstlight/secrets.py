@@ -78,7 +78,8 @@ _COUNTED = r"(?i)tokens|^pass$"  # max_tokens=4096, pass=3
 
 def masked(text: str) -> str:
     """The text with <redacted> in place of every secret and of the ids that single out a GPU."""
-    return _GPU_ID_SMALL.sub(rf"\g<1>-{MASK}", GPU_ID.sub(rf"\g<1>-{MASK}", without_credentials(text)))
+    text = without_credentials(text)
+    return _GPU_ID_SMALL.sub(rf"\g<1>-{MASK}", GPU_ID.sub(rf"\g<1>-{MASK}", text)) if "-" in text else text
 
 
 def without_credentials(text: str) -> str:
@@ -94,7 +95,8 @@ def without_credentials(text: str) -> str:
     if len(text) < 8:
         return text
     text = _LETTERS.sub(MASK, _TOKENS.sub(MASK, text))
-    text = _VARIABLE.sub(_pair, _PAIR.sub(_pair, text))
+    if "=" in text or ":" in text:  # thousands of facts are paths, and both patterns begin by searching each letter
+        text = _VARIABLE.sub(_pair, _PAIR.sub(_pair, text))
     if "--" in text or "curl" in text or "wget" in text:
         text = re.sub(_CURL_LOGIN, rf"\g<1>{MASK}", re.sub(_OPTION, _option, text))
     if "login" in text:

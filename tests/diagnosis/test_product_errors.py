@@ -74,7 +74,8 @@ CARRIED: dict[str, Callable[[str], str]] = {
 def test_every_row_has_the_same_answers_however_a_log_carries_it(carrier: str) -> None:
     told = [(row["code"], _codes(row["text"]), _codes(CARRIED[carrier](row["text"]))) for row in ROWS]
     # What tells CUDA's own row to be silent there stands behind the cut: both are said.
-    known = {"80 columns": ["wsl2-out-of-memory-at-start"]}.get(carrier, [])
+    # A frame of a traceback is longer than the neighbours that are read.
+    known = {"80 columns": ["package-check-failed", "wsl2-out-of-memory-at-start"]}.get(carrier, [])
     assert [code for code, plain, carried in told if plain != carried] == known
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 from dataclasses import field, replace
 from typing import BinaryIO
 
@@ -21,6 +22,8 @@ DIFFERENT_SIGHTINGS = 5  # kept per signature; further ones are only counted
 SAME_MESSAGE_LINES = 12  # another form of one signature this close belongs to the same message (torch prints several)
 SHOWN_CHARACTERS = 150
 GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
+ARGUMENTS = (("PACKAGE", "package"), ("MODULE", "module"), ("CAPABILITY", "gpu"))  # a command's word, and who knows it
+_ARGUMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
 
@@ -223,7 +226,7 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     theirs = {name: value for name, value in captured.items() if values[name] == value}
 
     def fill(commands: Commands) -> Commands:
-        safe = (filled(filled_command(each, theirs), values) for each in commands.run)
+        safe = (filled(filled_command(_with_arguments(each, theirs), theirs), values) for each in commands.run)
         lines = (line for each in safe for line in each.splitlines())
         return Commands(filled(commands.say, values), tuple(lines))
 
@@ -231,13 +234,28 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
         told = fill(way)
         return WayOut(told.say, told.run, way.ways)
 
+    ways = (way for way in signature.ways_out if _is_for(way, values.get("number") or values.get("gpu", "")))
     return replace(
         signature,
         cause=filled(signature.cause, values).strip(),
         means=filled(signature.means, values),
         prove=fill(signature.prove),
-        ways_out=tuple(fill_way(way) for way in signature.ways_out),
+        ways_out=tuple(map(fill_way, ways)),
     )
+
+
+def _with_arguments(command: str, captured: dict[str, str]) -> str:
+    """A command that asks for what the text names: 'pip install PACKAGE' where a package was read out of it."""
+    for word, name in ARGUMENTS:
+        if _ARGUMENT.fullmatch(captured.get(name, "")) and not captured[name].endswith(".so"):
+            command = re.sub(rf"(?<![\w-]){word}(?![\w.-]*\.so)\b", "{" + name + "}", command)
+    return command
+
+
+def _is_for(way: WayOut, number: str) -> bool:
+    """Whether a way out is for this error code, or this GPU (12.0); for one that is not known each is."""
+    is_known = bool(way.where_number) and number.replace(".", "").isdigit()
+    return not is_known or re.fullmatch(way.where_number, number) is not None
 
 
 def _most_basic_first(explanation: Explanation) -> tuple[int, int, int]:

@@ -14,11 +14,26 @@ from firstlight.diagnosis.signatures import Signature, decoded, signatures
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked, without_credentials
 
+A_CAUSE = 3  # what _worth says of one; a fallback is worth 2, a wrapper 1
 RARE_CHARACTERS = 16  # an anchor of this length is met in few lines that are not its row's
 CODE_LOOKUP = "cuda-error"  # the row of all codes: what it finds is given to the code's own row where there is one
 
 # In a traceback and under a compiler's message the source line is printed as well: the message itself is what counts.
 _SOURCE_LINE = re.compile(r"\s*(?:\d+ \| |>?\s*(?:raise|assert|return|throw) |(?:warnings\.|logger\.|logging\.)\w+\()")
+# What shows that a text is of a program that uses a GPU: a path, module or class of one. Words that any program prints
+# are its errors only there; that a text speaks of CUDA is not enough.
+_GPU_PACKAGE = (
+    r"(?:torch(?:vision|audio|tune)?|transformers?|transformer_engine|accelerate|peft|trl|diffusers|vllm|sglang|sgl_kernel"
+    r"|flashinfer|flash_attn|xformers|bitsandbytes|deepspeed|triton|jax(?:lib)?|tensorflow|keras|unsloth\w*|axolotl|llama_cpp"
+    r"|llamafactory|mm(?:cv|det|det3d|engine|seg|pose)|detectron2|ultralytics|onnxruntime|tensorrt\w*|tvm|megatron\w*|nemo"
+    r"|apex|cupy\w*|numba|cudf|cuml|(?:pytorch_)?lightning|comfy\w*|custom_nodes|faster_whisper|ctranslate2|gptqmodel"
+    r"|auto_gptq|timm|open_clip|huggingface_hub|safetensors|nvidia)"
+)
+_GPU_PROGRAM = (
+    rf"[\\/]{_GPU_PACKAGE}[\\/]|\b{_GPU_PACKAGE}\.[a-z]\w|\b(?:EngineCore|VllmWorker|ProcessGroupNCCL|ComfyUI|DeepSpeed)"
+    r"|\w+For(?:CausalLM|ConditionalGeneration|\w*Classification)\b|BitsAndBytes|Capture cuda graph"
+)
+_GPU_PROGRAM_BYTES = 2000  # before and behind the line: a traceback's frames
 _NOTHING = re.compile("")  # where the secret was part of what matched
 
 
@@ -52,6 +67,8 @@ def hits(spot: Spot) -> Iterator[Hit]:
     text = spot.text()
     quoted = _SOURCE_LINE.match(text) is not None
     for known, regex, raw in _known_at(spot, wanted, text) or _known_at(spot, _in_any_case(wanted, text), text):
+        if known.signature.gpu_only and not _compiled(_GPU_PROGRAM).search(spot.near(_GPU_PROGRAM_BYTES)):
+            continue
         values, match = _without_secrets(known, regex, raw)
         yield Hit(known.signature, regex, spot.line, quoted, values, match)
 
@@ -68,9 +85,9 @@ def _known_at(spot: Spot, wanted: tuple[_Form, ...], text: str) -> list[_Match]:
     if not wanted:
         return []
     found = list(_known_in(wanted, text, begin=0, end=len(text)))
-    if _only_fallbacks(found):
+    if _worth(found) < A_CAUSE:
         joined = _across_lines(spot, wanted, text)
-        found = found if found and _only_fallbacks(joined) else joined
+        found = joined if _worth(joined) > _worth(found) else found
     return _across_cuts(spot, wanted, found)
 
 
@@ -93,7 +110,7 @@ def _across_lines(spot: Spot, wanted: Iterable[_Form], text: str) -> list[_Match
     found: list[_Match] = []
     for glue in (" ", ""):  # wrapped at a space by the program, or anywhere by a terminal
         found = _known_across(wanted, Stretch(before, line, after, glue)) or found
-        if not _only_fallbacks(found):
+        if _worth(found) == A_CAUSE:
             break
     return found
 
@@ -121,13 +138,15 @@ def _across_cuts(spot: Spot, wanted: Iterable[_Form], found: list[_Match]) -> li
     _, whole = stretch.parts()
     data = whole.encode().lower()
     forms = _wanted(frozenset(anchor for anchor in _forms() if anchor in data))
-    if _only_fallbacks(list(_known_in(forms, whole, begin=0, end=len(whole)))):
+    if _worth(list(_known_in(forms, whole, begin=0, end=len(whole)))) < A_CAUSE:
         return both
     return [each for each in both if not each[0].signature.fallback]
 
 
-def _only_fallbacks(found: list[_Match]) -> bool:
-    return all(known.signature.fallback for known, _, _ in found)
+def _worth(found: list[_Match]) -> int:
+    """How much is known: nothing, that something failed, what kind of failure it was, or its cause."""
+    told = [1 if known.signature.wraps else 2 if known.signature.fallback else A_CAUSE for known, _, _ in found]
+    return max(told, default=0)
 
 
 def _known_in(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Iterator[_Match]:

@@ -71,6 +71,7 @@ class WayOut(Commands):
     """A way out, and the kinds of ways that it is made of, in order; () where it only explains: 'Ignore it.'"""
 
     ways: tuple[type[Way], ...]
+    where_number: str = ""  # a pattern of the codes or GPUs that it is for, e.g. '7\\d\\d'; '' for any
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Signature:
     wraps: bool = False  # only says that something failed above it: folded where a cause is known
     one_of: bool = False  # the text does not tell which of several causes it is, so neither which way out
     witness: bool = False  # tells what another process or rank did: never before a cause of another kind
+    gpu_only: bool = False  # words of any program: spoken only where the text shows one that uses a GPU
 
 
 @functools.cache
@@ -242,6 +244,7 @@ def signature_of(row: dict[str, Any]) -> Signature:
         wraps=row.get("wraps", False),
         one_of=bool(row.get("one_of")),
         witness=row.get("witness", False),
+        gpu_only=row.get("gpu_only", False),
     )
 
 
@@ -249,4 +252,5 @@ def _way_out(way: dict[str, Any], code: str) -> WayOut:
     unknown = [name for name in way["ways"] if name not in way_types()]
     if unknown:
         raise ValueError(f"{DATA}, {code}: {unknown[0]!r} is not a kind of way; ways/kinds.py has them all")
-    return WayOut(way["say"], tuple(way["run"]), tuple(way_types()[name] for name in way["ways"]))
+    kinds_of = tuple(way_types()[name] for name in way["ways"])
+    return WayOut(way["say"], tuple(way["run"]), kinds_of, way.get("where_number", ""))
