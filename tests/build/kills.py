@@ -1,10 +1,12 @@
 """Kills builds for real and counts what that cost: python -m tests.build.kills FOLDER RESULT [SEED] [KILLS] [HEADER].
 
 A stand-in of 250 C++ and 15 CUDA units, cloned from a local remote with its submodule, is built once without a stop,
-and a second shell asks how long it will take when a quarter is compiled; then with one kill half-way; then with kill -9
-of everything at random points of compiling and at once after each stage. Each compiler that starts and each that ends
-well is counted by a launcher. HEADER is what each C++ unit includes: cstddef makes units of a moment, bits/stdc++.h
-such of most of a second. Needs root (a lock folder of its own), nvcc.
+and a second shell asks how long it will take when a quarter is compiled; then with kill -9 of everything at random
+points of compiling and at once after each stage; then without a stop again, and with one kill half-way. Each compiler
+that starts and each that ends well is counted by a launcher; processor time is that of a cgroup, killed processes
+included, because the machine may have other work. firstlight's own bytecode is kept, as an installed one has it. HEADER
+is what each C++ unit includes: cstddef makes units of a moment, string such of half a second, bits/stdc++.h of more.
+Needs root (a lock folder of its own), nvcc, a cgroup with cpuacct or cpu.stat.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class Builds:
             "--yes", "--archs", "9.0", "--flag", "USE_CUDA=ON", *launchers,
         ]  # fmt: skip
         env = {**os.environ, **LOCAL, "FIRSTLIGHT_STATE_DIR": str(self.base / "state")}
+        env |= {"PYTHONPYCACHEPREFIX": str(self.base / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
         return subprocess.Popen(argv, env=env, stdout=(self.base / "out").open("ab"), stderr=subprocess.STDOUT)
 
     def counted(self) -> tuple[int, int]:
@@ -92,9 +95,41 @@ def whole(builds: Builds) -> float:
     return time.monotonic() - begun
 
 
-def foretold(builds: Builds) -> tuple[float, dict[str, Any]]:
-    """An unbroken build, and what `--status` in another shell says of its time when a quarter is compiled."""
-    begun = time.monotonic()
+class Costs:
+    """Seconds, processor seconds and compilers of one phase, with the load beside it."""
+
+    def __init__(self, builds: Builds) -> None:
+        self._builds, self._begun, self._used, self._load = builds, time.monotonic(), _processor_s(), os.getloadavg()[0]
+
+    def taken(self) -> dict[str, Any]:
+        started, compiled = self._builds.counted()
+        return {
+            "seconds": round(time.monotonic() - self._begun, 1),
+            "processor_seconds": round(_processor_s() - self._used, 1),
+            "load_before_and_behind": [round(self._load, 1), round(os.getloadavg()[0], 1)],
+            "started": started, "compiled": compiled,
+        }  # fmt: skip
+
+
+def _cgroup() -> Path:
+    first = next(each for each in (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup")) if each.is_dir())
+    return first / f"firstlight-kills-{os.getpid()}"
+
+
+def _enter_cgroup() -> None:
+    _cgroup().mkdir()
+    (_cgroup() / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _processor_s() -> float:
+    old = _cgroup() / "cpuacct.usage"
+    if old.exists():
+        return int(old.read_text()) / 1e9
+    return int(dict(each.split() for each in (_cgroup() / "cpu.stat").read_text().splitlines())["usage_usec"]) / 1e6
+
+
+def foretold(builds: Builds) -> dict[str, Any]:
+    """An unbroken build: what `--status` in another shell says of its time when a quarter is compiled."""
     process = builds.start()
     assert until(builds, process, lambda: builds.counted()[1] >= (UNITS + KERNELS) // 4)
     time.sleep(3)  # the status is written every two seconds
@@ -106,8 +141,7 @@ def foretold(builds: Builds) -> tuple[float, dict[str, Any]]:
     took = time.monotonic() - asked
     assert process.wait() == 0, (builds.base / "out").read_text()[-2000:]
     said = {name: status[name] for name in ("done", "total", "seconds_left", "basis", "alive")}
-    said |= {"seconds_it_took": round(took, 1), "off_by": round(status["seconds_left"] / took - 1, 3)}
-    return time.monotonic() - begun, said
+    return said | {"seconds_it_took": round(took, 1), "off_by": round(status["seconds_left"] / took - 1, 3)}
 
 
 def killed_when(builds: Builds, holds: Callable[[], bool]) -> bool:
@@ -118,7 +152,7 @@ def killed_when(builds: Builds, holds: Callable[[], bool]) -> bool:
     return True
 
 
-def with_kills(builds: Builds, points: list[int]) -> list[str]:
+def with_kills(builds: Builds, points: list[int], *, stages: bool = True) -> list[str]:
     """Build to the end with kills when so many units are compiled, and after each stage; what was killed when."""
     said: list[str] = []
 
@@ -127,11 +161,11 @@ def with_kills(builds: Builds, points: list[int]) -> list[str]:
             if killed_when(builds, lambda stage=stage: builds.ended(stage)):  # type: ignore[misc]
                 said.append(f"after the stage {stage}")
 
-    boundaries(BEFORE)
+    boundaries(BEFORE if stages else ())
     for point in sorted(points):
         if killed_when(builds, lambda point=point: builds.counted()[1] >= point):  # type: ignore[misc]
             said.append(f"after {builds.counted()[1]} units")
-    boundaries(BEHIND)
+    boundaries(BEHIND if stages else ())
     whole(builds)
     return said
 
@@ -153,36 +187,42 @@ def main() -> None:
     print(f"seed {seed}")
     apart(seed, kills)
     base.mkdir(parents=True)
+    _enter_cgroup()
     builds = Builds(base, header)
-    unbroken_s, eta = foretold(builds)
-    unbroken = builds.counted()
-    builds.anew()
-    chosen = random.Random(seed)
-    half = UNITS // 2 + chosen.randrange(10)
-    begun = time.monotonic()
-    assert killed_when(builds, lambda: builds.counted()[1] >= half)
-    whole(builds)
-    once_s, once = time.monotonic() - begun, builds.counted()
-    builds.anew()
-    begun = time.monotonic()
-    said = with_kills(builds, [chosen.randrange(1, UNITS) for _ in range(kills)])
-    many_s, many = time.monotonic() - begun, builds.counted()
+    warm = builds.start().wait()  # and firstlight's bytecode is there
+    assert warm == 0, (builds.base / "out").read_text()[-2000:]
     document = {
         "what": "a stand-in of 250 C++ and 15 CUDA units killed with SIGKILL and gone on with",
         "how": f"python -m tests.build.kills DIR RESULT {seed} {kills} {header}",
         "machine": "2 processors shared with other work, nvcc 13.0, g++ 12.2",
-        "seed": seed,
-        "units": UNITS + 1 + KERNELS,
-        "unbroken": {"seconds": round(unbroken_s, 1), "started": unbroken[0], "compiled": unbroken[1]},
-        "status_from_a_second_shell_at_a_quarter": eta,
-        "one_kill_half_way": {"seconds": round(once_s, 1), "started": once[0], "compiled": once[1]},
-        "many_kills": {"kills": said, "seconds": round(many_s, 1), "started": many[0], "compiled": many[1]},
-        "compiled_ratio": round(many[1] / unbroken[1], 4),
-        "time_ratio_of_one_kill": round(once_s / unbroken_s, 3),
-        "time_ratio_of_all_kills": round(many_s / unbroken_s, 3),
-    }
-    result.write_text(json.dumps(document, indent=1) + "\n")
-    print(json.dumps(document, indent=1))
+        "date": time.strftime("%Y-%m-%d", time.gmtime()), "seed": seed, "units": UNITS + 1 + KERNELS,
+    }  # fmt: skip
+    chosen = random.Random(seed)
+    points = [chosen.randrange(1, UNITS) for _ in range(kills)]
+    for name, phase in (
+        ("unbroken", lambda: {"status_from_a_second_shell_at_a_quarter": foretold(builds)}),
+        ("many_kills", lambda: {"kills": with_kills(builds, points)}),
+        ("unbroken_again", lambda: {"seconds_of_it": round(whole(builds), 1)}),
+        ("one_kill_half_way", lambda: {"kills": with_kills(builds, [UNITS // 2], stages=False)}),
+    ):
+        builds.anew()
+        costs = Costs(builds)
+        said = phase()
+        document[name] = {**costs.taken(), **said}
+        result.write_text(json.dumps({**document, **ratios(document)}, indent=1) + "\n")
+    print(result.read_text())
+
+
+def ratios(document: dict[str, Any]) -> dict[str, Any]:
+    """What was killed against the mean of the unbroken builds before and behind it."""
+    whole_ones = [document[name] for name in ("unbroken", "unbroken_again") if name in document]
+    found = {}
+    for name in ("many_kills", "one_kill_half_way"):
+        for what in ("compiled", "seconds", "processor_seconds"):
+            if name in document:
+                mean = sum(each[what] for each in whole_ones) / len(whole_ones)
+                found[f"{what}_ratio_of_{name}"] = round(document[name][what] / mean, 4)
+    return found
 
 
 if __name__ == "__main__":

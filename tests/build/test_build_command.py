@@ -102,6 +102,16 @@ def test_what_was_typed_wrong_ends_with_2_and_begins_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "state/builds").exists()
 
 
+@pytest.mark.parametrize("words", [("--dry-run",), ("--yes",)])
+def test_a_folder_that_takes_nothing_is_refused_at_once(tmp_path: Path, words: tuple[str, ...]) -> None:
+    tree = make_standin(tmp_path / "tree", units=1)
+    argv = [sys.executable, "-m", "firstlight", "build", str(tree), "--build-dir", "/proc/x", *words]
+    env = {**os.environ, "FIRSTLIGHT_STATE_DIR": str(tmp_path / "state")}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("firstlight: /proc/x: the build cannot be kept there"), done.stderr
+
+
 def test_torch_is_pytorch_at_its_tag_and_other_releases_come_from_the_index() -> None:
     torch = source_of(Target("torch==2.9.1", "torch", "2.9.1"), "", ())
     assert (torch.url, torch.ref, torch.release) == ("https://github.com/pytorch/pytorch.git", "v2.9.1", "")

@@ -21,6 +21,7 @@ from firstlight.build.planning import id_of, source_of, source_spec
 from firstlight.build.request import parse_target
 from firstlight.build.spec import Setting, Source, write_spec
 from firstlight.build.wheel_finish import finish_wheel
+from firstlight.errors import BadInput
 from tests.build.standin import git, make_part
 from tests.build.test_build_sources import raw_wheel_in, spec_in
 
@@ -84,8 +85,9 @@ def test_a_token_clones_and_is_in_no_file(
     assert (about["source"], about["flags"]) == (source.url, {"USE_X": "1"})
 
 
+@pytest.mark.parametrize("named_by", ["PIP_INDEX_URL", "a file of pip"])
 def test_an_index_with_a_login_is_asked_with_it(
-    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
 ) -> None:
     folder, host = served
     (folder / "x-1").mkdir()
@@ -93,12 +95,22 @@ def test_an_index_with_a_login_is_asked_with_it(
     (folder / "simple/x").mkdir(parents=True)
     subprocess.run(["tar", "-C", str(folder), "-czf", str(folder / "simple/x/x-1.tar.gz"), "x-1"], check=True)
     (folder / "simple/x/index.html").write_text('<a href="x-1.tar.gz">x-1.tar.gz</a>')
-    monkeypatch.setenv("PIP_INDEX_URL", f"{host}/simple")
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    if named_by == "PIP_INDEX_URL":
+        monkeypatch.setenv("PIP_INDEX_URL", f"{host}/simple")
+    else:
+        (tmp_path / "pip.conf").write_text(f"[global]\nindex-url = {host}/simple\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     spec = source_spec("x-1", str(tmp_path / "b"), Source("x==1", release="x==1"))
     write_spec(spec)
     fetch(spec)
     assert (Path(spec.tree) / "setup.py").exists()
     assert TOKEN.encode() not in everything_below(tmp_path / "b")
+    missing = source_spec("y-1", str(tmp_path / "c"), Source("y==1", release="y==1"))
+    write_spec(missing)
+    with pytest.raises(BadInput, match="/simple/y/: the index has no such page") as refused:
+        fetch(missing)
+    assert TOKEN not in str(refused.value)
 
 
 def test_an_ssh_user_is_no_secret_and_stays() -> None:

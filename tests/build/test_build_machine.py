@@ -9,7 +9,7 @@ import pytest
 
 from firstlight.build.backend import Backend
 from firstlight.build.case import BuildPlace, BuildRoom, case_of, with_toolkit
-from firstlight.build.fault import Fault
+from firstlight.build.fault import Fault, Weight
 from firstlight.build.flags import parse_flag
 from firstlight.build.planning import source_of, source_spec, spec_of
 from firstlight.build.preflight import preflight
@@ -93,6 +93,9 @@ def test_a_toolkit_that_is_named_by_a_link_or_lies_anywhere_is_taken(tmp_path: P
 def test_the_disk_that_is_looked_at_is_the_one_that_is_written_to() -> None:
     place = replace(with_compilers(), room=BuildRoom("/small", Known(GIB, "statvfs")))
     assert faults(place)["too-little-space"].saw.startswith("/small has 1.0 GiB free; the build takes about")
+    assert faults(place)["too-little-space"].weight is Weight.NOTE  # the size of PyTorch's objects is assumed
+    full = replace(with_compilers(), room=BuildRoom("/full", Known(100, "statvfs")))
+    assert faults(full)["too-little-space"].weight is Weight.STOPS
     large = replace(with_compilers(), room=BuildRoom("/large", Known(4000 * GIB, "statvfs")))
     assert "too-little-space" not in faults(large)
 

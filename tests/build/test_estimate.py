@@ -75,3 +75,14 @@ def test_after_a_quarter_of_a_real_build_the_time_left_is_within_30_percent() ->
     told = replay(folder / "lightgbm-4.7.0.log", folder / "lightgbm-4.7.0.ninja", 2)
     assert (told[0]["done"], told[0]["of"]) == (18, 74)
     assert abs(told[0]["off_by"]) < 0.3, told[0]
+    assert abs(told[2]["off_by"]) < 0.3, "after three quarters too, where the CUDA units so far were the small ones"
+
+
+def test_one_small_unit_does_not_speak_for_all_of_its_kind(tmp_path: Path) -> None:
+    names = [f"u{n}.cpp.o" for n in range(8)] + [f"k{n}.cu.o" for n in range(5)]
+    (tmp_path / "build.ninja").write_text("".join(f"build {each}: CXX x\n" for each in names))
+    built = "".join(f"{n * 9000}\t{n * 9000 + 9000}\t0\tu{n}.cpp.o\tx\n" for n in range(8))
+    (tmp_path / ".ninja_log").write_text("# ninja log v5\n" + built + "0\t1000\t0\tk0.cu.o\tx\n")
+    left, _ = time_left(str(tmp_path), 9, 13, 1)
+    expected = 9 * load().seconds_of(UnitKind.CUDA, "").seconds / load().seconds_of(UnitKind.CXX, "").seconds
+    assert left == int(4 * (1 + 2 * expected) / 3)

@@ -102,6 +102,12 @@ def test_a_lost_wheel_is_made_and_installed_again_without_compiling(room: Room) 
     assert "held already: compile" in done.stderr
 
 
+def test_another_folder_for_a_build_that_is_kept_is_refused_by_a_dry_run_too(room: Room) -> None:
+    done = room.build("--build-dir", str(room.base / "other"), "--dry-run")
+    assert done.returncode == 2
+    assert f"this build is kept in {room.folder}. Leave --build-dir out" in done.stderr
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused_before_a_unit_is_compiled(room: Room) -> None:
     before = room.objects()
     done = room.build("--prefix", "/proc/firstlight", "--json")

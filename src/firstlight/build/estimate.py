@@ -35,8 +35,9 @@ def compile_seconds(case: BuildCase) -> Fact[float]:
         total += each.units * row_of.seconds * times / jobs
         whose = row_of.project or "any project"
         more = f" for each of {archs} architectures" if times > 1 else ""
+        files = "file" if each.units == 1 else "files"
         said.append(
-            f"{each.units} {each.kind.value} source files of {row_of.seconds:.0f} s{more} "
+            f"{each.units} {each.kind.value} source {files} of {row_of.seconds:.0f} s{more} "
             f"({whose}, {row_of.confidence.value}), {_at_a_time(jobs)}"
         )
     return Known(total, "; ".join(said), Origin.ASSUMED)

@@ -8,6 +8,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -77,7 +79,7 @@ def _record(spec: SourceSpec, stage: Stage, about: dict[str, object]) -> None:
 def _download(spec: SourceSpec) -> str:
     """The sdist of a release from the index that pip would ask; nothing of it is run, as `pip download` would."""
     name, _, version = spec.source.release.partition("==")
-    base = os.environ.get("PIP_INDEX_URL", _DEFAULT).rstrip("/")
+    base = _index().rstrip("/")
     page = f"{base}/{normal(name)}/"
     url, digest = _sdist_on(page, normal(name), version)
     path = f"{spec.folder}/{os.path.basename(urllib.parse.urlsplit(url).path)}"
@@ -90,6 +92,15 @@ def _download(spec: SourceSpec) -> str:
             file.write(data)
         os.replace(f"{path}.new", path)
     return path
+
+
+def _index() -> str:
+    """The index that pip would ask: PIP_INDEX_URL, else what its own files say."""
+    if given := os.environ.get("PIP_INDEX_URL"):
+        return given
+    asked = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    found = re.findall(r"(?m)^(?:global|download|install)\.index-url='([^']+)'$", asked.stdout)
+    return found[0] if found else _DEFAULT
 
 
 def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
@@ -110,6 +121,10 @@ def _get(url: str) -> bytes:
     try:
         with urllib.request.urlopen(_asking(url), timeout=_PATIENCE_S) as answer:  # noqa: S310 seen above
             data: bytes = answer.read(_MOST)
+    except urllib.error.HTTPError as error:
+        if error.code in (404, 410):
+            raise BadInput(f"{masked(url)}: the index has no such page ({error.code}). Look at the name.") from error
+        raise CouldNotLook(f"the index answered {error.code} {error.reason} for {masked(url)}.") from error
     except OSError as error:
         raise CouldNotLook(
             f"no network, or no index there: {error}. Give --source a tree or an sdist that is here."

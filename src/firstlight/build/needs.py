@@ -33,6 +33,7 @@ class Needs:
     jobs: int  # for everything at once, where the kinds cannot be told apart
     bound_by: str
     disk_bytes: int
+    disk_least_bytes: int  # without what is only assumed
     disk_basis: str
 
 
@@ -50,9 +51,9 @@ def needs_of(project: Project, facts: Facts, tables: Tables, *, asked: int, cuda
             found.append(_need(kind, units, row, memory=memory, cores=cores, asked=asked))
     kinds = tuple(found)
     jobs = min((each.jobs for each in kinds), default=min(cores, asked or cores))
-    disk, basis = _disk(project, kinds, archs=max(1, cuda.archs), tables=tables)
+    disk = _disk(project, kinds, archs=max(1, cuda.archs), tables=tables)
     bound = f"--jobs {asked}" if asked else bound_by(memory, facts.resources.processors, cores)
-    return Needs(kinds, jobs, bound, disk, basis)
+    return Needs(kinds, jobs, bound, disk.bytes, disk.least_bytes, disk.basis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +69,31 @@ def _need(kind: UnitKind, units: int, row: UnitMemory, *, memory: Fact[int], cor
     return UnitNeed(kind, units, row.peak_bytes, asked or jobs_for(row.peak_bytes, memory, cores), about)
 
 
-def _disk(project: Project, kinds: tuple[UnitNeed, ...], *, archs: int, tables: Tables) -> tuple[int, str]:
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    bytes: int
+    least_bytes: int
+    basis: str
+
+
+def _disk(project: Project, kinds: tuple[UnitNeed, ...], *, archs: int, tables: Tables) -> _Disk:
     """Tree, objects, libraries and wheel: measured per unit where a row has it, else guessed and said so."""
-    objects, guessed = 0, False
+    objects, measured = 0, 0
     for each in kinds:
         row = tables.memory_of(each.kind, project.name.lower().replace("_", "-"))
-        size = row.object_bytes or _GUESSED_OBJECT[each.kind]
-        guessed = guessed or not row.object_bytes
-        objects += each.units * size * (archs if each.kind is not UnitKind.CXX else 1)
-    total = int(project.tree_bytes + objects * (1 + _LINKED))
+        times = each.units * (archs if each.kind is not UnitKind.CXX else 1)
+        measured += times * row.object_bytes
+        objects += times * (row.object_bytes or _GUESSED_OBJECT[each.kind])
     units = sum(each.units for each in kinds)
-    how = "assumed" if guessed else "measured"
+    how = "measured" if measured == objects else "assumed"
     counted = "1 unit" if units == 1 else f"{units} units"
     basis = (
-        f"tree {project.tree_bytes / GIB:.2f} GiB as counted; objects of {counted} {objects / GIB:.2f} GiB ({how} "
+        f"tree {_size(project.tree_bytes)} as counted; objects of {counted} {_size(objects)} ({how} "
         f"per unit{', each architecture counted' if archs > 1 else ''}); libraries and wheel "
-        f"{objects * _LINKED / GIB:.2f} GiB (assumed: 1.5 times the objects)"
+        f"{_size(objects * _LINKED)} (assumed: 1.5 times the objects)"
     )
-    return total, basis
+    return _Disk(int(project.tree_bytes + objects * (1 + _LINKED)), project.tree_bytes + measured, basis)
+
+
+def _size(count: float) -> str:
+    return f"{count / GIB:.2f} GiB" if count >= GIB else f"{count / 2**20:.0f} MiB"

@@ -66,7 +66,7 @@ def patch_state(tree: str, path: str) -> tuple[str, str]:
     said = [
         line for line in tried.stdout.splitlines() if "FAILED" in line or "can't find" in line or "malformed" in line
     ]
-    return CONFLICTS, said[0] if said else (tried.stdout + tried.stderr).strip()[:200]
+    return CONFLICTS, (said[0] if said else (tried.stdout + tried.stderr).strip()[:200]).rstrip(".")
 
 
 def _patched(tree: str, path: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -37,7 +37,7 @@ def flags_nobody_reads(case: BuildCase) -> Iterator[Fault]:
     """report 004 set nine flags of which its tree read six."""
     for each in case.judged:
         if each.verdict is FlagVerdict.UNREAD:
-            do = f"Did you mean {each.near[0]}?" if each.near else "Leave it out."
+            do = f"Give --flag {each.near[0]}={each.flag.value}, or leave it out." if each.near else "Leave it out."
             yield stops("flag-not-read", f"{each.flag}: {what_reads(each)}", do)
         elif each.verdict is FlagVerdict.RUN_TIME:
             do = "Leave it out here, and set it where the program runs."

@@ -7,7 +7,7 @@ import time
 
 from firstlight.apply.commands import process_start
 from firstlight.build.memory_watch import MemoryWatch
-from firstlight.build.ninja_output import kind_of_unit, read_ninja_log
+from firstlight.build.ninja_output import BuiltUnit, kind_of_unit, read_ninja_log
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 from firstlight.errors import BadInput
 from firstlight.facts.codec import from_json, to_json
@@ -18,6 +18,8 @@ from firstlight.tables.build_rows import UnitKind
 NAME = "status.json"
 UNITS = "units.json"
 STILL_S = 15 * 60
+_LIKE_UNITS = 2  # units of a kind that what is expected of it counts for: the first one may be the smallest of all
+_Seconds = dict[UnitKind | None, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +123,34 @@ def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
     built = read_ninja_log(folder)
     if not built or not total or done < min(4, total):
         return -1, "too few units are built to tell"
-    means: dict[UnitKind | None, float] = {}
-    for kind in {kind_of_unit(each.output) for each in built}:
-        of_kind = [each.seconds for each in built if kind_of_unit(each.output) is kind]
-        means[kind] = sum(of_kind) / len(of_kind)
+    means, weighed = _seconds_by_kind(built)
     left = _left_by_kind(folder, {each.output for each in built})
     if not left or abs(sum(left.values()) - (total - done)) > max(3, (total - done) // 4):
         mean = sum(each.seconds for each in built) / len(built)
         return int((total - done) * mean / max(1, jobs)), f"{len(built)} units took {mean:.1f} s each on average"
-    assumed = {kind: _of_unseen(kind, means) for kind in left if kind not in means}
-    seconds = sum(number * {**means, **assumed}[kind] for kind, number in left.items()) / max(1, jobs)
+    assumed = {kind: _by_other_kinds(kind, means) for kind in left if kind not in means}
+    seconds = sum(number * {**weighed, **assumed}[kind] for kind, number in left.items()) / max(1, jobs)
     told = ", ".join(f"{kind.value if kind else 'other'} {means[kind]:.1f} s" for kind in means)
     unseen = [kind.value for kind in left if kind and kind not in means]
     more = f"; of {', '.join(unseen)} none was built yet: by the table unit_seconds" if unseen else ""
     return int(seconds), f"mean of each kind so far ({told}) over {jobs} at a time{more}"
 
 
-def _of_unseen(kind: UnitKind | None, means: dict[UnitKind | None, float]) -> float:
-    """What a unit of a kind takes of which none was built yet: as much longer than the others as the table says."""
+def _seconds_by_kind(built: tuple[BuiltUnit, ...]) -> tuple[_Seconds, _Seconds]:
+    """The mean of each kind so far, and the same where the first few units of a kind do not speak for all of it."""
+    kinds = {kind_of_unit(each.output) for each in built}
+    of_kind = {kind: [each.seconds for each in built if kind_of_unit(each.output) is kind] for kind in kinds}
+    means = {kind: sum(each) / len(each) for kind, each in of_kind.items()}
+    weighed = {}
+    for kind, each in of_kind.items():
+        others: _Seconds = {other: mean for other, mean in means.items() if other not in (kind, None)}
+        expected = _by_other_kinds(kind, others) if kind and others else means[kind]
+        weighed[kind] = (sum(each) + _LIKE_UNITS * expected) / (len(each) + _LIKE_UNITS)
+    return means, weighed
+
+
+def _by_other_kinds(kind: UnitKind | None, means: _Seconds) -> float:
+    """What a unit of a kind takes by those of other kinds: as much longer than they as the table says."""
     tables = load()
     seen = [(each, mean) for each, mean in means.items() if each is not None]
     if kind is None or not seen:

@@ -9,28 +9,14 @@ import sys
 from typing import Any
 
 from firstlight.build.backend import Backend
+from firstlight.build.python_reads import parsed
 from firstlight.build.runtime_needs import stated_requirements
+from firstlight.build.unit_count import Units, units_and_bytes
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
 
 _MOST = 4 << 20
-_CXX, _CUDA = (".cpp", ".cc", ".cxx", ".c"), (".cu",)
-_LEFT_OUT = (".git", "build", "dist", "test", "tests", "docs", "benchmarks", "benchmark", "examples", "__pycache__")
-_HEAVY = re.compile(r"flash|fmha|mem_eff|cutlass", re.I)
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """Source files by kind, as counted in the tree: what is really compiled is known after configuring."""
-
-    cxx: int
-    cuda: int
-    heavy: int  # CUDA files of attention kernels
-
-    @property
-    def all(self) -> int:
-        return self.cxx + self.cuda + self.heavy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +50,8 @@ def read_project(root: str) -> Project:
     script = read_text(setup) if os.path.isfile(setup) else ""
     system = document.get("build-system", {})
     name, version = _name_and_version(root, document, script)
-    units, size = _counted(root)
+    tree = parsed(script)
+    units, size = units_and_bytes(root, (tree,) if tree is not None else ())
     skbuild = document.get("tool", {}).get("scikit-build", {})
     targets = skbuild.get("build", {}).get("targets", []) if isinstance(skbuild.get("build", {}), dict) else []
     top = os.path.join(root, "CMakeLists.txt")
@@ -139,20 +126,3 @@ def _first(pattern: str, text: str) -> str:
 
 def _cmake_minimum(text: str) -> str:
     return _first(r"(?i)cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)+)", text)
-
-
-def _counted(root: str) -> tuple[Units, int]:
-    """Sources by kind outside tests and documents, and the bytes of the whole tree."""
-    counts = {"cxx": 0, "cuda": 0, "heavy": 0}
-    size = 0
-    for folder, folders, files in os.walk(root):
-        inside = not set(os.path.relpath(folder, root).split(os.sep)) & set(_LEFT_OUT)
-        folders[:] = [each for each in folders if each != ".git"]
-        for name in files:
-            path = os.path.join(folder, name)
-            size += os.lstat(path).st_size if os.path.lexists(path) else 0
-            if inside and name.endswith(_CUDA):
-                counts["heavy" if _HEAVY.search(os.path.join(folder, name)) else "cuda"] += 1
-            elif inside and name.endswith(_CXX):
-                counts["cxx"] += 1
-    return Units(**counts), size

@@ -53,12 +53,23 @@ def listed(tree: str) -> Iterator[str]:
 
 def _edits(tree: str, below: str) -> Iterator[tuple[str, str]]:
     """(file, digest) of all that git calls changed or does not know, those of submodules too."""
-    argv = ["git", "-C", tree, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"]
+    # Without the lock that writes a fresher index down: a full disk or one that takes nothing would end it.
+    argv = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        tree,
+        "status",
+        "--porcelain",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+    ]
     asked = subprocess.run(
         [*argv, "--ignore-submodules=none"], capture_output=True, text=True, errors="surrogateescape", check=False
     )
     if asked.returncode != 0:
-        said = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
+        said = (asked.stderr.strip().splitlines() or ["no reason given"])[0]
         raise CouldNotLook(f"{tree}: git cannot say what was edited there: {said}")
     for entry in sorted(filter(None, asked.stdout.split("\0")), key=lambda each: each[3:]):
         name = entry[3:]

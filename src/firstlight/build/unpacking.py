@@ -18,6 +18,9 @@ def unpack(archive: str, folder: str) -> None:
             _unpack_zip(archive, folder)
         else:
             _unpack_tar(archive, folder)
+    except tarfile.ReadError as error:
+        accepted = "neither tar, plain or packed by gzip, bzip2 or xz, nor a whole one"
+        raise BadInput(f"{archive}: no archive that can be read ({accepted}). Fetch it again.") from error
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise BadInput(f"{archive}: no archive that can be read ({error}). Fetch it again.") from error
 

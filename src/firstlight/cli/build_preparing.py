@@ -32,7 +32,7 @@ from firstlight.build.tree_state import read_tree_state
 from firstlight.cli.acting import Watching, acting_on
 from firstlight.cli.build_acting import MINE, run_steps
 from firstlight.cli.planning import facts_of
-from firstlight.errors import CouldNotAct
+from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.known import Fact, Known
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
@@ -71,6 +71,13 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
     build_id = id_of(request.target, source, getattr(tools.python, "value", ""))
     where = source_spec(build_id, folder_for(machine, build_id, request.build_dir), source)
     require_same_target(where.folder, where)
+    if not how.look.facts_file:
+        require_one_folder(machine, where.id, where.folder)
+        if not _can_be_made(where.folder):
+            raise BadInput(
+                f"{where.folder}: the build cannot be kept there: nothing can be written to it. Name a folder of yours "
+                "with --build-dir."
+            )
     if not how.dry_run:
         _bring_source(machine, where, login=request.target.url)
     if os.path.isdir(where.tree) or source.folder:
@@ -118,7 +125,6 @@ def _fetched_for_a_look(where: SourceSpec, *, login: str) -> Iterator[str]:
 
 def _bring_source(machine: LiveMachine, where: SourceSpec, *, login: str) -> None:
     """Fetch the tree, its submodules, its patches."""
-    require_one_folder(machine, where.id, where.folder)
     write_spec(where)
     remember(machine, where.id, where.folder)
     steps, title = source_steps(where, sys.executable), f"fetch the source of {where.source.target}"

@@ -17,7 +17,7 @@ from firstlight.build.spec import BuildSpec
 from firstlight.build.standing import ENDED, Ended, Standing, standing_of
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.report.apply_text import money
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import counted, gib, labelled
 from firstlight.ways.compile_jobs import GIB
 
 _LABEL = 13
@@ -48,7 +48,7 @@ def plan_text(
     for need in needs.by_kind:
         about = f"{counted(need.jobs, 'job')} at a time, up to {need.peak_bytes / GIB:.1f} GiB each ({need.basis})"
         out += _line(f"{need.kind.value}", f"{counted(need.units, 'source file')}, {about}")
-    out += _line("memory", needs.bound_by) + _line("disk", f"{needs.disk_bytes / GIB:.1f} GiB: {needs.disk_basis}")
+    out += _line("memory", needs.bound_by) + _line("disk", f"{gib(needs.disk_bytes)}: {needs.disk_basis}")
     out += _line("time", estimate_text(compile_seconds(case), rate))
     for each_cost in costs:
         out += _line("costs", each_cost)
@@ -135,7 +135,7 @@ def list_text(builds: tuple[KeptBuild, ...], statuses: dict[str, BuildStatus | N
         running = f"{status.stage.value} (running)" if status is not None and status.alive else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(status.written_at)) if status else ""
         at = running or standing_of(each).value
-        out += f"{each.source.id}  {each.source.source.target}  {at}  {size_of(each.folder) / GIB:.2f} GiB  {when}"
+        out += f"{each.source.id}  {each.source.source.target}  {at}  {gib(size_of(each.folder))}  {when}"
         out = f"{out.rstrip()}\n    {each.folder}\n"
     return out
 
