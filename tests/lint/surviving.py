@@ -18,6 +18,7 @@ from firstlight.lint.rule import LintFinding, LintReport
 from firstlight.versions import DriverVersion
 from firstlight.ways.kinds import AskPerson, Why, WireCompat
 from firstlight.ways.way import Chain
+from tests.lint.hands import followed as as_advised
 
 MILDER = {each: WORST_FIRST[index + 1 :] for index, each in enumerate(WORST_FIRST)}
 
@@ -39,13 +40,14 @@ def outcomes(given: Given, folder: Path, machine: str) -> list[Outcome]:
     before = lint(given, asked, read=reader_of(folder))
     own = [finding for finding in before.findings if finding.file == given.file]
     return [
-        *(_outcome(given, folder, asked, before, finding) for finding in own),
-        *_together(given, folder, asked, before),
+        *(_outcome(given, folder, machine, before, finding) for finding in own),
+        *_together(given, folder, machine, before),
     ]
 
 
-def _together(given: Given, folder: Path, asked: Question, before: LintReport) -> list[Outcome]:
+def _together(given: Given, folder: Path, name: str, before: LintReport) -> list[Outcome]:
     """What still blocks, by code, where the first answer of every finding is followed, from the last line up."""
+    asked = question(name)
     text, machine, by_hand, followed = given.text, asked, Counter[str](), 0
     for finding in sorted(before.findings, key=lambda each: -each.line):
         if finding.file != given.file:
@@ -69,13 +71,14 @@ def _together(given: Given, folder: Path, asked: Question, before: LintReport) -
     ]
 
 
-def _outcome(given: Given, folder: Path, asked: Question, before: LintReport, finding: LintFinding) -> Outcome:
+def _outcome(given: Given, folder: Path, machine: str, before: LintReport, finding: LintFinding) -> Outcome:
+    asked = question(machine)
     codes = {each.code for each in before.findings}
     if finding.code == "framework-libraries-differ" and codes & OF_TORCH:
         return Outcome(finding.code, "")  # it goes with the torch that is advised beside it: tried together
     for answer in finding.answers:
         newer = _newer_driver(answer, finding, asked)
-        text = given.text if newer is not None else apply(given.text, finding, answer)
+        text = given.text if newer is not None else as_advised(given.text, before, finding, answer, machine)
         if text is None:
             continue
         try:

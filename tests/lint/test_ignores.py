@@ -71,7 +71,9 @@ def test_behind_most_instructions_of_a_dockerfile_there_is_no_comment(line: str)
     report = _report(text, "Dockerfile")
     assert not report.ignored
     (remark,) = (each for each in report.findings if each.code == "ignore-comment")
-    assert remark.answers[0].ways[0] == AskPerson("put it on a line of its own above this one", Why.DECISION)
+    assert remark.answers[0].ways[0] == AskPerson(
+        "edit-by-hand", Why.DECISION, of=("put it on a line of its own above this one",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,5 +102,5 @@ def test_a_comment_behind_run_silences_there() -> None:
 def test_a_comment_that_another_machine_may_need_is_not_to_be_written_again() -> None:
     (remark,) = _report(f"# firstlight: ignore[{CODE}] because x\ntorch==2.5.1\n").findings
     assert remark.answers[0].ways[0] == AskPerson(
-        "leave it if another machine needs it, else take it out", Why.DECISION
+        "edit-by-hand", Why.DECISION, of=("leave it if another machine needs it, else take it out",)
     )

@@ -18,6 +18,7 @@ from firstlight.lint.model import Place, Syntax
 from firstlight.lint.rule import LintFinding
 from firstlight.lint.written import lines_of, says, variables_in
 from firstlight.report.lint_text import lint_text
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import AskPerson, ChangeImage, InstallWheels, Package, SetVariables, UseImage, Variable
 from firstlight.ways.way import chain, type_name
 from tests.lint.linting import FILES, H100_550, H100_580, found, machine, written
@@ -65,7 +66,7 @@ def test_every_answer_says_what_is_done_and_holds_the_ways_for_it(case: Case) ->
         for answer in hit.answers:
             assert says(answer, hit.syntax)
             assert answer.ways
-            orders = [way.what for way in answer.ways if isinstance(way, AskPerson)]
+            orders = [words_asked(way) for way in answer.ways if isinstance(way, AskPerson)]
             assert all(0 < len(order) <= 70 for order in orders), orders
 
 
@@ -379,7 +380,7 @@ def test_newer_is_never_said_of_what_is_the_newest() -> None:
         (finding,) = (each for each in found(base + asked, on) if each.code == "framework-has-no-code-for-gpu")
         (answer,) = finding.answers
         assert "newer" not in answer.title
-        assert [way.what for way in answer.ways if isinstance(way, AskPerson)] == [
+        assert [words_asked(way) for way in answer.ways if isinstance(way, AskPerson)] == [
             "take NVIDIA's image of it, nvcr.io/nvidia/tensorflow, 25.01 or later"
         ]
 
@@ -470,7 +471,7 @@ def test_where_an_install_has_nothing_but_torch_it_is_removed(packages: str, wha
     (hit,) = (each for each in found(text) if each.code == "vendor-torch-replaced")
     (way,) = hit.answers[0].ways
     assert isinstance(way, AskPerson)
-    assert way.what == what
+    assert words_asked(way) == what
 
 
 def test_in_an_environment_the_lines_of_condas_torch_go() -> None:

@@ -365,3 +365,22 @@ def test_a_composed_devcontainer_gets_gpus_by_its_host_requirements() -> None:
     service = read("devcontainer.json", named, c__yml="services:\n  b: {image: y:2}\n")[""].service
     assert service is not None
     assert service.gpus
+
+
+PIXI_129 = """[workspace]
+name = "render"
+channels = ["conda-forge"]
+platforms = ["linux-64"]
+[system-requirements]
+cuda = "12.9"
+[dependencies]
+pytorch-gpu = "2.7.*"
+"""
+
+
+def test_pixi_wants_a_later_cuda_than_the_driver_reports() -> None:
+    (hit,) = found(PIXI_129, "H100, driver 570", file="pixi.toml")
+    assert (hit.code, hit.line) == ("conda-cuda-beyond-driver", 6)
+    for near in ("12.8", "12.0", "12"):
+        assert found(PIXI_129.replace("12.9", near), "H100, driver 570", file="pixi.toml") == ()
+    assert found(PIXI_129, "B200, driver 580", file="pixi.toml") == ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
 from firstlight.lint.arch_list import Asked, named_targets
-from firstlight.lint.host import install_of, runs_major, wheel_for
+from firstlight.lint.host import driver_cuda, install_of, lets_in, runs_major, wheel_for
 from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import CPU, CUDA_EXTENSIONS, CUDA_SOURCES, apt_packages, installs, nvcc_of_apt
 from firstlight.lint.library_path_rules import toolkit_packages
@@ -184,16 +184,29 @@ def arch_list_beyond_toolkit(target: Target, question: Question) -> Iterator[See
 
 
 def _known_targets(value: str, unknown: list[Asked], toolkit: CudaVersion, *, question: Question) -> Iterator[Chain]:
-    """A toolkit that knows them, then the list without them, where that still serves the GPUs."""
-    if first := question.tables.toolkits_for(unknown[0].code):
-        yield ask(f"use CUDA {first[0]} to {first[-1]}")
+    """A toolkit that knows them and whose images start there, then the list without them, the GPU's own named."""
+    first = tuple(
+        each
+        for each in question.tables.toolkits_for(unknown[0].code)
+        if lets_in(question, each) or driver_cuda(question) is None
+    )
+    if first:
+        yield ask(f"use CUDA {first[0]} to {first[-1]}" if len(first) > 1 else f"use CUDA {first[0]}")
     out = dict.fromkeys(each.text for each in unknown)
     left = dict.fromkeys(each.text for each in named_targets(value) if each.text not in out)
-    title = f"take {', '.join(out)} out"
     codes = tuple(each.code for each in named_targets(value) if each.text in left)
-    if any(_unserved(question, codes, toolkit)):
+    own = [gpu.capability for gpu in gpus_of(question) if not codes] or [
+        gpu.capability for gpu in _unserved(question, codes, toolkit)
+    ]
+    row = question.tables.targets(toolkit)
+    if row is None or any(each.sm not in row.targets for each in own):
+        if not first:
+            yield ask("name targets that it knows", title="name targets that it knows")
         return
-    yield chain(_arch_list(";".join(left)), title=title) if left else ask("name targets that it knows", title=title)
+    whole = (*left, *dict.fromkeys(str(each) for each in own))
+    named = f", and name {', '.join(map(str, dict.fromkeys(own)))}" if own else ""
+    if whole:
+        yield chain(_arch_list(";".join(whole)), title=f"take {', '.join(out)} out{named}")
 
 
 def _arch_list(value: str) -> SetVariables:
@@ -228,7 +241,7 @@ def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
             if ran.command.program == "nvidia-smi" or (ran.command.program.startswith("python") and asserts):
                 ends = "AssertionError" if asserts and asserts[0].startswith("assert") else _NO_DRIVER
                 error = "" if ran.command.program == "nvidia-smi" else ends
-                prove = AskPerson("prove it when the container runs", Why.PROGRAM, (("firstlight", "verify"),))
+                prove = AskPerson("prove-when-it-runs", Why.PROGRAM, (("firstlight", "verify"),))
                 read = "" if inside is None else f", which reads `{_line_of(inside)}`"
                 yield Seen(ran.place, f"RUN {ran.shown}{read}", (chain(prove),), error=error)
 

@@ -74,10 +74,22 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     place = service.place if needs is None or service.place.syntax is not Syntax.SHELL else needs.place
     saw = f"{service.name} is for a GPU ({why}) and has {asks}"
     if service.place.syntax is not Syntax.COMPOSE:
-        yield Seen(place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)),), because)
+        yield Seen(place, saw, (_as_many_as_run(target, question),), because)
         return
     reserved = chain(StartContainer((_RESERVATION,), gives_gpus=True), title="where compose does not know that key")
     yield Seen(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
+
+
+def _as_many_as_run(target: Target, question: Question) -> Chain:
+    """A GPU for each process or part of a model; where the machine has fewer, fewer of these too."""
+    split = max(_split(target), key=lambda each: each.gpus, default=None)
+    count = question.facts.gpus.count
+    if split is None or split.gpus < 2:
+        return chain(StartContainer(("--gpus=all",), gives_gpus=True))
+    if not isinstance(count, Known) or not 0 < count.value < split.gpus:
+        return chain(StartContainer((f"--gpus={split.gpus}",), gives_gpus=True))
+    fewer = _less_split(split, count.value)
+    return chain(StartContainer((f"--gpus={count.value}",), gives_gpus=True), *fewer.ways, title=fewer.title)
 
 
 def _for_a_gpu(target: Target, question: Question) -> str:

@@ -27,7 +27,7 @@ from firstlight.lint.host import (
 from firstlight.lint.images import Image
 from firstlight.lint.installs import apt_packages, installs
 from firstlight.lint.meant import for_cpu_alone
-from firstlight.lint.model import Copied, Place, Target, stages_of
+from firstlight.lint.model import Copied, Place, Target, Where, stages_of
 from firstlight.lint.require_cuda import Offered, meets
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.torch_answers import (
@@ -241,6 +241,22 @@ def torch_is_cpu_only(target: Target, question: Question) -> Iterator[Seen]:
     yield Seen(torch.place, f"{torch.how}: {why}", one_with_cuda(torch, target, question))
 
 
+def conda_cuda_beyond_driver(target: Target, question: Question) -> Iterator[Seen]:
+    """cuda = "12.9" of pixi's system-requirements, and a driver of CUDA 12.8: pixi does not start the environment."""
+    own = driver_cuda(question)
+    if own is None or target.where is Where.BUILD or for_cpu_alone(target):
+        return
+    for install in installs(target):
+        asked = install.of("__cuda")
+        wanted = CudaVersion.parse(asked.spec.removeprefix(">=")) if asked is not None and "." in asked.spec else None
+        if asked is None or asked.place is None or wanted is None or wanted.release <= own:
+            continue
+        if runs_major(question, wanted.major):  # of a later major torch-needs-newer-driver speaks
+            saw = f"system-requirements want CUDA {wanted.release}; {machine_words(question)}"
+            title = f'write `cuda = "{wanted.major}.0"`: the driver runs all of CUDA {wanted.major}'
+            yield Seen(asked.place, saw, (ask("lower the CUDA of system-requirements", title=title),))
+
+
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -281,5 +297,14 @@ DRIVER_LINT_RULES = (
         "torch.cuda.is_available() is False on every machine.",
         "AssertionError: Torch not compiled with CUDA enabled",
         "pytorch.org/get-started/locally",
+    ),
+    LintRule(
+        "conda-cuda-beyond-driver",
+        conda_cuda_beyond_driver,
+        Severity.BLOCKS,
+        "pixi wants a later CUDA than the driver reports",
+        "pixi holds system-requirements against the driver's CUDA before it runs anything, minor versions too.",
+        "The current system has a mismatching virtual package. The workspace requires '__cuda' to be at least ...",
+        "pixi.sh/latest/workspace/system_requirements",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from firstlight.lint.edits_gpus import start_otherwise
 from firstlight.lint.edits_lists import in_list
 from firstlight.lint.model import Syntax
 from firstlight.lint.rule import LintFinding
+from firstlight.lint.written import lines_of
 from firstlight.ways.kinds import (
     ChangeImage,
     InstallPackages,
@@ -25,6 +27,7 @@ from firstlight.ways.kinds import (
     UnsetVariables,
     Unwire,
     UseImage,
+    Variable,
     WireCompat,
 )
 from firstlight.ways.way import Chain, Way
@@ -278,6 +281,8 @@ _IN_COMMAND = re.compile(r"((?:docker://|[=\s])[\"']?)[a-z][\w.-]*(?:[/#][\w.-]+
 
 def _variable_line(text: str, finding: LintFinding, way: SetVariables) -> str | None:
     line = _line(text, finding)
+    if finding.syntax is Syntax.KUBERNETES and (below := _below(text, finding, way.variables[0])) is not None:
+        return below
     for each in way.variables:
         if each.name not in line:
             return None
@@ -290,7 +295,19 @@ def _variable_line(text: str, finding: LintFinding, way: SetVariables) -> str | 
     return _one_line(text, finding, line)
 
 
+def _below(text: str, finding: LintFinding, variable: Variable | None) -> str | None:
+    """A pod's variable by the two lines that it may stand on, name and value, with another value; None: not both."""
+    lines = text.splitlines()
+    first = finding.line - (2 if re.match(r"\s*value:", lines[finding.line - 1]) else 1)
+    if not re.match(r"\s*- name:", lines[first]) or not re.match(r"\s*value:", "".join(lines[first + 1 : first + 2])):
+        return None
+    value = "" if variable is None else f"{re.sub(r'- name:.*', '  value: ', lines[first])}{json.dumps(variable.value)}"
+    return edited(text, (Edit(first + 1, first + 2, () if variable is None else (lines[first], value)),))
+
+
 def _variable_out(text: str, finding: LintFinding, way: UnsetVariables) -> str | None:
+    if finding.syntax is Syntax.KUBERNETES and (both := _below(text, finding, None)) is not None:
+        return both
     return _one_line(text, finding, "") if way.names[0] in _line(text, finding) else None
 
 
@@ -306,7 +323,7 @@ def _requirement_line(text: str, finding: LintFinding, way: InstallWheels) -> st
     line = _line(text, finding)
     if finding.syntax in _SCRIPTS:
         return _one_line(text, finding, _command(line, way)) if re.search(r"\binstall\b", line) else None
-    if finding.syntax is Syntax.CONDA or (finding.syntax is Syntax.PYPROJECT and way.index):
+    if finding.syntax in (Syntax.CONDA, Syntax.PIXI) or (finding.syntax is Syntax.PYPROJECT and way.index):
         return in_list(text, finding, way)
     if finding.syntax is not Syntax.REQUIREMENTS and way.index:
         return None
@@ -325,8 +342,24 @@ def _requirement_line(text: str, finding: LintFinding, way: InstallWheels) -> st
     return "\n".join((f"--extra-index-url {way.index}", *kept, ""))
 
 
+def _command_before(text: str, finding: LintFinding, way: ChangeImage) -> str | None:
+    """A command of its own before the one at the line: in a step with `run: |`, or above it in a script."""
+    lines, line = lines_of(Chain((way,)), finding.syntax), _line(text, finding)
+    start = re.match(r"(\s*)(- )?run:\s*(?![|>])(\S.*)$", line)
+    if finding.syntax is Syntax.DEVCONTAINER or not lines:
+        return None
+    if start is None:
+        indent = line[: len(line) - len(line.lstrip())]
+        return edited(text, (Edit(finding.line, finding.line - 1, tuple(indent + each for each in lines)),))
+    lead, dash, command = start[1], start[2] or "", start[3]
+    inner = " " * (len(lead) + len(dash) + 2)
+    step = (f"{lead}{dash}run: |", *(inner + each for each in (*lines, command)))
+    return _one_line(text, finding, "\n".join(step))
+
+
 _SCRIPTS = (Syntax.SHELL, Syntax.WORKFLOW, Syntax.DEVCONTAINER)
 _OTHERS: _Writers = {
+    ChangeImage: _command_before,
     InstallWheels: _requirement_line,
     SetVariables: _variable_line,
     StartContainer: start_otherwise,

@@ -27,7 +27,18 @@ def start_otherwise(text: str, finding: LintFinding, way: StartContainer) -> str
         return _in_pod(text, finding, way)
     if finding.syntax is Syntax.DEVCONTAINER:
         return _run_arguments(text, way)
+    if finding.syntax is Syntax.SHELL:
+        return _of_job(text, way)
     return _service_keys(text, finding, way) if finding.syntax is Syntax.COMPOSE else None
+
+
+def _of_job(text: str, way: StartContainer) -> str | None:
+    """#SBATCH lines below those that a job has; None for a script that is no job."""
+    lines = text.splitlines()
+    last = max((n for n, line in enumerate(lines) if line.startswith("#SBATCH")), default=None)
+    if last is None:
+        return None
+    return "\n".join((*lines[: last + 1], *lines_of(Chain((way,)), Syntax.SHELL), *lines[last + 1 :], ""))
 
 
 def _fewer(text: str, finding: LintFinding, way: StartContainer) -> str | None:
@@ -120,16 +131,17 @@ def _in_pod(text: str, finding: LintFinding, way: StartContainer) -> str | None:
 def _merged(lines: list[str], key: str, within: range, width: int) -> bool:
     """Whether a key that is there already took the new entry: resources, volumes, volumeMounts."""
     name, _, value = key.partition(": ")
+    limit = value.removeprefix("{limits: {").removesuffix("}}")  # nvidia.com/gpu: 4, of the key `resources`
     for number in within:
         line = lines[number]
         if line.strip() != f"{name}:" or _width(line.replace("- ", "  ", 1)) != width:
             continue
         flow = next((n for n in within if n > number and re.match(r"\s*limits:\s*\{", lines[n])), None)
         if name == "resources" and flow is not None:
-            lines[flow] = lines[flow].replace("{", "{nvidia.com/gpu: 1, ", 1)
+            lines[flow] = lines[flow].replace("{", f"{{{limit}, ", 1)
         elif name == "resources":
             limits = next((n for n in within if n > number and lines[n].strip() == "limits:"), None)
-            entry = "nvidia.com/gpu: 1" if limits is not None else "limits: {nvidia.com/gpu: 1}"
+            entry = limit if limits is not None else f"limits: {{{limit}}}"
             at = number if limits is None else limits
             lines.insert(at + 1, " " * (_width(lines[at]) + 2) + entry)
         else:

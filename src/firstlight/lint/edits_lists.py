@@ -20,9 +20,31 @@ _INDEX_LINE = re.compile(r"\s*-\s*[\"']?(?:--(?:extra-)?index-url|-f|--find-link
 
 def in_list(text: str, finding: LintFinding, way: InstallWheels) -> str | None:
     """A project's or an environment's file with these packages in it; None where another kind of entry names them."""
+    if finding.syntax is Syntax.PIXI:
+        return _pixi(text, way) if way.packages[0].project == "torch" else None
     if finding.syntax is Syntax.CONDA:
-        return _environment(text, finding, way) if way.packages[0].project == "torch" else None
+        return _environment(text, finding, way) if way.packages[0].project == "torch" else _entry(text, way)
     return _project(text, way) if finding.syntax is Syntax.PYPROJECT else None
+
+
+_OF_PIXI = re.compile(r"(?m)^[\"']?(?:pytorch|pytorch-gpu|pytorch-cuda|torch|torchvision|torchaudio)[\"']?\s*=.*\n")
+
+
+def _pixi(text: str, way: InstallWheels) -> str:
+    """conda's torch and its companions taken out, and the wheels among the dependencies of PyPI."""
+    kept = _OF_PIXI.sub("", text)
+    header, *wheels = lines_of(Chain((way,)), Syntax.PIXI)
+    if header in kept.splitlines():
+        return kept.replace(f"{header}\n", "\n".join((header, *wheels, "")), 1)
+    return "\n".join((kept.rstrip("\n"), "", header, *wheels, ""))
+
+
+def _entry(text: str, way: InstallWheels) -> str | None:
+    """One entry of an environment in place of its like: cupy-cuda12x for cupy-cuda11x."""
+    name = re.sub(r"cuda\d+x", r"cuda\\d+x", re.escape(way.packages[0].project).replace(r"\-", "-"))
+    pattern = rf"(?m)^(\s*-\s*){name}(?:\[[^\]]*\])?(?:[=<>!~].*)?$"
+    changed, count = re.subn(pattern, lambda m: m[1] + way.packages[0].requirement, text)
+    return changed if count and not way.index else None
 
 
 def _project(text: str, way: InstallWheels) -> str | None:
@@ -52,6 +74,10 @@ def _pinned(text: str, package: Package) -> str | None:
     name = re.sub(r"[-_.]", "[-_.]", package.project)
     pattern = rf"(?<=['\"]){name}(?:\[[^\]]*\])?(?:\s*[=<>!~(][^'\";#]*)?(?=['\";])"
     changed, count = re.subn(pattern, package.requirement, text)
+    if not count:  # poetry's: torch = "2.9.1", or torch = {version = "2.9.1", source = "pytorch"}
+        version = package.version or "*"
+        keyed = rf"(?m)^({name}\s*=\s*(?:\{{[^}}\n]*\bversion\s*=\s*)?[\"'])[^\"'\n]*"
+        changed, count = re.subn(keyed, lambda m: m[1] + version, text)
     return changed if count else None
 
 

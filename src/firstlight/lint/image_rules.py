@@ -12,12 +12,13 @@ from firstlight.facts.place import Platform
 from firstlight.lint.host import install_of, wheel_for
 from firstlight.lint.images import Image
 from firstlight.lint.installs import AUTO, installs
-from firstlight.lint.model import EnvSet, Install, Place, Target, Where, stages_of
+from firstlight.lint.meant import gpu_is_meant
+from firstlight.lint.model import EnvSet, Install, Place, Syntax, Target, Where, stages_of
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.torch_answers import pytorch_image, vendors_torch, with_companions
 from firstlight.lint.torches import brought_torch, python_of, replaces_vendor_torch, torches
 from firstlight.lint.wheels import torch_asked
-from firstlight.lint.written import ask
+from firstlight.lint.written import ask, says
 from firstlight.ways.kinds import UseImage, Why
 from firstlight.ways.way import Chain, chain
 
@@ -32,8 +33,7 @@ def image_other_architecture(target: Target, question: Question) -> Iterator[See
         asked = _PROCESSORS.get(stage.platform.partition("/")[2].partition("/")[0], "")
         if asked and asked != arch:
             saw = f"--platform={stage.platform}: the machine is {_SHOWN.get(arch, arch)}"
-            other = ask("leave --platform out, or name the machine's", Why.PROGRAM)
-            yield Seen(stage.place, saw, (other,), error="exec format error")
+            yield Seen(stage.place, saw, _other_platform(stage, question), error="exec format error")
         elif _elsewhere(stage.image, question):
             made_for = ", ".join(_SHOWN[each] for each in stage.image.processors)
             if arch == "aarch64" and "tegra" in stage.image.processors:
@@ -42,7 +42,17 @@ def image_other_architecture(target: Target, question: Question) -> Iterator[See
             saw = f"{stage.image.name} is for {made_for} alone; the machine is {_machine(question)}"
             wanted = {"x86_64": "linux/amd64", "aarch64": "linux/arm64/v8"}.get(arch, f"linux/{arch}")
             error = f"no matching manifest for {wanted} in the manifest list entries; or: exec format error"
-            yield Seen(stage.place, saw, _other_base(stage.image, question), error=error)
+            yield Seen(stage.place, saw, _other_base(stage, question), error=error)
+
+
+def _other_platform(stage: Target, question: Question) -> tuple[Chain, ...]:
+    """No --platform; and where the image is for that processor alone, another image."""
+    if not _elsewhere(stage.image, question):
+        return (ask("leave --platform out, or name the machine's", Why.PROGRAM),)
+    title = f"leave --platform out, and, as {stage.image.name} is for that processor alone, "
+    return tuple(
+        chain(*each.ways, title=title + says(each, Syntax.DOCKERFILE)) for each in _other_base(stage, question)
+    )
 
 
 def _jetsons_on_server(stage: Target, question: Question) -> Seen:
@@ -50,7 +60,7 @@ def _jetsons_on_server(stage: Target, question: Question) -> Seen:
     saw = f"{stage.image.name} is for Jetson alone; the machine is a server, though of the same processor (arm64)"
     because = "It is pulled and starts. Its CUDA libraries and its torch are made for Jetson's own GPU and driver."
     error = "torch.cuda.is_available() is False"
-    return Seen(stage.place, saw, _other_base(stage.image, question), because, error)
+    return Seen(stage.place, saw, _other_base(stage, question), because, error)
 
 
 def _elsewhere(image: Image, question: Question) -> bool:
@@ -65,9 +75,15 @@ def _machine(question: Question) -> str:
     return _SHOWN["tegra"] if platform(question.facts) is Platform.JETSON else _SHOWN.get(arch, arch)
 
 
-def _other_base(image: Image, question: Question) -> tuple[Chain, ...]:
-    if platform(question.facts) is Platform.JETSON:
-        return (ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM),)
+def _other_base(stage: Target, question: Question) -> tuple[Chain, ...]:
+    """An image for this machine with what the stage's own has; without CUDA any that is published."""
+    image = stage.image
+    if image.is_rocm:
+        return _with_cuda(stage, question)
+    if platform(question.facts) is Platform.JETSON and "pytorch" in image.name:
+        return (_TORCH_FOR_JETSON,)
+    if platform(question.facts) is Platform.JETSON and gpu_is_meant(stage):
+        return (_FOR_JETSON,)
     wheel = wheel_for(question, image.torch)
     if question.facts.place.arch == "x86_64" and wheel is not None:
         return (chain(UseImage(pytorch_image(wheel.torch, wheel.cuda, "runtime"))),)
@@ -77,13 +93,21 @@ def _other_base(image: Image, question: Question) -> tuple[Chain, ...]:
     return (chain(UseImage("nvcr.io/nvidia/pytorch:25.04-py3"), title=title),)
 
 
+_FOR_JETSON = ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM)
+_TORCH_FOR_JETSON = ask(
+    "take an image made for Jetson that has torch",
+    Why.PROGRAM,
+    title="take an image made for Jetson that has torch: nvcr.io/nvidia/pytorch by an -igpu tag",
+)
+
+
 def rocm_image(target: Target, question: Question) -> Iterator[Seen]:
     """rocm/pytorch, or a torch of .../whl/rocm6.2: for AMD's GPUs."""
     if not gpus_of(question):
         return
     for stage in stages_of(target):
         if stage.image.is_rocm:
-            yield Seen(stage.place, f"{stage.image.name} is for AMD's GPUs", (_CUDA_BASE,))
+            yield Seen(stage.place, f"{stage.image.name} is for AMD's GPUs", _with_cuda(stage, question))
         torch = torches(stage, question).last
         if torch is not None and torch.variant.startswith("rocm"):
             wheel = wheel_for(question, torch.version, torch.python)
@@ -95,7 +119,26 @@ def rocm_image(target: Target, question: Question) -> Iterator[Seen]:
             yield Seen(torch.place, f"{torch.how}: torch {torch.version.public} is built for AMD's GPUs", answers)
 
 
-_CUDA_BASE = ask("take an image with CUDA, e.g. of pytorch/pytorch or nvidia/cuda", Why.PROGRAM)
+# What else of a service, a pod or a job is AMD's, where its image is.
+_ALSO_AMDS = {
+    Syntax.COMPOSE: "`gpus: all` in place of /dev/kfd and /dev/dri",
+    Syntax.KUBERNETES: "nvidia.com/gpu in place of amd.com/gpu",
+    Syntax.SHELL: "--nv in place of --rocm",
+}
+
+
+def _with_cuda(stage: Target, question: Question) -> tuple[Chain, ...]:
+    """The same torch, or doctor's, with CUDA; another program's own image with CUDA, which the tables do not know."""
+    also = _ALSO_AMDS.get(stage.place.syntax, "")
+    if platform(question.facts) is Platform.JETSON:
+        title = f"{_TORCH_FOR_JETSON.title}{f', with {also}' if also else ''}"
+        return (chain(*_TORCH_FOR_JETSON.ways, title=title),)
+    wheel = wheel_for(question, stage.image.torch) or wheel_for(question, None)
+    if "pytorch" in stage.image.name and wheel is not None and question.facts.place.arch == "x86_64":
+        image = pytorch_image(wheel.torch, wheel.cuda, "runtime")
+        return (chain(UseImage(image), title=f"run it in {image}, with {also}" if also else ""),)
+    title = f"take the image with CUDA of the same program{f', and {also}' if also else ''}"
+    return (ask("take the image with CUDA of the same program", Why.PROGRAM, title=title),)
 
 
 def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
@@ -134,7 +177,9 @@ def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[
         for install in installs(stage):
             if install.backend == AUTO and _brings_torch(install, question):
                 wheel = wheel_for(question, None, python_of(stage, install))
-                other = ask("take an image with torch for this processor")
+                brought = None if torch_asked(install) is not None else brought_torch(install, question)
+                what = "torch" if brought is None else brought[0].project
+                other = ask(f"take an image with {what} for this processor")
                 answers = (other if wheel is None else chain(install_of(wheel)),)
                 saw = f"{install.ran.shown}: uv asks for the driver, and a build has none"
                 yield Seen(_named_at(stage, install), saw, answers)

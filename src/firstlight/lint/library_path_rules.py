@@ -59,7 +59,7 @@ def compat_baked_in(target: Target, question: Question) -> Iterator[Seen]:
 def _out_of_the_image(folder: str, how: str, cuda: CudaVersion | None, *, question: Question) -> tuple[Chain, ...]:
     out = _unwired(folder, how)
     if cuda is None:
-        start = AskPerson("decide when the container starts, by `firstlight run -- CMD`", Why.PROGRAM)
+        start = AskPerson("decide-at-start", Why.PROGRAM)
         return chain(out, title="take it out of the image"), chain(out, start, title=_DECIDED_AT_START)
     wire = wired_release(question, cuda, folder)
     return chain(out, title="take it out of the image"), chain(out, wire, title=_DECIDED_AT_START)
@@ -220,7 +220,7 @@ def _without(packages: tuple[str, ...], cuda: CudaVersion | None) -> Chain:
     own = f"{cuda.major}-{cuda.minor}" if cuda is not None else ""
     release = next((each.removeprefix("cuda-") for each in whole if each != "cuda"), own)
     if not release:
-        toolkit: Way = AskPerson("take cuda-toolkit-X-Y, which holds the toolkit alone", Why.DECISION)
+        toolkit: Way = AskPerson("take-toolkit-alone", Why.DECISION)
     else:
         toolkit = InstallPackages((f"cuda-toolkit-{release}",))
     place = "its" if len(packages) == 1 else "their"

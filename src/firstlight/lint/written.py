@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from firstlight.lint.model import Place, Syntax
 from firstlight.lint.written_kinds import BY_KIND, UNDER, Writes, in_manifest, pip_line
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import (
     AskPerson,
     ChangeImage,
@@ -28,7 +29,7 @@ _KEYS = {"--gpus": "gpus", "--shm-size": "shm_size", "--ipc": "ipc"}  # an argum
 
 def ask(what: str, why: Why = Why.DECISION, *, title: str = "") -> Chain:
     """An answer that only a person can give; `title` says it in full where 70 characters are too few."""
-    return chain(AskPerson(what, why), title=title)
+    return chain(AskPerson("edit-by-hand", why, of=(what,)), title=title)
 
 
 def variables_in(place: Place, *variables: Variable) -> Way:
@@ -47,7 +48,7 @@ def says(answer: Chain, syntax: Syntax) -> str:
     under = {UNDER.get(syntax, {}).get(type(way), "") for way in answer.ways}
     if len(under) == 1 and "" not in under and lines_of(answer, syntax):
         return under.pop() if syntax is not Syntax.KUBERNETES else in_manifest(under.pop(), lines_of(answer, syntax))
-    return ", then ".join(way.what if isinstance(way, AskPerson) else words_of(way) for way in answer.ways)
+    return ", then ".join(words_asked(way) if isinstance(way, AskPerson) else words_of(way) for way in answer.ways)
 
 
 def lines_of(answer: Chain, syntax: Syntax) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def _pixi(way: InstallWheels) -> Iterator[str]:
 def _pod(way: StartContainer) -> Iterator[str]:
     for argument in way.arguments:
         if argument.startswith("--gpus"):
-            yield "resources: {limits: {nvidia.com/gpu: 1}}"
+            yield f"resources: {{limits: {{nvidia.com/gpu: {_count(argument)}}}}}"
         elif argument.startswith("--shm-size"):
             yield "volumeMounts: [{name: shm, mountPath: /dev/shm}]"
             yield f"volumes: [{_SHM}]{_OF_POD}"
@@ -83,8 +83,15 @@ def in_manifest(words: str, lines: tuple[str, ...]) -> str:
 
 
 def _job(way: StartContainer) -> Iterator[str]:
-    if any(argument.startswith("--gpus") for argument in way.arguments):
-        yield "#SBATCH --gpus-per-node=1"
+    for argument in way.arguments:
+        if argument.startswith("--gpus"):
+            yield f"#SBATCH --gpus-per-node={_count(argument)}"
+
+
+def _count(argument: str) -> str:
+    """The count of --gpus=4 as a pod and a job name it; 1 of --gpus=all, which neither knows."""
+    value = argument.partition("=")[2]
+    return value if value.isdigit() else "1"
 
 
 def _command(way: ChangeImage) -> Iterator[str]:
