@@ -73,13 +73,17 @@ def _values_of(names: tuple[str, ...]) -> staticmethod[[Any], tuple[Any, ...]]:
 def _init(self: Any, /, *args: Any, **kwargs: Any) -> None:
     cls = type(self)
     entries = cls.__dataclass_fields__
-    if len(args) > len(entries):
-        raise TypeError(f"{cls.__name__}() takes {len(entries)} positional arguments but {len(args)} were given")
-    put = object.__setattr__
+    put = object.__setattr__  # not what the slots have for it, which torch.compile does not follow
     if len(args) == len(entries) and not kwargs:  # most are made so: thousands at a start
         for name, value in zip(entries, args, strict=True):
             put(self, name, value)
         return
+    if not args and kwargs.keys() == entries.keys():  # and so by `replace`
+        for name, value in kwargs.items():
+            put(self, name, value)
+        return
+    if len(args) > len(entries):
+        raise TypeError(f"{cls.__name__}() takes {len(entries)} positional arguments but {len(args)} were given")
     missing = []
     for index, (name, entry) in enumerate(entries.items()):
         if index < len(args):
@@ -106,6 +110,8 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: Any) -> Any:
+    if self is other:
+        return True
     return self._compared(self) == self._compared(other) if other.__class__ is self.__class__ else NotImplemented
 
 

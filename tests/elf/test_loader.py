@@ -228,7 +228,8 @@ def test_on_a_distribution_without_multiarch_folders_lib64_comes_first(tmp_path:
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the folders of this loader are those of x86_64")
 def test_folders_for_a_platform_that_older_loaders_search_are_searched(tmp_path: Path, program: Path) -> None:
     """glibc before 2.37; a newer loader passes them over, and so do we."""
-    for folder in ("a", "a/x86_64", "a/x86_64/x86_64", "a/tls", "a/tls/x86_64", "a/tls/x86_64/x86_64"):
+    below = ("", "/x86_64", "/x86_64/x86_64", "/avx512_1", "/haswell", "/haswell/avx512_1", "/haswell/avx512_1/x86_64")
+    for folder in (f"a{tls}{name}" for tls in ("", "/tls") for name in below):
         _put(tmp_path, folder)
         environ = _environ(LD_LIBRARY_PATH=f"{tmp_path}/a")
         assert _chosen(program, "libwanted.so.1", environ) == _really_loaded(program, environ)["libwanted.so.1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import stat
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.machine import ChildScript, Outcome, which
+from firstlight.machine.interface import matching
 from firstlight.machine.live import LiveMachine
 
 
@@ -162,3 +164,24 @@ def test_a_child_answers_with_one_json_object() -> None:
 def test_what_a_library_prints_is_no_part_of_the_answer_of_a_child() -> None:
     source = "import os, json; os.write(1, b'{noise'); print(json.dumps({'answer': 7})); os.write(1, b'more')"
     assert LiveMachine().child(ChildScript("probe", source)).answer == {"answer": 7}
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.conf", "libcuda.so.*", "a*b", "[0-9]*", "x?", "lib*so*", "plain", "a*a"])
+def test_a_pattern_stands_for_what_a_shell_takes_it_for(pattern: str) -> None:
+    names = [
+        "",
+        "a",
+        "ab",
+        "aXb",
+        "a.conf",
+        ".conf",
+        "libcuda.so.1",
+        "7z",
+        "xy",
+        "plain",
+        "Plain",
+        "a*b",
+        "lib.so",
+        "aa",
+    ]
+    assert matching(names, pattern) == fnmatch.filter(names, pattern)

@@ -2,8 +2,7 @@
 
 Order, as ld.so(8) has it and as tests hold it against the real loader: already loaded; DT_RPATH of the requester
 and of its loaders, unless the requester has DT_RUNPATH; LD_LIBRARY_PATH; DT_RUNPATH of the requester alone;
-ld.so.cache; default folders; in each folder those for this CPU first. Left out: setuid programs, `-z nodefaultlib`,
-and the names that glibc before 2.37 has for some Intel CPUs (haswell, xeon_phi, avx512_1).
+ld.so.cache; default folders; in each folder those for this CPU first. Left out: setuid programs and `-z nodefaultlib`.
 
 Named tuples instead of dataclasses: every start of firstlight imports this, and a dataclass takes a millisecond more.
 """
@@ -22,6 +21,9 @@ from firstlight.machine.interface import Machine
 
 _VARIABLES = r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"  # compiled when first met
 # What each x86-64 level adds, in the names of /proc/cpuinfo.
+# what glibc before 2.37 asks of an Intel processor for the names haswell and avx512_1 (sysdeps/x86/cpu-features.c)
+_HASWELL = {"avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt"}
+_WIDE = {"avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 _X86_LEVELS = (
     ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
     ("x86-64-v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
@@ -234,15 +236,26 @@ def _in_older_folders(machine: Machine, setup: LoaderSetup, *, folder: str) -> t
 
 
 def _older_folders(machine: Machine, cache: LdCache, *, arch: str) -> tuple[str, ...]:
-    """() for a C library of 2.37 or newer, and where it cannot be read; e.g. ('tls', 'x86_64', 'x86_64') before.
-
-    On x86_64 the platform and the one hardware capability share a name.
-    """
+    """() for a C library of 2.37 or newer, and where it cannot be read; e.g. ('tls', 'x86_64', 'x86_64') before."""
     known = cache.lookup("libc.so.6", arch=arch, hwcaps=())
     offered = defined_versions(machine, known[0].path) if known else ()
     if not offered or any(re.fullmatch(r"GLIBC_2\.(3[7-9]|[4-9]\d|\d{3})", name) for name in offered):
         return ()
-    return ("tls", arch, arch) if arch == "x86_64" else ("tls", arch)
+    return ("tls", *_x86_names(machine)) if arch == "x86_64" else ("tls", arch)
+
+
+def _x86_names(machine: Machine) -> tuple[str, ...]:
+    """Platform and capabilities as glibc before 2.37 names them, e.g. ('haswell', 'avx512_1', 'x86_64') for a Xeon.
+
+    Where it has no name for the processor, the platform and the one capability share theirs.
+    """
+    flags = _cpu_flags(machine)
+    if "GenuineIntel" not in flags:
+        return ("x86_64", "x86_64")
+    phi = {"avx512cd", "avx512er", "avx512pf"} <= flags
+    platform = "xeon_phi" if phi else "haswell" if flags >= _HASWELL else "x86_64"
+    wide = flags >= _WIDE and "avx512er" not in flags
+    return (platform, "avx512_1", "x86_64") if wide else (platform, "x86_64")
 
 
 def _candidate(path: str, rule: Rule, met: Met, *, entry: str, owner: str = "") -> Candidate:
@@ -258,14 +271,20 @@ def _absolute(machine: Machine, path: str) -> str:
 
 def _usable_hwcaps(machine: Machine) -> tuple[str, ...]:
     """glibc-hwcaps folders for this CPU, best first, e.g. ('x86-64-v3', 'x86-64-v2')."""
-    text = machine.read("/proc/cpuinfo", limit=8192, until="\n\n") or ""
-    flags: set[str] = set()
-    for line in text.splitlines():
-        if line.startswith("flags"):
-            flags.update(line.partition(":")[2].split())
+    flags = _cpu_flags(machine)
     usable: list[str] = []
     for level, wanted in _X86_LEVELS:
         if not wanted <= flags:
             break
         usable.insert(0, level)
     return tuple(usable)
+
+
+def _cpu_flags(machine: Machine) -> set[str]:
+    """What the processor has, by the kernel's names, and its maker: {'avx2', ..., 'GenuineIntel'}."""
+    text = machine.read("/proc/cpuinfo", limit=8192, until="\n\n") or ""
+    found: set[str] = set()
+    for line in text.splitlines():
+        if line.startswith(("flags", "vendor_id")):
+            found.update(line.partition(":")[2].split())
+    return found

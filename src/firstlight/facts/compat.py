@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from firstlight.ahead import CUINIT_LIMIT_S
 from firstlight.elf.reader import read_note
 from firstlight.errors import BadVersion
 from firstlight.facts.children import child_script
@@ -15,7 +16,7 @@ from firstlight.versions import CudaVersion, DriverVersion
 
 NOTE_SECTION = ".note.cuda.fwd_compatibility"
 LIBCUDA_CHILD = "libcuda"
-HUNG_AFTER_S = 8  # the child's own limit, below the machine's, so that what came before a hung cuInit is kept
+HUNG_AFTER_S = CUINIT_LIMIT_S
 
 # NGC images keep the files in compat/lib.real and link compat/lib to it at start.
 _SUBFOLDERS = ("", "/lib", "/lib.real")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from firstlight.ahead import NVML_LIMIT_S, pynvml_place
 from firstlight.elf.ld_cache import read_ld_cache
 from firstlight.facts.children import child_script
 from firstlight.facts.known import Fact, Known, Unknown
@@ -15,7 +15,7 @@ from firstlight.frozen import dataclass
 from firstlight.machine import ChildAnswer, Completed, Machine, Outcome
 
 LIBRARY = "libnvidia-ml.so.1"
-LIMIT_S = 10.0
+LIMIT_S = NVML_LIMIT_S / 0.8  # the child stops asking before it is killed, so that what it learned is kept
 MOST_DEVICES = 128
 _TEXT_LIMIT = 1000
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML_VALUE_NOT_AVAILABLE as an unsigned number
@@ -133,8 +133,7 @@ def ask_nvml(machine: Machine, *, limit_s: float = LIMIT_S) -> NvmlAnswer:
     library = _find_library(machine)
     if isinstance(library, Unknown):
         return _ask_nvidia_smi(machine, _unusable(library, library.reason), limit_s=limit_s)
-    # The child stops asking before it is killed, so that what it learned until then is kept.
-    said = machine.child(child_script("nvml"), _pynvml_place(), f"{limit_s * 0.8:g}", timeout_s=limit_s)
+    said = machine.child(child_script("nvml"), pynvml_place(), f"{limit_s * 0.8:g}", timeout_s=limit_s)
     answer = _from_child(said, library)
     if isinstance(answer.init_code, Known) and answer.init_code.value == 0:
         return answer
@@ -153,20 +152,6 @@ def _find_library(machine: Machine) -> Fact[str]:
         if machine.stat(path) is not None:
             return Known(machine.real_path(path), seen_in=path)
     return Unknown(f"no {LIBRARY} in LD_LIBRARY_PATH, the loader's cache or the usual library folders")
-
-
-def _pynvml_place() -> str:
-    """The folder or zip that holds pynvml, found without importing it; '' when there is none."""
-    from importlib.util import find_spec
-
-    try:
-        spec = find_spec("pynvml")
-    except (ImportError, ValueError):
-        return ""
-    if spec is None or spec.origin is None:
-        return ""
-    place = os.path.dirname(os.path.abspath(spec.origin))
-    return place if spec.submodule_search_locations is None else os.path.dirname(place)
 
 
 def _unusable(library: Fact[str], reason: str) -> NvmlAnswer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from firstlight.frozen import dataclass
@@ -11,6 +11,7 @@ from firstlight.frozen import dataclass
 TEXT_LIMIT = 1 << 20
 COMMAND_TIMEOUT_S = 5.0
 CHILD_TIMEOUT_S = 10.0
+_SPECIAL = {"*", "?", "["}
 TOO_MANY_LINKS = "too many symbolic links"  # what why_not says of a link that leads in a circle
 
 
@@ -111,6 +112,17 @@ class ChildAnswer:
     @property
     def ok(self) -> bool:
         return not self.complaint
+
+
+def matching(names: Iterable[str], pattern: str) -> list[str]:
+    """The names that a shell's pattern stands for; one with a single * costs no regular expression."""
+    head, star, tail = pattern.partition("*")
+    if star and not _SPECIAL & {*head, *tail}:
+        least = len(head) + len(tail)
+        return [name for name in names if len(name) >= least and name.startswith(head) and name.endswith(tail)]
+    import fnmatch
+
+    return fnmatch.filter(names, pattern)
 
 
 def every_name(name: str) -> bool:

@@ -24,6 +24,7 @@ from firstlight.machine.interface import (
     Host,
     Stat,
     every_name,
+    matching,
 )
 from firstlight.machine.spawn import run_bounded, run_child
 
@@ -107,9 +108,7 @@ class LiveMachine:
         except OSError:
             return ()
         if pattern != "*":
-            import fnmatch
-
-            names = fnmatch.filter(names, pattern)
+            names = matching(names, pattern)
         return tuple(sorted(names if keep is every_name else filter(keep, names)))
 
     def stat(self, path: str) -> Stat | None:

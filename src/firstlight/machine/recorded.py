@@ -19,6 +19,7 @@ from firstlight.machine.interface import (
     Outcome,
     Stat,
     every_name,
+    matching,
 )
 
 NOT_RECORDED = "not in this recording"
@@ -75,11 +76,9 @@ class RecordedMachine:
         return self._not_asked if seen is None else seen.why_not or self._not_asked
 
     def list(self, path: str, pattern: str = "*", *, keep: Callable[[str], bool] = every_name) -> tuple[str, ...]:
-        import fnmatch
-
         seen = self._evidence.find(path)
         names = () if seen is None or seen.names is None else seen.names
-        return tuple(sorted(filter(keep, fnmatch.filter(names, pattern))))
+        return tuple(sorted(filter(keep, matching(names, pattern))))
 
     def stat(self, path: str) -> Stat | None:
         seen = self._evidence.find(path)

@@ -7,11 +7,12 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO
 
+from firstlight import ahead
 from firstlight.machine.interface import ChildAnswer, ChildScript, Completed, Outcome
 
 OUTPUT_LIMIT = 1 << 20  # of stdout and of stderr each
@@ -23,9 +24,10 @@ def run_bounded(
     argv: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str], keep: str = "", limit: int = OUTPUT_LIMIT
 ) -> Completed:
     """Run argv in a process group of its own; the whole group is killed at the time or output limit."""
-    process = _start(argv, env)
-    if isinstance(process, Completed):
-        return process
+    try:
+        process = ahead.start(argv, env)
+    except (OSError, ValueError) as error:
+        return _not_started(argv, error)
     _, done = _run_out(process, argv, _outputs(process), timeout_s=timeout_s, limit=limit)
     if keep:
         wanted = re.compile(keep)
@@ -34,22 +36,12 @@ def run_bounded(
     return done
 
 
-def _start(argv: tuple[str, ...], env: Mapping[str, str], *passed: int) -> subprocess.Popen[bytes] | Completed:
-    """The process, or why there is none."""
-    try:
-        return subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
-            pass_fds=passed,
-        )
-    except (FileNotFoundError, NotADirectoryError):
+def _not_started(argv: tuple[str, ...], error: OSError | ValueError) -> Completed:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return Completed(argv, Outcome.NOT_FOUND, -1, "", "")
-    except (OSError, ValueError) as error:  # not executable, wrong format, a NUL in an argument
-        return Completed(argv, Outcome.NOT_ALLOWED, -1, "", str(error))
+    return Completed(
+        argv, Outcome.NOT_ALLOWED, -1, "", str(error)
+    )  # not executable, wrong format, a NUL in an argument
 
 
 def _outputs(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
@@ -65,11 +57,20 @@ def _run_out(
     *,
     timeout_s: float,
     limit: int,
+    is_whole: Callable[[bytes], bool] | None = None,
 ) -> tuple[list[str], Completed]:
-    """Wait for the end of a process, or make one; what came through each stream, and how it ended."""
+    """Wait for the end of a process, or make one; what came through each stream, and how it ended.
+
+    `is_whole` says whether the last stream holds all that is asked for once it is closed: the end of a process that
+    had a driver library loaded takes a while, and nobody waits for it then.
+    """
     deadline = time.monotonic() + timeout_s
     try:
-        outputs, outcome = _collect(streams, deadline, limit)
+        outputs, outcome = _collect(streams, deadline, limit, is_whole)
+        if is_whole is not None and outcome is Outcome.EXITED and is_whole(outputs[-1]):
+            threading.Thread(target=process.wait, daemon=True).start()
+            texts = [data.decode("utf-8", "replace") for data in outputs]
+            return texts, Completed(argv, outcome, 0, texts[0], texts[1])
         if outcome is Outcome.EXITED:
             try:
                 process.wait(timeout=max(0.05, deadline - time.monotonic()))
@@ -87,15 +88,17 @@ def _run_out(
     return texts, Completed(argv, outcome, status, texts[0], texts[1])
 
 
-def _collect(streams: tuple[IO[bytes], ...], deadline: float, limit: int) -> tuple[list[bytes], Outcome]:
-    """All streams until all close, the deadline passes or one goes over the limit."""
+def _collect(
+    streams: tuple[IO[bytes], ...], deadline: float, limit: int, is_whole: Callable[[bytes], bool] | None
+) -> tuple[list[bytes], Outcome]:
+    """All streams until all close or the last one is whole, the deadline passes or one goes over the limit."""
     parts: list[list[bytes]] = [[] for _ in streams]
     sizes = [0 for _ in streams]
     outcome = Outcome.EXITED
     with selectors.DefaultSelector() as selector:
         for index, stream in enumerate(streams):
             selector.register(stream, selectors.EVENT_READ, index)
-        while selector.get_map():
+        while selector.get_map():  # None once it is closed
             left = deadline - time.monotonic()
             if left <= 0:
                 outcome = Outcome.TIMED_OUT
@@ -104,6 +107,9 @@ def _collect(streams: tuple[IO[bytes], ...], deadline: float, limit: int) -> tup
                 data = os.read(key.fd, 1 << 16)
                 if not data:
                     selector.unregister(key.fileobj)
+                    if is_whole is not None and key.data == len(streams) - 1 and is_whole(b"".join(parts[-1])):
+                        selector.close()
+                        break
                     continue
                 parts[key.data].append(data)
                 sizes[key.data] += len(data)
@@ -123,18 +129,10 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         pass
 
 
-# What is printed at start (sitecustomize, a .pth, a preloaded library) goes to fd 1; `print` of the script does not.
-_ON_ITS_OWN_PIPE = (
-    "import os, sys; sys.stdout = os.fdopen(int(sys.argv.pop(1)), 'w', encoding='utf-8'); "
-    "os.set_inheritable(sys.stdout.fileno(), False); "
-    "exec(compile(sys.argv.pop(1), 'child', 'exec')); sys.stdout.flush()"
-)
-
-
 def run_child(script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]) -> ChildAnswer:
     """Run a Python script in a bare interpreter of our own kind and parse the JSON object it prints."""
-    python = (sys.executable or "python3", "-I", "-S", "-B")  # -B: looking leaves no compiled files behind
-    return _asked(python, script, args, timeout_s=timeout_s, env=env)[0]  # a crash is an answer too: asked once
+    said, _ = _asked(ahead.interpreter(), script, args, timeout_s=timeout_s, env=env)  # a crash is an answer too
+    return said
 
 
 def ask_python(
@@ -151,14 +149,27 @@ def _asked(
     python: tuple[str, ...], script: ChildScript, args: tuple[str, ...], *, timeout_s: float, env: Mapping[str, str]
 ) -> tuple[ChildAnswer, Outcome]:
     """The answer of a script and how it ended; it comes through a pipe, apart from what else is printed."""
+    argv = (*python, script.name)
     try:
-        end, given = os.pipe()
-    except OSError as error:
-        complaint = f"the {script.name} child could not be started: {error.strerror}"
-        return ChildAnswer({}, complaint), Outcome.NOT_ALLOWED
-    argv = (*python, "-c", _ON_ITS_OWN_PIPE, str(given), script.source, *args)
-    done, said = _run_answering(argv, (end, given), timeout_s=timeout_s, env=env)
-    return _read(script, done, said, timeout_s=timeout_s), done.outcome
+        begun = ahead.child(python, script.source, args, env)
+    except (OSError, ValueError) as error:
+        done = _not_started(argv, error)
+        return _read(script, done, "", timeout_s=timeout_s), done.outcome
+    with open(begun.answers, "rb", buffering=0) as answers:
+        streams = (*_outputs(begun.process), answers)
+        outputs, done = _run_out(
+            begun.process, argv, streams, timeout_s=timeout_s, limit=ANSWER_LIMIT, is_whole=_is_object
+        )
+    return _read(script, done, outputs[2], timeout_s=timeout_s), done.outcome
+
+
+def _is_object(said: bytes) -> bool:
+    import json
+
+    try:
+        return isinstance(json.loads(said), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _read(script: ChildScript, done: Completed, said: str, *, timeout_s: float) -> ChildAnswer:
@@ -177,20 +188,3 @@ def _read(script: ChildScript, done: Completed, said: str, *, timeout_s: float) 
     if not isinstance(answer, dict):
         return ChildAnswer({}, f"the {script.name} child printed JSON that is not an object")
     return ChildAnswer(answer, "")
-
-
-def _run_answering(
-    argv: tuple[str, ...], pipe: tuple[int, int], *, timeout_s: float, env: Mapping[str, str]
-) -> tuple[Completed, str]:
-    """Run argv with the writing end of a pipe passed on; the pipe's ends are closed here whatever happens."""
-    end, given = pipe
-    with open(end, "rb", buffering=0) as answers:
-        try:
-            process = _start(argv, env, given)
-        finally:
-            os.close(given)
-        if isinstance(process, Completed):
-            return process, ""
-        streams = (*_outputs(process), answers)
-        outputs, done = _run_out(process, argv, streams, timeout_s=timeout_s, limit=ANSWER_LIMIT)
-    return done, outputs[2]

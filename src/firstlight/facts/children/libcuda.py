@@ -100,6 +100,7 @@ def main() -> None:
     worker.start()
     worker.join(float(sys.argv[1]))
     print(json.dumps(dict(answer)), flush=True)
+    sys.stdout.close()  # a pipe of its own: who asked reads on while the driver library puts its things away
     os._exit(0)  # a hung call would keep an ordinary exit waiting
 
 
