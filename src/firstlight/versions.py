@@ -90,7 +90,7 @@ class CudaVersion:
     @property
     def release(self) -> CudaVersion:
         """Major and minor alone: 13.0.88 is 13.0."""
-        return CudaVersion(self.major, self.minor)
+        return self if self.patch < 0 else CudaVersion(self.major, self.minor)
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}" + ("" if self.patch < 0 else f".{self.patch}")

@@ -27,6 +27,7 @@ from firstlight.ways.kinds import (
     ResetGpu,
     Service,
     SetComputeMode,
+    SetPowerLimit,
     StartService,
     TurnOffMig,
     UseImage,
@@ -57,6 +58,8 @@ case "$*" in
     *query-compute-apps*) cat "$STATE/programs" 2>/dev/null || : ;;
     *query-gpu=compute_mode*) cat "$STATE/mode" ;;
     *query-gpu=mig*) cat "$STATE/mig" ;;
+    *query-gpu=power.limit*) echo "$(cat "$STATE/watts").00 W" ;;
+    *"-pl "*) for each; do case "$each" in [0-9][0-9]*) echo "$each" > "$STATE/watts" ;; esac; done ;;
     *"-c DEFAULT"*) echo Default > "$STATE/mode" ;;
     *"-c PROHIBITED"*) echo Prohibited > "$STATE/mode" ;;
     *"-mig 0"*) echo Disabled > "$STATE/mig" ;;
@@ -77,6 +80,7 @@ case "$1 $2" in
     "image rm") rm "$STATE/pulled" ;;
 esac""",
     "nvidia-ctk": """
+for each; do case "$each" in --output=*) echo written anew > "${each#--output=}" ;; esac; done
 for each; do case "$each" in --config=*) echo '{"runtimes": "nvidia-container-runtime"}' > "${each#--config=}" ;; esac
 done""",
     "ldconfig": 'echo once >> "$STATE/ldconfig"',
@@ -101,7 +105,7 @@ class Place:
     def step(self, way: Way) -> Step:
         facts = facts_of("a100-no-driver")
         gpu = replace(facts_of("gpu-prohibited").gpus.devices[0], id="gpu-0")
-        gpu = replace(gpu, compute_mode=Known(ComputeMode.PROHIBITED, "a test"))
+        gpu = replace(gpu, compute_mode=Known(ComputeMode.PROHIBITED, "a test"), power_limit_w=Known(180.0, "a test"))
         where = at(replace(facts, gpus=replace(facts.gpus, devices=(gpu,))))
         own = replace(where.platform, is_root=True, container=ContainerKind.NONE, manager=Manager.APT, has_docker=True)
         return made(on(where, own), way)[0]
@@ -143,6 +147,7 @@ CASES: dict[str, tuple[Callable[[Place], Step], dict[str, str], list[str]]] = {
     "hold packages": (lambda place: place.step(HoldPackages(("a", "b"))), {}, ["held-a", "held-b"]),
     "pull an image": (lambda place: place.step(UseImage("nvidia/cuda:13.0.2-base")), {}, ["pulled"]),
     "set a mode": (lambda place: place.step(SetComputeMode("0")), {"mode": "Prohibited\n"}, ["mode"]),
+    "set a power limit": (lambda place: place.step(SetPowerLimit("0", 300)), {"watts": "180\n"}, ["watts"]),
     "turn MIG off": (lambda place: place.step(TurnOffMig("0")), {"mig": "Enabled\n"}, ["mig"]),
 }
 
@@ -227,6 +232,15 @@ def test_the_settings_of_a_container_engine_come_back_to_the_byte_and_it_is_rest
     assert (place.state / "restarts").read_text() == "docker\ndocker\n"
 
 
+def test_the_description_of_an_older_driver_comes_back_when_its_successor_is_taken_back(place: Place) -> None:
+    file = place.folder / "nvidia.yaml"
+    file.write_text("libcuda.so.535.183.01")
+    place.apply(place.step(ConfigureContainers("podman", str(file))))
+    assert file.read_text() == "written anew\n"
+    place.undo()
+    assert file.read_text() == "libcuda.so.535.183.01"
+
+
 @pytest.mark.parametrize(
     ("back", "fault"),
     [
@@ -235,6 +249,7 @@ def test_the_settings_of_a_container_engine_come_back_to_the_byte_and_it_is_rest
         (Back(BackKind.EARLY_IMAGE, ("fm",)), "is no tool that makes it"),
         (Back(BackKind.COMPUTE_MODE, ("fm",)), "has 1 words"),
         (Back(BackKind.UNHOLD, ()), "which are no plain names"),
+        (Back(BackKind.POWER_LIMIT, ("0", "300")), "names 0, which its commands do not"),
     ],
 )
 def test_a_journal_that_names_something_else_to_take_back_is_refused(place: Place, back: Back, fault: str) -> None:

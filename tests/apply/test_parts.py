@@ -67,7 +67,7 @@ def _by_person(way: Way) -> Step:
 
 
 def test_what_comes_behind_a_persons_step_that_changes_something_waits_and_what_comes_before_it_does_not() -> None:
-    off = _by_person(kinds.AskPerson("turn Secure Boot off in the firmware", kinds.Why.FIRMWARE))
+    off = _by_person(kinds.AskPerson("turn-secure-boot-off", kinds.Why.FIRMWARE))
     parts = parted((EDIT, off, step("03-load-nvidia", kind=StepKind.COMMAND), PACKAGE))
     assert _ids(parts.ours) == ["01-edit"]
     assert _ids(parts.waiting) == ["03-load-nvidia"]
@@ -78,8 +78,8 @@ def test_what_comes_behind_a_persons_step_that_changes_something_waits_and_what_
 @pytest.mark.parametrize(
     "way",
     [
-        kinds.AskPerson("look for further empty libraries", kinds.Why.DECISION, cures=False),
-        kinds.AskPerson("start Python from another folder", kinds.Why.PROGRAM),
+        kinds.AskPerson("look-for-empty-libraries", kinds.Why.DECISION, cures=False),
+        kinds.AskPerson("start-elsewhere", kinds.Why.PROGRAM),
         kinds.SetVariables((kinds.Variable("MAX_JOBS", "4"),), kinds.Scope.PROGRAM),
     ],
 )

@@ -11,6 +11,7 @@ from firstlight.diagnosis.finding import Goal, Question, Rule, Severity
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.rules import RULES
 from firstlight.tables import load
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import AskPerson
 from firstlight.ways.way import Chain
 from tests.diagnosis.rule_case import MACHINES, facts_of
@@ -48,7 +49,9 @@ def test_a_rule_declares_every_kind_of_way_that_it_yields(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_order_is_short_and_holds_no_alternative(name: str) -> None:
-    orders = [asked.what for asked in _asked(name)] + [answer.title for _, answer in _answers(name) if answer.title]
+    orders = [words_asked(asked) for asked in _asked(name)] + [
+        answer.title for _, answer in _answers(name) if answer.title
+    ]
     for order in orders:
         assert len(order) <= MOST, order
         assert not order.endswith("."), order

@@ -212,7 +212,7 @@ def test_a_lock_that_holds_another_torch_is_named_with_what_it_holds() -> None:
     )
     assert ways_of(undone) == [
         (KeepInProject((Package("torch", "2.9.0+cu130"),), "https://download.pytorch.org/whl/cu130"),),
-        (AskPerson("start programs with uv run --no-sync", Why.PROGRAM),),
+        (AskPerson("start-programs-with", Why.PROGRAM, of=("uv run --no-sync",)),),
     ]
 
 

@@ -14,6 +14,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.tables import load
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import AskPerson, Flavour, InstallDriver, InstallPackages
 from tests.diagnosis.rule_case import facts_of, ways_of
 
@@ -61,7 +62,7 @@ def test_where_the_driver_is_not_this_systems_a_person_changes_it() -> None:
     ):
         facts = _as_root(override(PASCAL_ON_470, (f"place.platform={platform}",)))
         asked = [way for ways in ways_of(_found(facts, "driver-too-old-for-wheel")) for way in ways]
-        assert what in [way.what for way in asked if isinstance(way, AskPerson)]
+        assert what in [words_asked(way) for way in asked if isinstance(way, AskPerson)]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from firstlight.facts.override import override
 from firstlight.facts.place import Platform
 from firstlight.tables import load
 from firstlight.versions import CudaVersion
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import (
     AskPerson,
     BuildFromSource,
@@ -281,7 +282,7 @@ def test_an_a100_without_a_module_for_its_kernel_gets_headers_and_dkms() -> None
 def test_a_gpu_set_aside_for_a_virtual_machine_is_told_apart() -> None:
     facts = override(facts_of("a100-no-driver"), ("gpus.pci.0.driver=vfio-pci",))
     [ways] = ways_of(_found(facts, "driver-not-loaded"))
-    assert _asked(ways).what == "give 0000:00:04.0 back from the virtual machines (vfio-pci)"
+    assert words_asked(_asked(ways)) == "give 0000:00:04.0 back from the virtual machines (vfio-pci)"
     assert _asked(ways).why is Why.DECISION
 
 
@@ -395,7 +396,7 @@ def test_error_802_without_a_fabric_manager_names_the_package_of_the_drivers_ver
         StartService("nvidia-fabricmanager"),
     )
     inside = override(facts_of("h100-no-fabric-manager"), ("container.kind=docker",))
-    assert "report error 802" in _asked(ways_of(_found(inside, "fabric-manager-missing"))[0]).what
+    assert "report error 802" in words_asked(_asked(ways_of(_found(inside, "fabric-manager-missing"))[0]))
 
 
 def test_a_fabric_manager_of_another_version_is_replaced_by_the_drivers() -> None:

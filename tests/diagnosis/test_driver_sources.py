@@ -20,6 +20,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.tables import load
 from firstlight.versions import CudaVersion, DriverVersion
+from firstlight.ways.asks import words_asked
 from firstlight.ways.at import At
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import (
@@ -31,6 +32,7 @@ from firstlight.ways.kinds import (
     InstallPackages,
     RemovePackages,
     SetUpRepository,
+    StartKernel,
     Why,
 )
 from firstlight.ways.platform import platform_of
@@ -263,10 +265,10 @@ def test_a_system_of_images_is_told_what_brings_the_driver() -> None:
     image = Known(ImageSystem.NIXOS, "t")
     [only] = answers(replace(facts, place=replace(facts.place, image_based=image)))
     assert isinstance(only.ways[0], AskPerson)
-    assert "hardware.nvidia.open" in only.ways[0].what
+    assert "hardware.nvidia.open" in words_asked(only.ways[0])
     [old] = answers(on_volta(replace(facts, place=replace(facts.place, image_based=image))))
     assert isinstance(old.ways[0], AskPerson)
-    assert "legacy_580" in old.ways[0].what
+    assert "legacy_580" in words_asked(old.ways[0])
 
 
 @pytest.mark.parametrize(
@@ -316,8 +318,8 @@ def test_a_kernel_that_has_the_module_is_named() -> None:
     driver = replace(facts.driver, kernels_with_module=Known(("5.14.0-611.41.1.el9_7.x86_64",), "t"))
     found = judge(Question(replace(facts, driver=driver), TABLES), DRIVER_RULES).of("driver-not-loaded")
     assert found is not None
-    asked = [way for ways in ways_of(found) for way in ways if isinstance(way, AskPerson)]
-    assert ("grubby", "--set-default", "/boot/vmlinuz-5.14.0-611.41.1.el9_7.x86_64") in asked[-1].commands
+    [told] = [each for each in found.answers if any(isinstance(way, StartKernel) for way in each.ways)]
+    assert commands(facts, told)[0] == "grubby --set-default /boot/vmlinuz-5.14.0-611.41.1.el9_7.x86_64"
 
 
 def test_under_windows_no_compat_library_is_offered() -> None:

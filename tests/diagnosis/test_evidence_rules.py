@@ -24,6 +24,7 @@ from firstlight.report.doctor_text import Length, WaysOut, doctor_text
 from firstlight.report.layout import plain
 from firstlight.tables import load
 from firstlight.ways import kinds
+from firstlight.ways.asks import words_asked
 from tests.diagnosis.rule_case import MACHINES, facts_of
 
 TABLES = load()
@@ -263,7 +264,7 @@ def test_a_gpu_without_its_memory_region_is_a_matter_of_address_space(hypervisor
     [seen] = gpu_left_out(Question(with_log(facts, line), TABLES))
     [way] = seen.answers[0].ways
     assert isinstance(way, kinds.AskPerson)
-    assert word in way.what
+    assert word in words_asked(way)
 
 
 def test_libraries_of_another_version_in_the_log_do_not_make_the_gpu_one_that_does_not_start() -> None:

@@ -376,7 +376,7 @@ def test_another_cudnn_on_the_library_path_mixes_its_parts_in() -> None:
     [found] = seen(cudnn_mix, facts)
     assert "LD_LIBRARY_PATH leads to cuDNN 9.23.0 in /usr/lib/x86_64-linux-gnu first" in found.saw
     path = facts.cuda_libraries.libraries[0].path
-    unknown = AskPerson("take the second cuDNN off the loader's way", Why.DECISION, (("ls", "-l", path),))
+    unknown = AskPerson("take-cudnn-off", Why.DECISION, (("ls", "-l", path),))
     assert ways_of(found)[0] == (unknown,)
     wired = override(facts, ("libcuda.ld_library_path=/opt/lib,/usr/lib/x86_64-linux-gnu/",))
     [found] = seen(cudnn_mix, wired)

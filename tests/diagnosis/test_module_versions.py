@@ -15,6 +15,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.tables import load
 from firstlight.versions import DriverVersion
 from firstlight.ways import kinds
+from firstlight.ways.asks import words_asked
 from firstlight.ways.effects import after_all
 from firstlight.ways.managers import of_driver
 from tests.diagnosis.rule_case import ways_of
@@ -70,7 +71,7 @@ def test_an_image_with_both_gives_way_to_the_one_before_and_older_libraries_do_n
     [found] = driver_library_mismatch(Question(older, TABLES))
     [(taken_out,)] = ways_of(found)
     assert isinstance(taken_out, kinds.AskPerson)
-    assert "older" in taken_out.what
+    assert "older" in words_asked(taken_out)
 
 
 def test_a_module_whose_folder_an_upgrade_took_away_is_not_loaded() -> None:

@@ -18,6 +18,7 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.resources import DiskSpace, Mount
 from firstlight.tables import load
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import (
     AskPerson,
     ChangeImage,
@@ -288,7 +289,7 @@ def test_pending_rows_are_reset_and_failed_ones_replaced() -> None:
     assert finding.saw == ("gpu-2: a row remapping is pending after 12 rows with uncorrectable errors (NVML)",)
     assert ways_of(finding)[0] == (ResetGpu("2"),)
     failed = override(facts, ("health.gpus.2.row_remap_failure=true",))
-    assert _asked(ways_of(_found(failed, "gpu-memory-faulty"))[0]).what == "have GPU 2 replaced by NVIDIA"
+    assert words_asked(_asked(ways_of(_found(failed, "gpu-memory-faulty"))[0])) == "have GPU 2 replaced by NVIDIA"
 
 
 def test_rows_that_were_remapped_long_ago_are_no_fault() -> None:

@@ -102,7 +102,7 @@ def test_an_unknown_code_is_refused_with_the_nearest_ones() -> None:
 
 def test_the_pages_of_the_rules_are_current() -> None:
     written = {path.name: path.read_text() for path in Path(PAGES).glob("*.md")}
-    assert written == pages(), "run: python -m tools.make_rule_pages"
+    assert written == pages(), "run: python -m tools.generate rule-pages"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

@@ -179,7 +179,7 @@ def test_orin_needs_a_wheel_of_its_own_and_the_index_follows_the_jetpack() -> No
     packages = Package("torch"), Package("torchvision")
     assert ways_of(own) == [
         (InstallWheels(packages, "https://pypi.jetson-ai-lab.io/jp6/cu126"),),
-        (AskPerson("take NVIDIA's own torch for this JetPack (6.2), for Python 3.10", Why.BOARD),),
+        (AskPerson("take-jetpack-torch", Why.BOARD, of=(" (6.2)", ", for Python 3.10")),),
         (BuildFromSource("torch", "2.9.0", (ComputeCapability(8, 7),)),),
     ]
     assert codes(facts_of("orin-torch-pypi")) == ["jetson-needs-own-wheel"]
@@ -278,14 +278,14 @@ def test_an_old_triton_degrades_inference_and_blocks_kernels() -> None:
 
 def test_a_file_called_torch_py_is_renamed_and_a_checkout_is_left() -> None:
     [folder] = seen(torch_shadowed, facts_of("pytorch-checkout-shadows"))
-    away = AskPerson("start Python from another folder", Why.PROGRAM, (("cd", "/root"),))
-    without = AskPerson("start Python with -P, which leaves the current folder out", Why.PROGRAM)
+    away = AskPerson("start-elsewhere", Why.PROGRAM, (("cd", "/root"),))
+    without = AskPerson("start-with-P", Why.PROGRAM)
     assert ways_of(folder) == [(away,), (without,)]
     older = changed("pytorch-checkout-shadows", "python.environments.0.python_version=3.10.12")
     assert [ways_of(each) for each in seen(torch_shadowed, older)] == [[(away,)]]
     [file] = seen(torch_shadowed, changed("pytorch-checkout-shadows", "torch.shadowed_by=/root/app/torch.py"))
     renamed = ("mv", "/root/app/torch.py", "/root/app/my_torch.py")
-    assert ways_of(file) == [(AskPerson("rename your file torch.py", Why.PROGRAM, (renamed,)),)]
+    assert ways_of(file) == [(AskPerson("rename-torch-file", Why.PROGRAM, (renamed,)),)]
 
 
 def test_a_torch_on_pythonpath_hides_the_installed_one() -> None:

@@ -147,3 +147,15 @@ def test_a_row_says_how_many_of_the_gpus_can_be_used(tmp_path: Path, capsys: pyt
 def test_without_a_verb_the_help_is_printed_as_it_is_laid_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet"]) == 2
     assert "\n  doctor  look at every host" in capsys.readouterr().err
+
+
+def test_several_hosts_differ_and_one_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _fleet(tmp_path, a="h200", b="h200", c="h200", d="h200", e="h200")
+    _driver(folder, "d", "580.105.08")
+    assert run(["fleet", "doctor", "--facts", str(folder)]) == 3
+    assert "1 differs" in capsys.readouterr().out
+    _driver(folder, "e", "580.126.20")
+    page = tmp_path.parent / "fleet.html"
+    assert run(["fleet", "doctor", "--facts", str(folder), "--html", str(page)]) == 3
+    assert "2 differ," in capsys.readouterr().out
+    assert "2 differ," in page.read_text()

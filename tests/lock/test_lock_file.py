@@ -193,7 +193,7 @@ def test_options_that_do_not_go_together_are_refused_in_one_line(
 def test_the_schemas_are_what_the_types_give() -> None:
     for name in make_lock_schemas.DOCUMENTS:
         stored = json.loads((SCHEMAS / name).read_text())
-        assert stored == make_lock_schemas.schema(name), "run: python -m tools.make_lock_schemas"
+        assert stored == make_lock_schemas.schema(name), "run: python -m tools.generate lock-schemas"
 
 
 def test_documents_fit_their_schemas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from firstlight.diagnosis.rules import RULES
 from firstlight.facts.ability import Sudo
 from firstlight.plan.options import rank_options
 from firstlight.plan.request import Request
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import AskPerson, Why
 from firstlight.ways.traits import reversible, risk
 from firstlight.ways.way import Reversible, Risk
@@ -35,9 +36,9 @@ def test_what_is_typed_with_sudo_takes_root_whoever_types_it(name: str) -> None:
         for way in _asked(replace(question, facts=facts)):
             if any("sudo" in argv[:1] for argv in way.commands):
                 assert way.as_root, way
-    plain = {way.what: way.as_root for way in _asked(replace(question, facts=by_root))}
+    plain = {words_asked(way): way.as_root for way in _asked(replace(question, facts=by_root))}
     for way in _asked(replace(question, facts=by_user)):
-        assert plain.get(way.what, way.as_root) == way.as_root
+        assert plain.get(words_asked(way), way.as_root) == way.as_root
 
 
 @pytest.mark.parametrize("name", ["a100-mig-empty", "cuda-sees-none", "gpu-fell-off", "docker-lost-gpus"])
@@ -59,14 +60,18 @@ def test_the_root_of_the_host_is_not_missing_here() -> None:
 @pytest.mark.parametrize(
     ("way", "expected", "back"),
     [
-        (AskPerson("start Python from another folder", Why.PROGRAM), Risk.NONE, Reversible.YES),
-        (AskPerson("look at fans, air flow and what is hot there", Why.COOLING), Risk.NONE, Reversible.YES),
-        (AskPerson("look for further empty libraries", Why.DECISION, cures=False), Risk.NONE, Reversible.YES),
-        (AskPerson("remove what takes the room", Why.DECISION), Risk.MEDIUM, Reversible.NO),
-        (AskPerson("power the machine off and on", Why.HARDWARE), Risk.HIGH, Reversible.NO),
-        (AskPerson("turn Secure Boot off in the firmware", Why.FIRMWARE), Risk.HIGH, Reversible.NO),
-        (AskPerson("give the host another driver", Why.HOST), Risk.HIGH, Reversible.NO),
-        (AskPerson("link the nodes on the host", Why.HOST, cures=False), Risk.HIGH, Reversible.YES),
+        (AskPerson("start-elsewhere", Why.PROGRAM), Risk.NONE, Reversible.YES),
+        (AskPerson("look-at-cooling", Why.COOLING), Risk.NONE, Reversible.YES),
+        (AskPerson("look-for-empty-libraries", Why.DECISION, cures=False), Risk.NONE, Reversible.YES),
+        (AskPerson("edit-by-hand", Why.DECISION, of=("remove what takes the room",)), Risk.MEDIUM, Reversible.NO),
+        (AskPerson("edit-by-hand", Why.HARDWARE, of=("power the machine off and on",)), Risk.HIGH, Reversible.NO),
+        (AskPerson("turn-secure-boot-off", Why.FIRMWARE), Risk.HIGH, Reversible.NO),
+        (AskPerson("edit-by-hand", Why.HOST, of=("give the host another driver",)), Risk.HIGH, Reversible.NO),
+        (
+            AskPerson("edit-by-hand", Why.HOST, cures=False, of=("link the nodes on the host",)),
+            Risk.HIGH,
+            Reversible.YES,
+        ),
     ],
 )
 def test_the_risk_of_asking_is_that_of_what_is_asked(way: AskPerson, expected: Risk, back: Reversible) -> None:

@@ -42,7 +42,7 @@ def _ranked(facts: Facts, goal: Goal = Goal.INFER) -> Ranked:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_options_are_what_the_machine_gives(name: str) -> None:
-    assert derived(name) == json.loads(stored_in(name).read_text()), "run: python -m tools.make_options"
+    assert derived(name) == json.loads(stored_in(name).read_text()), "run: python -m tools.generate options"
 
 
 def test_the_speed_is_told_only_where_minutes_rest_on_it() -> None:

@@ -13,6 +13,7 @@ from firstlight.facts.known import Known
 from firstlight.facts.resources import DiskSpace, Mount
 from firstlight.plan.options import rank_options
 from firstlight.plan.request import Request
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import AskPerson
 from tests.plan.planning import TABLES, question_of
 from tests.platforms.cases import judged
@@ -29,7 +30,9 @@ def test_a_driver_is_installed_behind_making_room(free: int, *, first: bool) -> 
     [disk] = facts.resources.disks
     facts = replace(facts, resources=replace(facts.resources, disks=(replace(disk, free_bytes=free),)))
     way = _first_way(Question(facts, TABLES, Goal.INFER))
-    asked = isinstance(way, AskPerson) and way.what == f"make room at / or enlarge it: {free >> 20} MiB are free"
+    asked = (
+        isinstance(way, AskPerson) and words_asked(way) == f"make room at / or enlarge it: {free >> 20} MiB are free"
+    )
     assert asked is first
 
 
@@ -44,4 +47,4 @@ def test_a_wheel_goes_by_the_disk_of_its_environment() -> None:
     facts = replace(question.facts, resources=replace(question.facts.resources, disks=disks))
     way = _first_way(replace(question, facts=facts))
     assert isinstance(way, AskPerson)
-    assert way.what == "make room at /opt or enlarge it: 0 MiB are free"
+    assert words_asked(way) == "make room at /opt or enlarge it: 0 MiB are free"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from firstlight.diagnosis.finding import Goal
 from firstlight.versions import CudaVersion, DriverVersion
 from firstlight.ways.kinds import (
+    AllowLockedMemory,
     BuildModules,
     ChangeImage,
     CloseLibraries,
@@ -37,8 +38,10 @@ from firstlight.ways.kinds import (
     Service,
     SetComputeMode,
     SetModuleOption,
+    SetPowerLimit,
     SetVariables,
     StartContainer,
+    StartKernel,
     StartService,
     TurnOffMig,
     UnsetVariables,
@@ -93,6 +96,8 @@ CURES: tuple[Cure, ...] = (
         ("driver-not-loaded", "cuinit-fails"),
         (_RUNNING,),
     ),
+    Cure("a100-no-driver", (StartKernel("6.8.0-1029-gcp"), Restart()), ("driver-not-loaded", "cuinit-fails"),
+         (_RUNNING,)),
     Cure("after-suspend", (ReloadModules(("nvidia_uvm",)),), ("cuinit-fails",), _ABSENT),
     Cure(
         "blackwell-proprietary",
@@ -120,6 +125,8 @@ CURES: tuple[Cure, ...] = (
     Cure("cudnn-mix", (_wheels("torch==2.15.0"),), ("cudnn-mix",)),
     Cure("devices-masked", (UnsetVariables(("CUDA_VISIBLE_DEVICES",)),), ("devices-masked", "cuinit-fails"), _ABSENT),
     Cure("devices-masked", (_set("CUDA_VISIBLE_DEVICES", "0,1"),), ("devices-masked", "cuinit-fails"), _ABSENT),
+    Cure("cdi-of-older-driver", (ConfigureContainers("podman", "/etc/cdi/nvidia.yaml"),),
+         ("description-of-other-driver",)),
     Cure("docker-host-no-toolkit", (InstallPackages(("nvidia-container-toolkit",)), ConfigureContainers("docker")),
          ("container-runtime-missing",)),
     Cure("docker-lost-gpus", (StartContainer(("--gpus", "all"), gives_gpus=True),),
@@ -250,4 +257,7 @@ CURES: tuple[Cure, ...] = (
          ("nvcc-major-differs",), goal=Goal.BUILD_EXTENSIONS),
     Cure("fedora-44-cuda-12-8", (InstallPackages(("gcc14", "gcc14-c++")), _set("CC", "gcc-14"), _set("CXX", "g++-14")),
          ("host-compiler-out-of-range",), goal=Goal.BUILD_EXTENSIONS),
+    Cure("mps-dead", (RemoveFiles(("/tmp/nvidia-mps",)),), ("mps-left-behind", "cuinit-fails"), _ABSENT[:1]),
+    Cure("two-gpus-on-a-network", (AllowLockedMemory(),), ("locked-memory-small",), goal=Goal.TRAIN),
+    Cure("v100-worn", (SetPowerLimit("0", 300),), ("power-limit-low",)),
 )  # fmt: skip

@@ -33,12 +33,17 @@ SAMPLES: tuple[Way, ...] = (
     kinds.BuildModules("6.8.0-60-generic", "linux-headers-6.8.0-60-generic"),
     kinds.ForbidModule("nouveau"),
     kinds.SetModuleOption("nvidia_uvm", "uvm_disable_hmm=1", "/etc/modprobe.d/nvidia-uvm.conf"),
+    kinds.ChooseModules(Flavour.OPEN, "/etc/rpm/macros.nvidia-kmod", "%_with_kmod_nvidia_open 1"),
+    kinds.StartKernel("6.8.0-1029-gcp"),
     kinds.EnrolKey("/var/lib/shim-signed/mok/MOK.der"),
     kinds.MakeDeviceNodes(),
     kinds.StartService("nvidia-fabricmanager"),
     kinds.ResetGpu("0"),
     kinds.SetComputeMode("0"),
     kinds.TurnOffMig("0"),
+    kinds.SetPowerLimit("0", 300),
+    kinds.MakeImexChannel(),
+    kinds.AllowLockedMemory(),
     kinds.ConfigureContainers("docker"),
     kinds.FetchCompat(
         "cuda_compat-linux-x86_64-590.48.01_cuda13.1-archive.tar.xz",
@@ -60,7 +65,7 @@ SAMPLES: tuple[Way, ...] = (
     kinds.UseImage("nvidia/cuda:13.0.2-devel-ubuntu24.04"),
     kinds.ChangeImage("ENV NVIDIA_REQUIRE_CUDA=cuda>=13.0", gate="cuda>=13.0"),
     kinds.OtherMachine(580, CUDA_13_0, H100),
-    kinds.AskPerson("power the machine off and on", Why.HARDWARE),
+    kinds.AskPerson("edit-by-hand", Why.HARDWARE, of=("power the machine off and on",)),
 )
 
 # The same types with other arguments, where these lead to other steps.
@@ -84,6 +89,9 @@ VARIANTS: tuple[Way, ...] = (
     kinds.BuildModules("6.8.0-60-generic", ""),
     kinds.StartService("nvidia-fabricmanager", Service.RESTART),
     kinds.ResetGpu(""),
+    kinds.ConfigureContainers("podman", "/etc/cdi/nvidia.yaml"),
+    kinds.ChooseModules(Flavour.OPEN, "/etc/nvidia/kernel.conf", "kernel-open", instead_of="kernel"),
+    kinds.RemoveFiles(("/tmp/nvidia-mps",), as_root=True),
     kinds.Unwire(("/usr/lib/libcuda.so.1",), WiredBy.PRELOAD),
     kinds.Unwire(("/usr/local/cuda-13.0/compat",), WiredBy.LOADER_CONF, "/etc/ld.so.conf.d/cuda.conf"),
     kinds.Unwire(("/usr/local/cuda-13.0/compat",), WiredBy.CONTAINER_RUNTIME),
@@ -91,5 +99,7 @@ VARIANTS: tuple[Way, ...] = (
     kinds.SetVariables((Variable("MAX_JOBS", "4"),), Scope.PROGRAM),
     kinds.UseImage(""),
     kinds.OtherMachine(0, None, None, ("runpodctl", "pod", "create", "--gpu-id", "NVIDIA H100 80GB HBM3")),
-    kinds.AskPerson("look at cooling", Why.HARDWARE, (("nvidia-smi", "-q", "-d", "TEMPERATURE"),), cures=False),
+    kinds.AskPerson(
+        "edit-by-hand", Why.HARDWARE, (("nvidia-smi", "-q", "-d", "TEMPERATURE"),), cures=False, of=("look at cooling",)
+    ),
 )

@@ -98,7 +98,7 @@ def test_a_restart_of_bare_metal_takes_longer_than_that_of_a_guest() -> None:
 
 
 def test_what_only_a_person_or_another_machine_takes_is_not_known() -> None:
-    person = kinds.AskPerson("power the machine off and on", kinds.Why.HARDWARE)
+    person = kinds.AskPerson("edit-by-hand", kinds.Why.HARDWARE, of=("power the machine off and on",))
     assert seconds_of(person, FACTS, TABLES, ASSUMED_SPEED) == Unknown("how long you take for it is not known")
     other = seconds_of(kinds.OtherMachine(580, CudaVersion(13, 0), None), FACTS, TABLES, ASSUMED_SPEED)
     assert isinstance(other, Unknown)
@@ -122,7 +122,7 @@ def test_an_option_that_fetches_builds_and_waits_for_nothing_costs_nothing() -> 
 
 
 def test_what_is_unknown_of_one_way_is_unknown_of_the_chain() -> None:
-    person = kinds.AskPerson("choose one", kinds.Why.DECISION, (("firstlight", "plan"),))
+    person = kinds.AskPerson("edit-by-hand", kinds.Why.DECISION, (("firstlight", "plan"),), of=("choose one",))
     cost = cost_of((_torch(), person), FACTS, TABLES, Request(rate=Known(2.69, "--rate")))
     assert isinstance(cost.download_bytes, Known)
     assert cost.minutes == Unknown("how long you take for it is not known")
@@ -130,11 +130,11 @@ def test_what_is_unknown_of_one_way_is_unknown_of_the_chain() -> None:
 
 
 def test_what_a_person_fetches_is_not_known_unless_commands_tell_or_hands_do_it() -> None:
-    portal = kinds.AskPerson("install the guest driver of the host's vGPU release", kinds.Why.HYPERVISOR)
+    portal = kinds.AskPerson("install-guest-driver", kinds.Why.HYPERVISOR)
     assert bytes_of_all((portal,), FACTS, TABLES) == Unknown("what you fetch for it is not known")
     for fetches_nothing in (
-        kinds.AskPerson("power the machine off and on", kinds.Why.HARDWARE),
-        kinds.AskPerson("move the pipes aside", kinds.Why.DECISION, (("mv", "/tmp/a", "/tmp/b"),)),
+        kinds.AskPerson("edit-by-hand", kinds.Why.HARDWARE, of=("power the machine off and on",)),
+        kinds.AskPerson("move-aside", kinds.Why.DECISION, (("mv", "/tmp/a", "/tmp/b"),), of=("the pipes",)),
         replace(portal, cures=False),
     ):
         assert bytes_of_all((fetches_nothing,), FACTS, TABLES) == Known(0, "nothing is fetched")

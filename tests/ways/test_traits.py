@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from firstlight.apply.footprints import project_files
 from firstlight.errors import BadInput
 from firstlight.facts.containers import ContainerKind
 from firstlight.ways import kinds
@@ -101,12 +102,12 @@ def _can_be_carried_out(step: Step) -> None:
 
 def _has_the_way_back(way: Way, steps: list[Step]) -> None:
     ours = [step for step in steps if step.kind is not StepKind.MANUAL]
-    backs = [bool(step.files or step.kind in BY_SETS or _runs(step)) for step in ours]
+    backs = [bool(step.files or step.kind in BY_SETS or project_files(step) or _runs(step)) for step in ours]
     told = reversible(way)
     if told is Reversible.YES:
         # a mode that was not seen cannot be set back, an image that is tried leaves nothing, libraries have their own
         leaves = [step.id in ("try-image", "close-libraries") for step in ours]
-        unseen = isinstance(way, kinds.SetComputeMode)
+        unseen = isinstance(way, (kinds.SetComputeMode, kinds.SetPowerLimit))
         assert all(back or left or unseen for back, left in zip(backs, leaves, strict=True)), steps
     if told is Reversible.NO:
         assert not any(backs)
@@ -155,7 +156,8 @@ def test_in_a_container_the_kernel_its_devices_and_services_are_the_hosts() -> N
     more = {type(way).__name__ for way in SAMPLES if by_person(way, MACHINES["container"].platform)}
     own = {type(way).__name__ for way in SAMPLES if by_person(way, MACHINES["its own"].platform)}
     assert more - own == {
-        "BuildModules", "ConfigureContainers", "ForbidModule", "InstallDriver", "LoadModules", "MakeDeviceNodes",
+        "BuildModules", "ChooseModules", "ConfigureContainers", "ForbidModule", "InstallDriver", "LoadModules",
+        "MakeDeviceNodes", "MakeImexChannel", "SetPowerLimit", "StartKernel",
         "ReloadModules", "ResetGpu", "SetComputeMode", "SetModuleOption", "StartService", "TurnOffMig", "UseImage",
     }  # fmt: skip
 

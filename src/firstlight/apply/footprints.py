@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from firstlight.apply.conditions import run
@@ -11,24 +12,21 @@ from firstlight.apply.disk import missing_folders
 from firstlight.apply.new_folders import empty_folders
 from firstlight.errors import CouldNotAct, NotOurs
 from firstlight.owned import our_folder
-from firstlight.ways.back import BackKind, copy_of, removes, state_of
+from firstlight.ways.back import Argv, BackKind, copy_of, removes, state_of
 from firstlight.ways.step import Step, StepKind
 
 # How apt, dpkg and their front ends say that another process is at work.
 _LOCKED = re.compile(r"Could not get lock|lock was locked by another process|Unable to (?:acquire|lock) the .*lock")
 
 # What a tool writes by itself, by the option that names it: kept before it runs, put back by undo.
-_WRITES = {"nvidia-ctk": "--config="}
+_WRITES = {"nvidia-ctk": ("--config=", "--output=")}
 _MAKES_FOLDERS = (BackKind.REMOVE_FILE, BackKind.REMOVE_FOLDER, BackKind.REMOVE_CONDA)
 
 
 def project_files(step: Step) -> tuple[str, ...]:
     """What a tool writes itself: a project's manifest and lock file, e.g. /home/user/app/uv.lock, docker's settings."""
     if step.kind is not StepKind.PROJECT:
-        marked = ((_WRITES.get(name, ""), argv) for argv in step.commands for name in argv[:2])
-        return tuple(
-            word.removeprefix(mark) for mark, argv in marked if mark for word in argv if word.startswith(f"{mark}/")
-        )
+        return tuple(path for argv in step.commands for path in _edited(argv))
     found: list[str] = []
     for argv in step.commands:
         for option, value in pairwise(argv):
@@ -38,6 +36,14 @@ def project_files(step: Step) -> tuple[str, ...]:
                 found += [value, f"{os.path.dirname(value)}/pixi.lock"]
     named = {change.path for change in step.files}
     return tuple(path for path in dict.fromkeys(found) if path not in named)
+
+
+def _edited(argv: Argv) -> Iterator[str]:
+    """The file that a command names as the one that it writes, sed in place too."""
+    marks = [mark for name in argv[:2] for mark in _WRITES.get(name, ())]
+    yield from (word.removeprefix(mark) for mark in marks for word in argv if word.startswith(f"{mark}/"))
+    if "sed" in argv[:2] and "--in-place" in argv:
+        yield argv[-1]
 
 
 def there_before(step: Step) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -162,6 +161,8 @@ def machine_identity(machine: Machine) -> str:
         machine.env("RUNPOD_POD_ID") or "",
         machine.host.hostname,
     )
+    import hashlib  # OpenSSL: a hundredth of a second, and most who import this ask no digest
+
     return hashlib.sha256("\n".join(pieces).encode()).hexdigest()[:16]
 
 

@@ -28,11 +28,15 @@ _NAMED = (
     BackKind.REMOVE_RPM, BackKind.REMOVE_YUM, BackKind.REMOVE_TDNF, BackKind.REMOVE_ZYPPER, BackKind.REMOVE_PACMAN,
     BackKind.UNLOAD_MODULES, BackKind.DISABLE_SERVICE, BackKind.STOP_SERVICE, BackKind.RESTART_SERVICE,
     BackKind.UNHOLD, BackKind.UNLOCK_RPM, BackKind.UNLOCK_YUM, BackKind.UNLOCK_ZYPPER, BackKind.COMPUTE_MODE,
-    BackKind.MIG_ON,
+    BackKind.MIG_ON, BackKind.POWER_LIMIT,
     BackKind.REMOVE_IMAGE, BackKind.EARLY_IMAGE,
 )  # fmt: skip
 _MODES = ("EXCLUSIVE_PROCESS", "PROHIBITED")
-_COUNTS = {BackKind.MOVE_BACK: 2, BackKind.RELOAD_LOADER: 0}  # words; one path for every other kind
+_COUNTS = {
+    BackKind.MOVE_BACK: 2,
+    BackKind.RELOAD_LOADER: 0,
+    BackKind.BOOT_MENU: 0,
+}  # words; one path for every other kind
 
 
 def require_agreed(run: Run, commands: tuple[Argv, ...], agreed: tuple[Argv, ...]) -> None:
@@ -110,10 +114,13 @@ def _name_fault(step: Step, back: Back) -> str:
         return f"({back.kind.value}) names {back.words!a}, which are no plain names"
     if back.kind is BackKind.EARLY_IMAGE and back.words[0] not in EARLY_IMAGE_TOOLS:
         return f"names {back.words[0]!a}, which is no tool that makes it"
-    other = [word for word in back.words if not any(_tells(each, word) for each in ours)]
+    names = back.words
+    if back.kind is BackKind.POWER_LIMIT and back.words[-1].isdecimal():
+        names = back.words[:-1]  # the watts of before, which no command of the step has
+    other = [word for word in names if not any(_tells(each, word) for each in ours)]
     if other or len(back.words) != len(set(back.words)):
         return f"names {', '.join(other or back.words)}, which its commands do not"
-    pairs = back.kind is BackKind.COMPUTE_MODE
+    pairs = back.kind in (BackKind.COMPUTE_MODE, BackKind.POWER_LIMIT)
     return (
         f"({back.kind.value}) has {len(back.words)} words" if pairs and len(back.words) != len(("gpu", "mode")) else ""
     )

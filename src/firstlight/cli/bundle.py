@@ -16,7 +16,7 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables, load
-from firstlight.ways.wheel_target import Target, target_of
+from firstlight.ways.wheel_target import Target, processor_called, target_of
 
 if TYPE_CHECKING:
     from firstlight.apply.bundle_download import Chosen
@@ -98,6 +98,7 @@ def command(
 
     tables = load()
     python, machine, glibc = (str(given[name]) for name in ("python", "machine", "glibc"))
+    machine = processor_called(machine) if machine else ""
     whom = _whom(class_text, facts_file, tables=tables, asked=(machine, python, glibc))
     whom = whom if whom.target.python else _with_python(whom, wants, tables)
     index, links = str(given["index"]), tuple(os.path.abspath(each) for each in given["links"])

@@ -52,6 +52,8 @@ _INSTEAD = {  # where a kind has its own way to say it
     "python": "An image has its own; the playbook takes python3 of each host, or another: "
     "-e firstlight_python=python3.12. Leave it out.",
 }
+# No volume is there: the distribution's files, the kernel's, or what a restart empties.
+_OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys", "usr")
 _GOALS = click.Choice([goal.value for goal in Goal])
 
 
@@ -73,7 +75,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     "--python",
     default="",
     metavar="X.Y",
-    help="The Python there. Default: of the facts, else 3.12, or the newest before it that torch has wheels for.",
+    help="The Python there. Default: of the facts, else the newest that torch and what goes with it work in.",
 )
 @click.option(
     "--platform",
@@ -251,8 +253,8 @@ def _choices(given: dict[str, Any]) -> Choices:
     from firstlight.emit.subject import Choices
 
     volume = absolute_path(given["volume"] or Choices().volume, what="--volume")
-    if volume == "/":
-        raise BadInput("--volume /: accepted is a folder of its own, e.g. /workspace.")
+    if volume == "/" or volume.split("/")[1] in _OF_THE_SYSTEM:
+        raise BadInput(f"--volume {volume}: that is the system's own; accepted is a folder of yours, e.g. /workspace.")
     if any(letter.isspace() for letter in volume):
         # seen with torch 2.13.0: Inductor splits the command of its C++ compiler at spaces, ld cannot find -ltorch then
         raise BadInput(
@@ -265,6 +267,9 @@ def _machine(class_text: str | None, facts_file: str, *, machine: str, tables: T
     """The facts to plan with, and whom the files are for, in words; names stay pseudonyms: files travel."""
     if class_text is not None and facts_file:
         raise BadInput("--for and --facts both say which machine is meant. Give one of them.")
+    from firstlight.ways.wheel_target import processor_called
+
+    machine = processor_called(machine) if machine else ""
     if class_text is not None:
         from firstlight.emit.imagined import parse_machine
 

@@ -17,10 +17,11 @@ from firstlight.ways.compat_steps import start_files
 from firstlight.ways.diffs import FileText
 from firstlight.ways.extras import Checkout, Extras, Setting, SystemPackage
 from firstlight.ways.project_steps import project_of
+from firstlight.ways.setting_steps import SETTING_FILES
 
 _LIMIT = 1 << 20
 _IN_HOME = (*START_FILES, ".config/fish/config.fish")
-_IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshenv")
+_IN_ETC = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshenv", *SETTING_FILES)
 # `. ~/.cuda_env` in a start-up file: what it reads in can set the variable as well.
 _READS_IN = re.compile(
     r"""^[^#\n]*?(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\}|/)[^\s"';&|*?)]+)""", re.M

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from firstlight.diagnosis.finding import Diagnosis
 from firstlight.diagnosis.log_lines import not_explained
-from firstlight.diagnosis.observed import cuda_starts, init_code, is_wanted
+from firstlight.diagnosis.observed import cuda_starts, init_code, is_wanted, pci_gpus
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.frozen import dataclass
 
 
@@ -15,6 +15,15 @@ class Doubt:
     """One reason, in words, e.g. 'the log has 2 lines that nothing found here explains'."""
 
     text: str
+
+
+_FOR_GUESTS = "vfio-pci"
+
+
+def set_aside(facts: Facts) -> str:
+    """GPUs that are not for this system, e.g. 'left to virtual machines (vfio-pci): 0000:b3:00.0'; "" for none."""
+    places = [each.address for each in pci_gpus(facts) if value_or(each.driver, "") == _FOR_GUESTS]
+    return f"left to virtual machines ({_FOR_GUESTS}): {', '.join(places)}" if places else ""
 
 
 def doubts(facts: Facts, diagnosis: Diagnosis) -> tuple[Doubt, ...]:

@@ -62,7 +62,7 @@ def _enrolment(question: Question, standing: Standing) -> tuple[Chain, ...]:
     key = question.facts.fleet.boot.key_file
     rest = module_let_in(question)
     if standing is Standing.WAITING:
-        confirm = AskPerson("restart, and confirm the key on the MOK screen at the console", Why.FIRMWARE)
+        confirm = AskPerson("confirm-key", Why.FIRMWARE)
         return (chain(confirm, kinds.LoadModules(("nvidia", "nvidia_uvm"))), *rest)
     if standing is not Standing.STRANGER:
         return rest

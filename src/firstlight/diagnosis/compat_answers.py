@@ -252,11 +252,7 @@ def unwire_compat(facts: Facts, found: InUse) -> tuple[Chain, ...]:
         config = ("sudo", "nvidia-ctk", "config", "--in-place", "--set", mode)
         return (
             chain(kinds.Unwire((found.copied,), kinds.WiredBy.CONTAINER_RUNTIME)),
-            chain(
-                AskPerson(
-                    "keep the host's runtime from using images' compat libraries", Why.HOST, (config,), as_root=True
-                )
-            ),
+            chain(AskPerson("keep-runtime-from-compat", Why.HOST, (config,), as_root=True)),
         )
     packages = _packages(facts)
     first = unwire(facts, found.library, folders=tuple(filter(is_compat_path, facts.libcuda.ld_library_path)))

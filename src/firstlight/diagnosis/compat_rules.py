@@ -94,7 +94,7 @@ def _refused_for_no_visible_reason(question: Question) -> Seen:
     return Seen(
         saw=f"cuInit of {which} gives {_NOT_ELIGIBLE}" + (f"; {below}" if below else ""),
         answers=(
-            chain(AskPerson("make the driver's own libcuda load, not a compat one", Why.DECISION, which_one)),
+            chain(AskPerson("load-own-libcuda", Why.DECISION, which_one)),
             *_for_an_old_driver(question),
         ),
         means="The library believes that it runs in compatibility mode, which this GPU may not use; torch sees no GPU.",

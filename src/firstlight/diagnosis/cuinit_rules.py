@@ -83,14 +83,14 @@ def _after_init_error(question: Question, code: int) -> tuple[Chain, ...]:
         look = (("ls", "-l", *(nodes or ("/dev",))), kernel_log(facts))
         return (
             restarted,
-            chain(AskPerson("see that this user may open the nodes", Why.DECISION, look, cures=False, as_root=True)),
+            chain(AskPerson("look-at-nodes", Why.DECISION, look, cures=False, as_root=True)),
         )
     if code == _SYSTEM_NOT_READY:
         return start_fabric_manager(question)
     if code == _NO_MPS:
         daemon = (("nvidia-cuda-mps-control", "-d"),)
         return (
-            chain(AskPerson("start the MPS daemon that the programs look for", Why.DECISION, daemon)),
+            chain(AskPerson("start-mps", Why.DECISION, daemon)),
             chain(kinds.UnsetVariables(("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"))),
         )
     return (chain(kinds.ReloadModules(_ALL_MODULES)), restarted, *machine_answers(question, None))
@@ -105,7 +105,7 @@ def _proprietary_module(question: Question) -> tuple[Chain, ...]:
 def _no_device(question: Question) -> tuple[Chain, ...]:
     facts = question.facts
     masked = isinstance(facts.gpus.cuda_visible_devices, Known)
-    look = AskPerson("look at what hides the GPUs", Why.DECISION, (("nvidia-smi", "-L"),), cures=False)
+    look = AskPerson("look-what-hides-gpus", Why.DECISION, (("nvidia-smi", "-L"),), cures=False)
     return (
         *((chain(kinds.UnsetVariables((_MASK,))),) if masked else ()),
         *restart_with_gpus(question),
@@ -120,7 +120,7 @@ def _let_in(question: Question) -> tuple[Chain, ...]:
         for gpu in question.facts.gpus.devices
         if isinstance(gpu.compute_mode, Known) and gpu.compute_mode.value is not ComputeMode.DEFAULT
     ]
-    stop = AskPerson("stop the program that holds the GPU", Why.DECISION, (("nvidia-smi",),))
+    stop = AskPerson("stop-holder", Why.DECISION, (("nvidia-smi",),))
     return (*((chain(*closed),) if closed else ()), chain(stop))
 
 
@@ -134,7 +134,6 @@ CUINIT_RULES: tuple[Rule, ...] = (
         fires_when="A child process that calls cuInit does not come back from it within the time limit.",
         looks_at=("libcuda.init_code", "health.xids"),
         means="Every CUDA program hangs at its first call, torch.cuda.is_available() included, with no error text.",
-        error="",
         source="rwth-i6/returnn#1756, NVIDIA/open-gpu-kernel-modules#446",
         ways=(kinds.ResetGpu, kinds.Restart, kinds.OtherMachine, AskPerson),
     ),

@@ -71,15 +71,14 @@ def of_somebody_else(question: Question, branch: int, cuda: CudaVersion | None =
     """The driver where it is not this system's to install: Windows', a board's, a vGPU host's; None: it is."""
     guest = platform_of(question.facts).guest
     if guest in (GuestKind.WSL1, GuestKind.WSL2):
-        what = f"update the NVIDIA driver in Windows to branch {branch}"
-        return chain(AskPerson(what, Why.WINDOWS), proof=Proof.DOCUMENTED, by=_FLOORS)
+        return chain(
+            AskPerson("update-windows-driver", Why.WINDOWS, of=(str(branch),)), proof=Proof.DOCUMENTED, by=_FLOORS
+        )
     if guest is GuestKind.JETSON:
         release = "a newer driver" if cuda is None else f"CUDA {cuda.major}"
-        what = f"update JetPack to a release with {release}"
-        return chain(AskPerson(what, Why.BOARD), proof=Proof.DOCUMENTED, by=_FLOORS)
+        return chain(AskPerson("update-jetpack", Why.BOARD, of=(release,)), proof=Proof.DOCUMENTED, by=_FLOORS)
     if guest is GuestKind.VGPU:
-        what = "install the guest driver of the host's vGPU release"
-        return chain(AskPerson(what, Why.PORTAL), Restart(), proof=Proof.DOCUMENTED, by=_VGPU)
+        return chain(AskPerson("install-guest-driver", Why.PORTAL), Restart(), proof=Proof.DOCUMENTED, by=_VGPU)
     return None
 
 

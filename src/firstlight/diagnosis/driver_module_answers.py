@@ -37,6 +37,7 @@ _INSTALLERS = {
     "x86_64": "https://download.nvidia.com/XFree86/Linux-x86_64",
     "aarch64": "https://download.nvidia.com/XFree86/Linux-aarch64",
 }
+_BUILDERS = "dkms(8), autoinstall; akmods(1): modules of an installed driver are built for the kernel that runs"
 _VARIANT = "variant"  # of packages that leave the kind of module to a file
 
 
@@ -44,7 +45,7 @@ def given_back(addresses: list[str]) -> tuple[Chain, ...]:
     """A GPU that is bound to vfio-pci was set aside for virtual machines by somebody."""
     which = addresses[0] if len(addresses) == 1 else f"{len(addresses)} GPUs"
     commands = tuple(("cat", f"/sys/bus/pci/devices/{each}/driver_override") for each in addresses[:4])
-    return (chain(AskPerson(f"give {which} back from the virtual machines (vfio-pci)", Why.DECISION, commands)),)
+    return (chain(AskPerson("give-back-from-vfio", Why.DECISION, commands, of=(which,))),)
 
 
 def driver_loaded(question: Question) -> tuple[Chain, ...]:
@@ -56,7 +57,9 @@ def driver_loaded(question: Question) -> tuple[Chain, ...]:
     if isinstance(facts.driver.module_file, Known):
         return (chain(kinds.LoadModules(_MODULES)), *other)
     built = _built_here(question)
-    return (chain(built, kinds.LoadModules(_MODULES)), *other) if built is not None else other
+    if built is None:
+        return other
+    return (chain(built, kinds.LoadModules(_MODULES), proof=Proof.DOCUMENTED, by=_BUILDERS), *other)
 
 
 def _with_other_kernel(question: Question) -> tuple[Chain, ...]:
@@ -64,10 +67,8 @@ def _with_other_kernel(question: Question) -> tuple[Chain, ...]:
     kernels = value_or(question.facts.driver.kernels_with_module, ())
     if not kernels:
         return ()
-    default = names_for(Role.DEFAULT_KERNEL, platform_of(question.facts), question.tables, kernel=kernels[-1])
-    commands = (typed(question.facts, *default),) if default else ()
-    what = f"start kernel {kernels[-1]}, which has the module"
-    return (chain(AskPerson(fitted(what), Why.DECISION, commands, as_root=True), kinds.Restart()),)
+    title = fitted(f"start kernel {kernels[-1]}, which has the module")
+    return (chain(kinds.StartKernel(kernels[-1]), kinds.Restart(), title=title),)
 
 
 def _built_here(question: Question) -> kinds.BuildModules | None:
@@ -103,7 +104,7 @@ def module_let_in(question: Question) -> tuple[Chain, ...]:
     platform = platform_of(facts)
     restart = names_for(Role.REBOOT, platform, tables)
     into_it = (typed(facts, *restart, "--firmware-setup"),) if restart else ()
-    off = AskPerson("turn Secure Boot off in the firmware", Why.FIRMWARE, into_it, as_root=True)
+    off = AskPerson("turn-secure-boot-off", Why.FIRMWARE, into_it, as_root=True)
     rest = (*_key_enrolled(question), chain(off, kinds.LoadModules(_MODULES)))
     flavour, branch = flavour_of(question).value, branch_on_disk(facts) or branch_to_have(question) or LTS_BRANCH
     package = names_for(Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch))
@@ -118,13 +119,13 @@ def _key_enrolled(question: Question) -> tuple[Chain, ...]:
     """The key that modules built here are signed with; by whom they were built tells which it is."""
     platform = platform_of(question.facts)
     if command := names_for(Role.IMAGE_KEY, platform, question.tables, of=platform.distribution):
-        own = AskPerson("enrol the key of this system's image", Why.FIRMWARE, (command,), as_root=True)
+        own = AskPerson("enrol-image-key", Why.FIRMWARE, (command,), as_root=True)
         return (chain(own, kinds.Restart()),)
     key = names_for(Role.MACHINE_KEY, platform, question.tables, of=_signed_by(question))
     if key:
         return (chain(kinds.EnrolKey(key[0]), kinds.Restart()),)
     look = AskPerson(
-        "enrol the key that the module is signed with", Why.FIRMWARE, (("modinfo", "-F", "signer", "nvidia"),),
+        "enrol-key", Why.FIRMWARE, (("modinfo", "-F", "signer", "nvidia"),),
         as_root=True,
     )  # fmt: skip
     return (chain(look, kinds.Restart()),)
@@ -181,7 +182,7 @@ def _of_one_version(question: Question, module: DriverVersion) -> tuple[Chain, .
         names = driver_libraries(question.facts, question.tables, module)
     if not names and not anew:
         look = (("modinfo", "nvidia"),)
-        return (chain(AskPerson("bring the driver's libraries and module to one version", Why.DECISION, look)),)
+        return (chain(AskPerson("bring-to-one-version", Why.DECISION, look)),)
     if not names or (anew and platform_of(question.facts).manager is Manager.PACMAN):
         return anew  # pacman has one version of each: there is no going back to the one before
     same = kinds.InstallPackages(names, version=of_driver(module))
@@ -202,7 +203,7 @@ def _found_first(question: Question) -> Chain:
     """Older libraries than the module's, which no image brings: somebody put them before its own."""
     library = value_or(question.facts.driver.nvml_library, "")
     look = (("ls", "-l", library),) if library else ()
-    return chain(AskPerson("take the older driver libraries out, which are found first", Why.DECISION, look))
+    return chain(AskPerson("take-out-older-libraries", Why.DECISION, look))
 
 
 def _image_before(question: Question) -> Chain:
@@ -210,7 +211,7 @@ def _image_before(question: Question) -> Chain:
     platform = platform_of(question.facts)
     command = names_for(Role.IMAGE_BEFORE, platform, question.tables, of=platform.image_based.value)
     commands = (typed(question.facts, *command),) if command else ()
-    back = AskPerson("go back to the image before this one", Why.IMAGE, commands, as_root=True)
+    back = AskPerson("go-back-to-image", Why.IMAGE, commands, as_root=True)
     return chain(back, kinds.Restart())
 
 
@@ -238,13 +239,18 @@ def open_module(question: Question, branch: int) -> tuple[Chain, ...]:
         return first
     if facts.place.arch not in _INSTALLERS or platform_of(facts).is_image_based:
         return first  # an installer writes into folders that come with the image
-    file = f"NVIDIA-Linux-{facts.place.arch}-{driver.value}.run"
-    fetch = ("curl", "-fLO", f"{_INSTALLERS[facts.place.arch]}/{driver.value}/{file}")
-    run = typed(facts, "sh", file, "-m=kernel-open")
-    by_hand = AskPerson(
-        "install the open modules with NVIDIA's own installer", Why.DECISION, (fetch, run), as_root=True, fetches=file
-    )
+    by_hand = by_installer(facts, driver.value, "install-open-by-installer", words=("-m=kernel-open",))
     return (*first, chain(by_hand, kinds.Restart()))
+
+
+def by_installer(facts: Facts, driver: DriverVersion, what: str, *of: str, words: tuple[str, ...] = ()) -> AskPerson:
+    """What a person does with NVIDIA's own installer of a driver, which is fetched; without it where there is none."""
+    if facts.place.arch not in _INSTALLERS:
+        return AskPerson(what, Why.DECISION, of=of)
+    file = f"NVIDIA-Linux-{facts.place.arch}-{driver}.run"
+    fetch = ("curl", "-fLO", f"{_INSTALLERS[facts.place.arch]}/{driver}/{file}")
+    run = typed(facts, "sh", file, *words)
+    return AskPerson(what, Why.DECISION, (fetch, run), as_root=True, fetches=file, of=of)
 
 
 def rebuilt_as(question: Question, flavour: kinds.Flavour) -> tuple[Chain, ...]:
@@ -256,12 +262,8 @@ def rebuilt_as(question: Question, flavour: kinds.Flavour) -> tuple[Chain, ...]:
     if platform.is_image_based or not setting or AKMODS not in (_signed_by(question), _builder(question, platform, ())):
         return ()
     file, line = setting
-    write: tuple[str, ...] = ("sh", "-c", f"echo '{line}' > {file}")
-    if isinstance(variant, Known):
-        if variant.value == line:
-            return ()
-        write = ("sed", "-i", f"s/{variant.value}$/{line}/", file)
-    what = f"tell akmods to build the {flavour.value} modules"
-    told = AskPerson(what, Why.DECISION, (typed(facts, *write),), as_root=True)
+    if isinstance(variant, Known) and variant.value == line:
+        return ()
+    told = kinds.ChooseModules(flavour, file, line, value_or(variant, ""))
     kernel = facts.place.kernel_release
     return (chain(told, kinds.BuildModules(kernel, "", by=AKMODS), kinds.Restart()),)

@@ -290,7 +290,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="No program can reach the GPU: nvidia-smi fails and torch.cuda.is_available() is False.",
         error=_SMI_FAILED,
         source="GoogleCloudPlatform/compute-gpu-installation#10",
-        ways=(kinds.LoadModules, kinds.BuildModules, *DRIVER_WAYS),
+        ways=(kinds.LoadModules, kinds.StartKernel, kinds.BuildModules, *DRIVER_WAYS),
         explains=("cuinit-fails", "libcuda-missing"),
     ),
     Rule(
@@ -327,7 +327,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         means="CUDA sees no GPU, and nvidia-smi says 'No devices were found'.",
         error="NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
         source="getsolus/packages#5575, NVIDIA/open-gpu-kernel-modules#862",
-        ways=DRIVER_WAYS,
+        ways=(kinds.ChooseModules, kinds.BuildModules, *DRIVER_WAYS),
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
     Rule(

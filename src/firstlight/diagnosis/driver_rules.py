@@ -204,7 +204,6 @@ _VERSION_RULES: tuple[Rule, ...] = (
         fires_when="The month the facts were collected in is after the month in which the branch's support ended.",
         looks_at=("driver.kernel_version", "collected_at"),
         means=_NO_FIXES,
-        error="",
         source="docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html",
         ways=DRIVER_WAYS,
     ),

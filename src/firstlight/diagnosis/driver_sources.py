@@ -48,9 +48,12 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
     if platform.is_image_based or platform.family in (Family.NIXOS, Family.OSTREE, Family.IMAGE):
         return (_with_the_image(question, platform, branch, flavour),)
     if kind := other_kernel(platform):
-        what = f"start this system's plain kernel, and install driver {branch} there"
         by = f"the {kind} kernel of this system: the tables have no headers and no modules for it"
-        return (chain(AskPerson(what, Why.DECISION), Restart(), proof=Proof.GUESSED, by=by),)
+        return (
+            chain(
+                AskPerson("start-plain-kernel", Why.DECISION, of=(str(branch),)), Restart(), proof=Proof.GUESSED, by=by
+            ),
+        )
     rows = rows_for(Role.DRIVER, platform, question.tables, flavour=flavour.value, of=kernel_kind(platform))
     found = []
     for row in (each for each in rows if _goes_with_what_is_here(each, platform)):
@@ -94,7 +97,7 @@ def _from(question: Question, row: SystemName, *, branch: int, flavour: Flavour)
     platform, tables = platform_of(question.facts), question.tables
     packages = filled(row, platform, branch=str(branch))
     if row.from_repository == _AUR:
-        by_hand = AskPerson(f"build {' and '.join(packages)} from the AUR", Why.DECISION)
+        by_hand = AskPerson("build-from-aur", Why.DECISION, of=(" and ".join(packages),))
         return chain(by_hand, Restart(), proof=Proof.REPORTED, by=row.source)
     streams = names_for(Role.MODULE_STREAM, platform, tables, flavour=flavour.value, branch=str(branch))
     driver = InstallDriver(
@@ -155,11 +158,23 @@ def _with_the_image(question: Question, platform: Platform, branch: int, flavour
     of = "transactional" if platform.image_based is ImageSystem.TRANSACTIONAL else platform.image_based.value
     row = name_row(Role.IMAGE_DRIVER, platform, question.tables, flavour=flavour.value, of=of)
     if row is None:
-        what = f"take an image of this system with driver {branch} ({flavour.value} module)"
-        return chain(AskPerson(what, Why.IMAGE), Restart(), proof=Proof.GUESSED)
+        return chain(
+            AskPerson(
+                "take-image-with-driver",
+                Why.IMAGE,
+                of=(
+                    str(branch),
+                    flavour.value,
+                ),
+            ),
+            Restart(),
+            proof=Proof.GUESSED,
+        )
     names = filled(row, platform, branch=str(branch))
     if row.kind is RowKind.COMMAND:
-        asked = AskPerson("install the driver the way this system takes it", Why.IMAGE, (names,), as_root=True)
+        asked = AskPerson("install-as-system-does", Why.IMAGE, (names,), as_root=True)
     else:
-        asked = AskPerson(names[0], Why.IMAGE, (names[1:],) if names[1:] else (), as_root=True)
+        asked = AskPerson(
+            "as-the-system-says", Why.IMAGE, (names[1:],) if names[1:] else (), as_root=True, of=names[:1]
+        )
     return chain(asked, Restart(), proof=Proof.REPORTED, by=row.source)

@@ -77,12 +77,10 @@ def _access_again(question: Question, kind: ContainerKind) -> tuple[Chain, ...]:
     if kind in BY_RULES:
         return restart_with_gpus(question, Proof.DOCUMENTED)
     links = ("sudo", "nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all")
-    lasting = AskPerson(
-        "link the device nodes on the host, so that they stay", Why.HOST, (links,), cures=False, as_root=True
-    )
+    lasting = AskPerson("link-nodes-on-host", Why.HOST, (links,), cures=False, as_root=True)
     again = tuple(replace(one, ways=(*one.ways, lasting)) for one in restart_with_gpus(question, Proof.DOCUMENTED))
     host = ("sudo", "nvidia-ctk", "config", "--in-place", "--set", "nvidia-container-cli.no-cgroups=false")
-    rules = AskPerson("let the host's toolkit write device rules", Why.HOST, (host,), as_root=True)
+    rules = AskPerson("let-toolkit-write-rules", Why.HOST, (host,), as_root=True)
     allowed = tuple(replace(one, ways=(rules, *one.ways)) for one in restart_with_gpus(question))
     by_cdi = chain(kinds.StartContainer(("--device", "nvidia.com/gpu=all"), gives_gpus=True))
     return (*again, *allowed, by_cdi) if kind is ContainerKind.DOCKER else again
@@ -111,10 +109,12 @@ def start_fabric_manager(question: Question) -> tuple[Chain, ...]:
     facts, driver = question.facts, question.facts.driver.kernel_version
     other = machine_answers(question, None)
     if container(facts):
-        return (chain(AskPerson("report error 802 to whoever runs the host", Why.HOST)), *other)
+        return (chain(AskPerson("report-error-802", Why.HOST)), *other)
     if is_virtual(facts) and not has_switches(facts):
-        what = "have the host activate the NVSwitch partition of this machine"
-        return (chain(AskPerson(what, Why.HYPERVISOR)), *other)  # the switches are the host's, and so is their manager
+        return (
+            chain(AskPerson("activate-partition", Why.HYPERVISOR)),
+            *other,
+        )  # the switches are the host's, and so is their manager
     missing = isinstance(facts.health.fabric_manager, Unknown)
     package = _fabric_package(question, driver.value) if missing and isinstance(driver, Known) else ()
     action = kinds.Service.RESTART if gave_up(facts) else kinds.Service.START
@@ -143,7 +143,7 @@ def fabric_manager_differs(question: Question) -> Iterator[Seen]:
 def _of_one_version(question: Question, driver: DriverVersion) -> tuple[Chain, ...]:
     package = _fabric_package(question, driver)
     if container(question.facts):
-        return (chain(AskPerson(f"give the host Fabric Manager {driver}, its driver's version", Why.HOST)),)
+        return (chain(AskPerson("give-host-fabric-manager", Why.HOST, of=(str(driver),))),)
     same = (*package, start(question, FABRIC_MANAGER, kinds.Service.RESTART))
     held = [way.packages for way in package if isinstance(way, kinds.InstallPackages)]
     # held, so that an upgrade parts them no more
@@ -184,7 +184,7 @@ def version_spoofed(question: Question) -> Iterator[Seen]:
         return
     preload = facts.libcuda.ld_preload
     by = f"; LD_PRELOAD has {listed(preload)}" if preload else ""
-    back = AskPerson("put the driver's own libcuda back", Why.DECISION, (("dpkg", "-S", loaded.value),))
+    back = AskPerson("put-own-libcuda-back", Why.DECISION, (("dpkg", "-S", loaded.value),))
     yield Seen(
         f"{loaded.value} is of driver {version.value}, which has CUDA {real}, but answers {offered.value} "
         f"({offered.seen_in}){by}",

@@ -121,8 +121,7 @@ def restart_with_gpus(question: Question, proof: Proof = Proof.GUESSED) -> tuple
     if kind.value is ContainerKind.KUBERNETES and value_or(facts.container.visible_devices, "") == "by name":
         # The device plugin gave this pod a GPU, so its limits are right; the runtime that would have brought it in was
         # not the one used.
-        what = "make nvidia the default runtime of containerd on the node"
-        node = AskPerson(what, Why.HOST, _BY_DEFAULT, as_root=True)
+        node = AskPerson("make-default-runtime", Why.HOST, _BY_DEFAULT, as_root=True)
         return (chain(StartContainer((_CLASS,), gives_gpus=True), proof=proof, by=_K3S), chain(node, by=by))
     return (given,)
 
@@ -134,7 +133,7 @@ def described_anew(question: Question) -> tuple[Chain, ...]:
         return restart_with_gpus(question)
     commands = (("sudo", "nvidia-modprobe", "-c", "0", "-u"),
                 ("sudo", "nvidia-ctk", "cdi", "generate", f"--output={CDI_FILE}"))  # fmt: skip
-    write = AskPerson("write the host's CDI file anew, once nvidia-uvm is there", Why.HOST, commands, as_root=True)
+    write = AskPerson("write-host-cdi", Why.HOST, commands, as_root=True)
     return (chain(write, started(kind.value), proof=Proof.REPORTED, by="NVIDIA/nvidia-container-toolkit#50"),)
 
 
@@ -143,11 +142,11 @@ def nodes_opened(facts: Facts, closed: Sequence[str]) -> tuple[Chain, ...]:
     kind = container(facts)
     look = ("ls", "-l", *closed)
     join = typed(facts, "usermod", "-aG", "video", "YOUR_NAME")
-    group = AskPerson("join the group that may open the nodes, log in again", Why.DECISION, (look, join), as_root=True)
+    group = AskPerson("join-group", Why.DECISION, (look, join), as_root=True)
     given = _MODES.get(kind.value, ()) if kind is not None else ()
     if kind is None or not given:
         return (chain(group),)
-    mode = AskPerson("have the nodes made with mode 0666, or gid= of a group of yours", Why.HOST, given, as_root=True)
+    mode = AskPerson("have-nodes-opened", Why.HOST, given, as_root=True)
     return (chain(mode, proof=Proof.DOCUMENTED, by=_SAID_BY[kind.value]),)  # they are root's: no group opens them
 
 
@@ -184,8 +183,9 @@ def libraries_of_host(question: Question) -> tuple[Way, ...]:
     if packages:
         return (InstallPackages(packages, version=of_driver(driver.value)),)
     installer = typed(facts, "sh", f"NVIDIA-Linux-{facts.place.arch}-{driver.value}.run", "--no-kernel-module")
-    what = f"install the driver's libraries {driver.value} in here, no module"
-    return (AskPerson(what, Why.INSTALLER, (installer,), as_root=True),)
+    return (
+        AskPerson("install-libraries-by-installer", Why.INSTALLER, (installer,), as_root=True, of=(str(driver.value),)),
+    )
 
 
 # Containers that are systems of their own: what they have installed is not changed by starting them anew.

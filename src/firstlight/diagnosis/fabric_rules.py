@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from firstlight.diagnosis.elsewhere_answers import machine_answers
 from firstlight.diagnosis.fabric_seen import does_not_start, is_rack, joins, lacks_subnet_manager, waiting_words
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import container, init_error, shown, typed
+from firstlight.diagnosis.observed import container, init_error, shown
 from firstlight.diagnosis.services import FABRIC_MANAGER, IMEX, comes_as_image, packages, start
 from firstlight.facts.known import Known, value_or
 from firstlight.tables.system_rows import Role
@@ -37,7 +37,7 @@ def fabric_joining(question: Question) -> Iterator[Seen]:
     log = facts.fleet.fabric.manager_log
     lines = value_or(log, ())
     said = f"; its log ends with: {lines[-1]}" if lines else ""
-    wait = AskPerson("give the fabric some minutes after the start, then look again", Why.DECISION, _LOOK)
+    wait = AskPerson("give-fabric-time", Why.DECISION, _LOOK)
     # Started anew it begins from the start: only where it complained.
     again = (chain(start(question, FABRIC_MANAGER, Service.RESTART)),) if lines and not container(facts) else ()
     yield Seen(f"{_state(question)}; Fabric Manager runs{said}", answers=(chain(wait), *again))
@@ -58,8 +58,7 @@ def subnet_manager_missing(question: Question) -> Iterator[Seen]:
 
 def _subnet_manager(question: Question, absent: object, silent: object) -> tuple[Chain, ...]:
     if container(question.facts):
-        what = "report to whoever runs the host that NVLSM is missing there"
-        return (chain(AskPerson(what, Why.HOST)), *machine_answers(question, None))
+        return (chain(AskPerson("report-missing-manager", Why.HOST)), *machine_answers(question, None))
     program = packages(question, Role.FABRIC_SUBNET_MANAGER) if absent else ()
     if comes_as_image(question) and program:
         return (chain(*program),)
@@ -72,10 +71,9 @@ def rack_fabric_waits(question: Question) -> Iterator[Seen]:
     facts = question.facts
     if not does_not_start(facts) or not is_rack(facts):
         return
-    what = "have the managers in the rack's switch trays looked at"
     yield Seen(
         f"{_state(question)}; these GPUs are of a rack ({facts.place.arch}), whose switches are managed in their trays",
-        answers=(chain(AskPerson(what, Why.HARDWARE, _LOOK)), *machine_answers(question, None)),
+        answers=(chain(AskPerson("have-managers-looked-at", Why.HARDWARE, _LOOK)), *machine_answers(question, None)),
     )
 
 
@@ -104,11 +102,11 @@ def _with_imex(question: Question) -> tuple[Chain, ...]:
     """What is not there yet: the program, a channel for now and for later starts, the other nodes, the daemon."""
     facts, fabric, driver = question.facts, question.facts.fleet.fabric, question.facts.driver.kernel_version
     if container(facts):
-        return (chain(AskPerson("have the host give this container an IMEX channel", Why.HOST)),)
+        return (chain(AskPerson("have-imex-channel", Why.HOST)),)
     absent = isinstance(fabric.imex, Known) and not fabric.imex.value
     branch = str(driver.value.branch) if isinstance(driver, Known) else ""
     program = packages(question, Role.IMEX, branch=branch) if absent and branch else ()
-    nodes = (AskPerson("write every node of the job into IMEX's nodes_config.cfg", Why.DECISION),)
+    nodes = (AskPerson("write-imex-nodes", Why.DECISION),)
     channel = _channel(question) if isinstance(fabric.imex_channels, Known) and not fabric.imex_channels.value else ()
     runs = isinstance(fabric.imex_service, Known) and fabric.imex_service.value.runs
     named = isinstance(fabric.imex_nodes, Known) and fabric.imex_nodes.value > 1
@@ -118,12 +116,7 @@ def _with_imex(question: Question) -> tuple[Chain, ...]:
 
 def _channel(question: Question) -> tuple[Way, ...]:
     """A node with the number that the driver was given, and the option that makes it at every later start."""
-    make = (
-        f"mkdir -p {_CHANNELS} && mknod {_CHANNELS}/channel0 c "
-        "$(grep nvidia-caps-imex-channels /proc/devices | cut -d' ' -f1) 0"
-    )
-    now = AskPerson("make the IMEX channel 0", Why.DECISION, (typed(question.facts, "sh", "-c", make),), as_root=True)
-    return (now, kinds.SetModuleOption("nvidia", "NVreg_CreateImexChannel0=1", _NVIDIA_OPTIONS))
+    return (kinds.MakeImexChannel(), kinds.SetModuleOption("nvidia", "NVreg_CreateImexChannel0=1", _NVIDIA_OPTIONS))
 
 
 def imex_differs(question: Question) -> Iterator[Seen]:
@@ -148,9 +141,7 @@ def fabric_degraded(question: Question) -> Iterator[Seen]:
             look = (("nvidia-smi", "nvlink", "--status", "-i", number), ("nvidia-smi", "nvlink", "-e", "-i", number))
             yield Seen(
                 f"{link.gpu}: {', '.join(words)} (NVML, fabric health)",
-                answers=(
-                    chain(AskPerson(f"look at the NVLinks of GPU {number} and their other ends", Why.HARDWARE, look)),
-                ),
+                answers=(chain(AskPerson("look-at-nvlinks", Why.HARDWARE, look, of=(number,))),),
             )
 
 
@@ -220,7 +211,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         fires_when="On a node of a rack IMEX is of another version than the kernel driver.",
         looks_at=(*_facts_of("imex_version"), "driver.kernel_version"),
         means="Nodes of different versions do not share GPU memory: jobs over several nodes fail at their start.",
-        error="",
         source=_IMEX_GUIDE,
         ways=(kinds.SetUpRepository, kinds.InstallPackages, kinds.StartService, AskPerson),
     ),
@@ -236,6 +226,7 @@ FABRIC_RULES: tuple[Rule, ...] = (
         error="NCCL WARN Cuda failure 800 'operation not permitted'",
         source=_IMEX_GUIDE,
         ways=(
+            kinds.MakeImexChannel,
             kinds.SetUpRepository,
             kinds.InstallPackages,
             kinds.SetModuleOption,
@@ -253,7 +244,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         fires_when="NVML's fabric health of a GPU names degraded bandwidth, routes, timeouts or a wrong configuration.",
         looks_at=_facts_of("links"),
         means="Work over several GPUs is slow or fails; work on one GPU is not touched.",
-        error="",
         source="NVML, nvmlGpuFabricInfo_v2, health mask (nvidia-ml-py 13.615.71)",
         ways=(AskPerson,),
     ),

@@ -85,9 +85,9 @@ class Rule:
     fires_when: str  # one sentence: the condition, for --explain-rule and --why-not
     looks_at: tuple[str, ...]  # paths of the facts it reads, e.g. driver.kernel_version
     means: str  # what follows, in the user's terms
-    error: str  # the text the user meets, as the program prints it
     source: str  # vendor page or public thread
     ways: tuple[type[Way], ...]  # every kind of way that its answers are made of
+    error: str = ""  # the text the user meets, as the program prints it; "": the program says nothing
     explains: tuple[str, ...] = ()  # codes that are only symptoms once this rule has fired
     for_goals: tuple[tuple[Goal, Severity], ...] = ()  # where the goal changes the severity
     when_wanted: Severity = Severity.NOTE  # where something is wanted, at least this

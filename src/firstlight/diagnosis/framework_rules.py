@@ -276,7 +276,6 @@ FRAMEWORK_RULES = (
         looks_at=("nvidia_wheels", "torch.requires", "companions.requires"),
         means="They take disk space, and torch does not load them. No installer takes them away with the torch that "
         "brought them; `pip uninstall` does, where nothing else needs them.",
-        error="",
         source="METADATA of the installed wheels",
         ways=(),
     ),

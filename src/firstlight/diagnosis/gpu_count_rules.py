@@ -195,7 +195,7 @@ def _brought_back(question: Question, device: PciDevice, lines: tuple[LogLine, .
     facts, driver = question.facts, question.facts.driver.kernel_version
     branch = driver.value.branch if isinstance(driver, Known) else LTS_BRANCH
     if container(facts) is not None:
-        return (chain(AskPerson("have the host's GPUs counted and looked at", Why.HOST)), *_elsewhere(question))
+        return (chain(AskPerson("have-host-gpus-counted", Why.HOST)), *_elsewhere(question))
     if any(_TOO_OLD_FOR_OPEN in line.text for line in lines):
         return _with_proprietary(question, branch)
     if any(_NEEDS_OPEN in line.text for line in lines):
@@ -214,20 +214,18 @@ def _legacy_driver(question: Question, lines: tuple[LogLine, ...]) -> tuple[Chai
     """The branch that the log itself names for this GPU."""
     match = next((found for line in lines if (found := re.search(_LEGACY_BRANCH, line.text)) is not None), None)
     if match is None or open_only_gpus(question):
-        what = "leave that GPU to another machine: its last driver is older"
-        return (chain(AskPerson(what, Why.HARDWARE)),)
+        return (chain(AskPerson("leave-gpu-to-other-machine", Why.HARDWARE)),)
     return (chain(*installed(question, int(match[1]), kinds.Flavour.PROPRIETARY).ways),)
 
 
 def _more_room(facts: Facts) -> tuple[Chain, ...]:
     """A GPU with an empty memory region: the address space above 4 GiB is too small, or is not given out."""
     if is_virtual(facts):
-        what = "give the virtual machine more 64-bit MMIO space"
         if value_or(facts.place.system_vendor, "") == "QEMU":  # raw.qemu of LXD, args of Proxmox, libvirt's own element
-            what = f"start QEMU with -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string={_room_mib(facts)}"
-        return (chain(AskPerson(what, Why.OUTSIDE)),)
-    what = "turn on Above 4G Decoding (64-bit MMIO) in the firmware"
-    return (chain(AskPerson(what, Why.FIRMWARE, (typed(facts, "systemctl", "reboot", "--firmware-setup"),))),)
+            return (chain(AskPerson("start-qemu", Why.OUTSIDE, of=(str(_room_mib(facts)),))),)
+        return (chain(AskPerson("give-more-mmio", Why.OUTSIDE)),)
+    into_it = (typed(facts, "systemctl", "reboot", "--firmware-setup"),)
+    return (chain(AskPerson("turn-on-above-4g", Why.FIRMWARE, into_it)),)
 
 
 def _room_mib(facts: Facts) -> int:
@@ -240,8 +238,7 @@ def _room_mib(facts: Facts) -> int:
 def _with_proprietary(question: Question, branch: int) -> tuple[Chain, ...]:
     """The proprietary modules, which know older GPUs; not beside a GPU that works with the open ones alone."""
     if needing := open_only_gpus(question):
-        what = f"take one of the two kinds out: {needing[0]}"
-        return (chain(AskPerson(what[:70], Why.HARDWARE)),)
+        return (chain(AskPerson("take-one-kind-out", Why.HARDWARE, of=(needing[0],))),)
     life = question.tables.branch_life(branch)
     alive = life is not None and question.facts.collected_at[:7] <= life.supported_until
     kept = branch if alive and branch <= LTS_BRANCH else LTS_BRANCH  # the last one for Maxwell, Pascal and Volta
@@ -255,10 +252,9 @@ def _power_cycled(facts: Facts, device: PciDevice) -> tuple[Chain, ...]:
     """The driver's report first: what it knows is lost with the power; then the slot, if the same one fails again."""
     report = (typed(facts, "nvidia-bug-report.sh"), kernel_log(facts))
     if is_virtual(facts):
-        what = f"have {device.address} looked at on the host of this machine"
-        return (chain(AskPerson(what, Why.OUTSIDE, report, as_root=True)),)
-    off_and_on = AskPerson("keep the driver's report, power the machine off and on", Why.HARDWARE, report, as_root=True)
-    seat = AskPerson(f"if it fails again, have {device.address} reseated", Why.HARDWARE, cures=False)
+        return (chain(AskPerson("have-gpu-looked-at", Why.OUTSIDE, report, as_root=True, of=(device.address,))),)
+    off_and_on = AskPerson("power-cycle-after-report", Why.HARDWARE, report, as_root=True)
+    seat = AskPerson("have-reseated", Why.HARDWARE, cures=False, of=(device.address,))
     return (chain(off_and_on, seat),)
 
 
@@ -280,7 +276,7 @@ _LOOKED_AT = (
     "health.xids",
     "place.hypervisor",
 )
-_WAYS = (*DRIVER_WAYS, kinds.BuildModules, kinds.ForbidModule, kinds.ResetGpu, kinds.OtherMachine)
+_WAYS = (*DRIVER_WAYS, kinds.BuildModules, kinds.ChooseModules, kinds.ForbidModule, kinds.ResetGpu, kinds.OtherMachine)
 
 GPU_COUNT_RULES: tuple[Rule, ...] = (
     Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.diagnosis.driver_module_answers import by_installer
 from firstlight.diagnosis.elsewhere_answers import machine_answers
 from firstlight.diagnosis.fabric_seen import not_set_ready
 from firstlight.diagnosis.finding import LogLine, Question, Rule, Seen, Severity
@@ -16,6 +17,7 @@ from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.ways import kinds
 from firstlight.ways.guests import GuestKind, guest_of
 from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.platform import platform_of
 from firstlight.ways.way import Chain, chain
 
 _GSP_OPTIONS = "/etc/modprobe.d/nvidia-gsp.conf"
@@ -32,11 +34,11 @@ def gpus_not_ready(question: Question) -> Iterator[Seen]:
         return
     error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
     ready = (typed(facts, "nvidia-smi", "conf-compute", "-srs", "1"),)
-    what = "attest the GPUs, then set them ready"
-    host = AskPerson("have the GPUs attested and set ready on the host", Why.HOST, ready, as_root=True)
+    here = AskPerson("attest-gpus", Why.DECISION, ready, as_root=True)
+    host = AskPerson("have-gpus-attested", Why.HOST, ready, as_root=True)
     yield Seen(
         f"confidential computing is on, and the GPUs are not ready for work ({said.ready.seen_in}){error}",
-        answers=(chain(host if container(facts) else AskPerson(what, Why.DECISION, ready, as_root=True)),),
+        answers=(chain(host if container(facts) else here),),
     )
 
 
@@ -50,12 +52,12 @@ def mps_left_behind(question: Question) -> Iterator[Seen]:
     owner = facts.fleet.mps.owner_uid
     whose = f" of user {owner.value}" if isinstance(owner, Known) else ""
     error = f"; cuInit gives {init_error(question)}" if init_error(question) else ""
-    aside = (typed(facts, "mv", folder, f"{folder}.left"),)
+    theirs = not (isinstance(owner, Known) and owner.value == facts.ability.uid)
     unset = isinstance(facts.gpus.mps_pipe_directory, Known)
     yield Seen(
         f"{pipe.value}{whose} is there, and the daemon that {running.seen_in} names is gone{error}",
         answers=(
-            chain(AskPerson("move the pipes of the dead MPS daemon aside", Why.DECISION, aside, as_root=True)),
+            chain(kinds.RemoveFiles((folder,), as_root=theirs), title="move the pipes of the dead MPS daemon aside"),
             *((chain(kinds.UnsetVariables(("CUDA_MPS_PIPE_DIRECTORY",))),) if unset else ()),
         ),
     )
@@ -70,10 +72,15 @@ def gsp_firmware_missing(question: Question) -> Iterator[Seen]:
     told = lines_with(facts, *_GSP_LINES)
     if cuda_starts(facts) or facts.gpus.devices or not told:
         return
-    what = f"install driver {driver.value} again, with its firmware"
+    packaged = isinstance(facts.driver.packages, Known) or platform_of(facts).is_image_based
+    again = (
+        AskPerson("install-driver-again", Why.DECISION, of=(str(driver.value),))
+        if packaged
+        else by_installer(facts, driver.value, "install-driver-again", str(driver.value))
+    )
     yield Seen(
         f"driver {shown(driver)} is loaded, and {files.seen_in} has no gsp*.bin; it said: {told[0].text}",
-        answers=(chain(AskPerson(what, Why.DECISION), kinds.Restart()),),
+        answers=(chain(again, kinds.Restart()),),
         lines=_of_the_start(facts),
     )
 
@@ -132,12 +139,12 @@ def _of_the_start(facts: Facts) -> tuple[LogLine, ...]:
 
 def _without_gsp(question: Question) -> tuple[Chain, ...]:
     """Cold, since firmware stays in the GPU over a restart; off altogether only where the closed module drives it."""
-    cold = AskPerson("power the machine off and on: a restart keeps the firmware", Why.HARDWARE)
+    cold = AskPerson("power-off-and-on", Why.HARDWARE)
     guest = guest_of(question.facts)  # of which a restart, or turning it off and on, leaves the GPU under power
     if guest in (GuestKind.PASSTHROUGH, GuestKind.VGPU):
-        cold = AskPerson("shut this machine down and have its GPU reset on the host", Why.HYPERVISOR)
+        cold = AskPerson("shut-down-and-reset", Why.HYPERVISOR)
     elif guest is GuestKind.CLOUD:
-        cold = AskPerson("stop this machine and start it anew: a restart keeps the firmware", Why.PROVIDER)
+        cold = AskPerson("stop-and-start", Why.PROVIDER)
     return (chain(cold), *_off(question), *machine_answers(question, None))
 
 
@@ -155,7 +162,7 @@ def pages_retired(question: Question) -> Iterator[Seen]:
             )
             yield Seen(
                 f"{each.gpu}: {double + single} pages of memory are out of use, {causes} (NVML)",
-                answers=(chain(AskPerson(f"watch whether GPU {number} loses more", Why.DECISION, look, cures=False)),),
+                answers=(chain(AskPerson("watch-pages", Why.DECISION, look, cures=False, of=(number,))),),
             )
 
 
@@ -167,7 +174,7 @@ def ecc_change_pending(question: Question) -> Iterator[Seen]:
         if isinstance(now, Known) and isinstance(later, Known) and now.value != later.value:
             word = "on" if later.value else "off"
             number = gpu.id.removeprefix("gpu-")
-            host = chain(AskPerson(f"have GPU {number} reset on the host", Why.HOST))
+            host = chain(AskPerson("have-gpu-reset", Why.HOST, of=(number,)))
             yield Seen(
                 f"{gpu_label(gpu)}: ECC will be {word} after a reset ({later.seen_in})",
                 answers=(host,) if container(facts) else (chain(kinds.ResetGpu(number)), chain(kinds.Restart())),
@@ -201,7 +208,7 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         means="CUDA goes through MPS wherever it finds its pipes, and nobody answers there.",
         error="CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
         source="docs.nvidia.com/deploy/mps",
-        ways=(AskPerson, kinds.UnsetVariables),
+        ways=(kinds.RemoveFiles, kinds.UnsetVariables),
         explains=("cuinit-fails", "cuinit-hangs"),
     ),
     Rule(
@@ -215,7 +222,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         looks_at=("fleet.gsp.firmware", "driver.kernel_version", "health.driver_messages", "gpus.devices"),
         of_host=True,
         means="The GPU does not start: nvidia-smi says 'No devices were found'.",
-        error="",
         source="NVIDIA/open-gpu-kernel-modules#789",
         ways=(AskPerson, kinds.Restart),
         explains=("cuinit-fails", "device-nodes-missing", "cuda-sees-no-device", "gsp-fails", "gpu-does-not-start"),
@@ -231,7 +237,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         looks_at=("health.driver_messages", "health.xids", "fleet.gsp.firmware", "fleet.gsp.setting", "gpus.devices"),
         needs=("health.driver_messages",),
         means="The driver cannot use the GPU: nvidia-smi says 'No devices were found'.",
-        error="",
         source="NVIDIA/open-gpu-kernel-modules#789, awslabs/amazon-eks-ami#1523",
         ways=(kinds.SetModuleOption, *XID_WAYS),
         explains=(
@@ -252,7 +257,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         fires_when="NVML's current and pending ECC modes of a GPU differ.",
         looks_at=("gpus.devices",),
         means="Until then the GPU corrects memory errors, or does not, as before; its memory changes in size with it.",
-        error="",
         source="NVML, nvmlDeviceGetEccMode: the pending mode is in force after the next reboot",
         ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
     ),
@@ -265,7 +269,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         fires_when="NVML counts retired pages of a GPU.",
         looks_at=("fleet.retired_pages",),
         means="What is out of use does no harm; a GPU that loses more and more of them is to be replaced.",
-        error="",
         source="docs.nvidia.com/deploy/dynamic-page-retirement",
         ways=(AskPerson,),
     ),

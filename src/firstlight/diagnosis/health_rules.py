@@ -60,8 +60,10 @@ def _lines_of_lost(facts: Facts, place: str) -> tuple[LogLine, ...]:
 def _ways_for_lost(question: Question) -> tuple[Chain, ...]:
     """A restart alone may not bring it back; what the driver knows is lost with the power."""
     report = (typed(question.facts, "nvidia-bug-report.sh"),)
-    what = "keep the driver's report, then power the machine off and on"
-    return (chain(AskPerson(what, Why.HARDWARE, report, as_root=True)), *machine_answers(question, None))
+    return (
+        chain(AskPerson("power-cycle-after-report", Why.HARDWARE, report, as_root=True)),
+        *machine_answers(question, None),
+    )
 
 
 def gpu_memory_faulty(question: Question) -> Iterator[Seen]:
@@ -73,7 +75,7 @@ def gpu_memory_faulty(question: Question) -> Iterator[Seen]:
             continue
         number = gpu.id.removeprefix("gpu-")
         failed = value_or(gpu.row_remap_failure, default=False)
-        replaced = chain(AskPerson(f"have GPU {number} replaced by NVIDIA", Why.HARDWARE))
+        replaced = chain(AskPerson("have-gpu-replaced", Why.HARDWARE, of=(number,)))
         first = replaced if failed else chain(kinds.ResetGpu(number))
         yield Seen(f"{gpu.id}: {', '.join(signs)} (NVML)", answers=(first, *machine_answers(question, None)))
 
@@ -145,10 +147,10 @@ def gpu_throttled(question: Question) -> Iterator[Seen]:
         heat = f" at {health.temperature_c.value} C" if isinstance(health.temperature_c, Known) else ""
         clocks = _clocks(gpus[health.id]) if health.id in gpus else ""
         power = any("power" in reason for reason in reasons)
-        what = "look at the power supply and its cables" if power else "look at fans, air flow and what is hot there"
+        look = AskPerson("look-at-power" if power else "look-at-cooling", Why.COOLING, _STATE)
         yield Seen(
             f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)",
-            answers=(chain(AskPerson(what, Why.COOLING, _STATE)),),
+            answers=(chain(look),),
         )
 
 
@@ -186,7 +188,7 @@ def _more_room(facts: Facts, path: str, point: str) -> Chain:
     homes = (("HF_HOME", "huggingface"), ("PIP_CACHE_DIR", "pip"))
     caches = kinds.SetVariables(tuple(kinds.Variable(name, f"{elsewhere}/{folder}") for name, folder in homes))
     largest = ("sh", "-c", f"du -xh --max-depth=2 {shlex.quote(path)} | sort -h | tail")
-    rest = AskPerson("remove what takes the room and is not needed", Why.DECISION, (largest,))
+    rest = AskPerson("remove-what-takes-room", Why.DECISION, (largest,))
     return chain(kinds.ClearCache("pip"), *((caches,) if elsewhere != point else ()), rest)
 
 
@@ -196,7 +198,7 @@ def shm_too_small(question: Question) -> Iterator[Seen]:
     size = facts.resources.shm_bytes
     if not isinstance(size, Known) or size.value >= _LITTLE_SHM:
         return
-    until_then = AskPerson("load data without workers: num_workers=0", Why.PROGRAM, cures=False)
+    until_then = AskPerson("load-without-workers", Why.PROGRAM, cures=False)
     yield Seen(
         f"{size.value / (1 << 20):.0f} MiB of shared memory at {size.seen_in}",
         answers=(chain(_more_shared_memory(facts)), chain(until_then)),
@@ -208,12 +210,12 @@ def _more_shared_memory(facts: Facts) -> Way:
     kind = container(facts)
     if kind is None:
         remount = (typed(facts, "mount", "-o", "remount,size=8G", "/dev/shm"),)  # noqa: S108 a mount point
-        return AskPerson("give /dev/shm 8 GiB", Why.DECISION, remount, as_root=True)
+        return AskPerson("enlarge-shm", Why.DECISION, remount, as_root=True)
     if kind.value is ContainerKind.KUBERNETES:
-        return AskPerson("mount an emptyDir: {medium: Memory} at /dev/shm in the pod's manifest", Why.HOST)
+        return AskPerson("mount-shm", Why.HOST)
     if kind.value in (ContainerKind.DOCKER, ContainerKind.PODMAN):
         return kinds.StartContainer(("--shm-size=8g",))
-    return AskPerson("start the container with a /dev/shm of 8 GiB", Why.HOST)
+    return AskPerson("start-with-shm", Why.HOST)
 
 
 HEALTH_RULES: tuple[Rule, ...] = (
@@ -269,7 +271,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         fires_when="NVML names a thermal or hardware slowdown; a power cap and idle clocks are ordinary.",
         looks_at=("health.gpus", "gpus.devices"),
         means="Everything works, at a fraction of the speed, and no measurement is worth anything.",
-        error="",
         source="leptonai/gpud#330; NVML, clocks event reasons",
         ways=(AskPerson,),
     ),

@@ -76,10 +76,10 @@ def _without_them(question: Question, owners: tuple[FileOwner, ...]) -> tuple[Ch
     names = tuple(dict.fromkeys(each.package for each in owners if each.package != NOT_NAMED))
     paths = dict.fromkeys(each.path for each in owners)
     look = tuple((*_QUERIES.get(owners[0].database, ("ls", "-l")), path) for path in paths)
-    image = AskPerson("leave the driver's packages out where the image is built", Why.PROGRAM, look, cures=False)
+    image = AskPerson("leave-driver-out-of-image", Why.PROGRAM, look, cures=False)
     anew = cannot("the container started anew", "its image brings the same libraries along again")
     if not names or any(each.package == NOT_NAMED for each in owners):
-        return (chain(AskPerson("remove the packages that have these libraries", Why.DECISION, look), image), anew)
+        return (chain(AskPerson("remove-packages-of-libraries", Why.DECISION, look), image), anew)
     own = _is_own_system(question)
     same = (chain(*libraries_of_host(question)),) if own else ()
     handed = _handed_in(question)

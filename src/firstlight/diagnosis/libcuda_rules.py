@@ -112,12 +112,12 @@ def _without_damaged(question: Question) -> tuple[Chain, ...]:
     damaged = tuple(dict.fromkeys(each.real_path for each in facts.libcuda.candidates if each.is_damaged))
     remove = kinds.RemoveFiles(damaged)
     if platform_of(facts).is_image_based:
-        return (chain(AskPerson("take an image of this system whose libcuda is whole", Why.IMAGE)),)
+        return (chain(AskPerson("take-image-whole-libcuda", Why.IMAGE)),)
     if container(facts) is None:
         return (chain(remove, *_package(question)),)
     folder = damaged[0].rpartition("/")[0]
     find = (("find", folder, "-maxdepth", "1", "-name", "*.so.*", "-size", "0", "-print"),)
-    more = AskPerson("look for further empty libraries", Why.DECISION, find, cures=False)
+    more = AskPerson("look-for-empty-libraries", Why.DECISION, find, cures=False)
     bound = _bound_whole(facts, damaged)
     return bound or tuple(chain(remove, *one.ways, more) for one in restart_with_gpus(question))
 
@@ -160,14 +160,14 @@ def _how_to_get_libcuda(question: Question) -> tuple[Chain, ...]:
     """In a container the runtime brings libcuda, and leaves it out without the capability `compute`; else a package."""
     kind = container(question.facts)
     if platform_of(question.facts).is_image_based:
-        return (chain(AskPerson("take an image of this system whose loader finds the driver", Why.IMAGE)),)
+        return (chain(AskPerson("take-image-whole-loader", Why.IMAGE)),)
     if kind is None:
         package = _package(question)
         if package:
             return (chain(*package),)
         driver = question.facts.driver.kernel_version
         theirs = of_somebody_else(question, driver.value.branch if isinstance(driver, Known) else LTS_BRANCH)
-        look = AskPerson("install the driver's libraries of the module's version", Why.DECISION)
+        look = AskPerson("install-libraries-of-module", Why.DECISION)
         return (chain(look),) if theirs is None else (theirs,)
     if kind.value in (ContainerKind.DOCKER, ContainerKind.PODMAN):
         return (chain(started(kind.value, "--env", _CAPABILITIES)),)

@@ -233,7 +233,7 @@ def _apart(question: Question, other: LibraryFound) -> Iterator[Chain]:
     elif other.found_in is FoundIn.SYSTEM and platform.manager is not Manager.NONE and names:
         yield chain(RemovePackages(names))
     else:
-        yield chain(AskPerson("take the second cuDNN off the loader's way", Why.DECISION, (("ls", "-l", other.path),)))
+        yield chain(AskPerson("take-cudnn-off", Why.DECISION, (("ls", "-l", other.path),)))
     yield from torch_answers(question, lambda wheel: wheel.torch.release >= _CUDNN_FROM_ONE_FOLDER_SINCE)
 
 

@@ -109,7 +109,7 @@ def mig_change_pending(question: Question) -> Iterator[Seen]:
             continue
         word = "on" if later.value else "off"
         number = gpu.id.removeprefix("gpu-")
-        host = AskPerson(f"have GPU {number} reset on the host", Why.HOST)
+        host = AskPerson("have-gpu-reset", Why.HOST, of=(number,))
         yield Seen(
             f"{gpu_label(gpu)}: MIG is {'on' if now.value else 'off'} and will be {word} after a reset (NVML)",
             answers=(chain(host),) if container(facts) else (chain(kinds.ResetGpu(number)), chain(kinds.Restart())),
@@ -137,7 +137,7 @@ def _larger(question: Question, gpu: Gpu) -> tuple[Chain, ...]:
     number = gpu.id.removeprefix("gpu-")
     around = container(question.facts)
     profiles = (("nvidia-smi", "mig", "-i", number, "-lgip"),)
-    larger = AskPerson(f"have GPU {number} cut into larger slices", Why.HOST if around else Why.DECISION, profiles)
+    larger = AskPerson("have-gpu-cut", Why.HOST if around else Why.DECISION, profiles, of=(number,))
     return (chain(larger),)
 
 
@@ -183,7 +183,6 @@ MIG_RULES: tuple[Rule, ...] = (
         "counts no more devices than there are cut GPUs; fewer, where all are cut.",
         looks_at=("gpus.devices", "gpus.cuda_visible_devices", "libcuda.device_count"),
         means="A process sees one slice, and no whole GPU as long as it sees a slice.",
-        error="",
         source="docs.nvidia.com/datacenter/tesla/mig-user-guide, device enumeration; pytorch/pytorch#130181",
         ways=(kinds.SetVariables, kinds.UnsetVariables, kinds.TurnOffMig),
     ),
@@ -196,7 +195,6 @@ MIG_RULES: tuple[Rule, ...] = (
         fires_when="NVML's current and pending MIG modes of a GPU differ.",
         looks_at=("gpus.devices",),
         means="Until then the GPU is as it was; afterwards programs on it meet slices, or none.",
-        error="",
         source="docs.nvidia.com/datacenter/tesla/mig-user-guide, enable MIG mode",
         ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
     ),
@@ -209,7 +207,6 @@ MIG_RULES: tuple[Rule, ...] = (
         fires_when="Every slice of a GPU has less than 10 GiB, and the goal is to train, or vllm or sglang is wanted.",
         looks_at=("gpus.devices",),
         means="Weights alone take two bytes a parameter in 16 bits; what does not fit ends out of memory.",
-        error="",
         source="NVIDIA-AI-Blueprints/rag#51",
         ways=(AskPerson,),
     ),

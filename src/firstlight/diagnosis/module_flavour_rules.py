@@ -20,7 +20,7 @@ def gpus_need_different_modules(question: Question) -> Iterator[Seen]:
     kind = facts.driver.module_kind
     loaded = f"; the {kind.value.value} module is loaded ({kind.seen_in})" if isinstance(kind, Known) else ""
     old = closed_only_gpus(question)
-    apart = AskPerson("put the older GPU into another machine", Why.HARDWARE)
+    apart = AskPerson("put-gpu-elsewhere", Why.HARDWARE)
     yield Seen(
         f"{listed(open_only_gpus(question))}; {listed(old)}{loaded}",
         answers=(chain(apart),),

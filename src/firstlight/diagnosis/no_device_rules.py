@@ -58,14 +58,13 @@ def _driver_packages(facts: Facts) -> tuple[str, ...]:
 def _given_one(facts: Facts) -> tuple[Chain, ...]:
     """A GPU handed to the virtual machine, or the one in this machine found again."""
     if guest_of(facts) in (GuestKind.BARE, GuestKind.MIG):
-        return (chain(AskPerson("see that the GPU is seated, powered and on in the firmware", Why.HARDWARE, (_LIST,))),)
-    what = "have a GPU attached to this virtual machine, or start it with one"
-    return (chain(AskPerson(what, Why.HYPERVISOR, (_LIST,))),)
+        return (chain(AskPerson("see-gpu-seated", Why.HARDWARE, (_LIST,))),)
+    return (chain(AskPerson("have-gpu-attached", Why.HYPERVISOR, (_LIST,))),)
 
 
 def _in_wsl_1(facts: Facts) -> Seen:
     turned = AskPerson(
-        "turn this distribution into WSL 2",
+        "turn-into-wsl-2",
         Why.WINDOWS,
         (("wsl", "--update"), ("wsl", "--set-version", "DISTRIBUTION", "2")),
     )

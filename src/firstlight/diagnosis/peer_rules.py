@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.fabric_seen import is_rack
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import container, gpu_label, listed, typed
+from firstlight.diagnosis.observed import container, gpu_label, listed
 from firstlight.facts.collect import Facts
 from firstlight.facts.driver import ModuleKind
 from firstlight.facts.gpus import Virtualization
@@ -38,11 +38,9 @@ def power_limit_low(question: Question) -> Iterator[Seen]:
         if not isinstance(limit, Known) or not isinstance(usual, Known) or limit.value >= usual.value * _LOW:
             continue
         number = gpu.id.removeprefix("gpu-")
-        back = (typed(facts, "nvidia-smi", "-i", number, "-pl", f"{usual.value:.0f}"),)
-        what = f"give GPU {number} its default of {usual.value:.0f} W again, if nobody wants less"
         yield Seen(
             f"{gpu_label(gpu)}: {limit.value:.0f} of {usual.value:.0f} W by default ({limit.seen_in})",
-            answers=(chain(AskPerson(what, Why.HOST if container(facts) else Why.DECISION, back, as_root=True)),),
+            answers=(chain(kinds.SetPowerLimit(number, round(usual.value))),),
         )
 
 
@@ -56,7 +54,7 @@ def pcie_link_narrow(question: Question) -> Iterator[Seen]:
         if isinstance(now, Known) and isinstance(most, Known) and 0 < now.value < most.value:
             yield Seen(
                 f"{gpu_label(gpu)}: {now.value} of {most.value} PCIe lanes ({now.seen_in})",
-                answers=(chain(AskPerson(f"look at slot and riser of GPU {gpu.id[4:]}", Why.HARDWARE)),),
+                answers=(chain(AskPerson("look-at-slot", Why.HARDWARE, of=(gpu.id[4:],))),),
             )
 
 
@@ -69,7 +67,7 @@ def peermem_not_loaded(question: Question) -> Iterator[Seen]:
     if not isinstance(kind, Known):
         return
     by_itself = kind.value is not ModuleKind.PROPRIETARY
-    host = AskPerson("have nvidia_peermem loaded on the host", Why.HOST, (("sudo", "modprobe", "nvidia_peermem"),))
+    host = AskPerson("have-peermem-loaded", Why.HOST, (("sudo", "modprobe", "nvidia_peermem"),))
     yield Seen(
         f"{_adapters(facts)}, the {kind.value.value} module, and no {peers.peermem_loaded.seen_in}",
         answers=(chain(host if container(facts) else kinds.LoadModules(("nvidia_peermem",))),),
@@ -83,7 +81,7 @@ def gdrcopy_not_loaded(question: Question) -> Iterator[Seen]:
     library, loaded = peers.gdrcopy_library, peers.gdrcopy_loaded
     if not isinstance(library, Known) or not library.value or not isinstance(loaded, Known) or loaded.value:
         return
-    host = AskPerson("have gdrdrv loaded on the host, and its node handed in", Why.HOST)
+    host = AskPerson("have-gdrdrv-loaded", Why.HOST)
     yield Seen(
         f"{library.seen_in} is there, and no {loaded.seen_in}",
         answers=(chain(host if container(facts) else kinds.LoadModules(("gdrdrv",))),),
@@ -104,11 +102,7 @@ def locked_memory_small(question: Question) -> Iterator[Seen]:
     if not _adapters(facts) or not isinstance(limit, Known) or limit.value >= _FEW_BYTES:
         return
     around = container(facts)
-    way = (
-        kinds.StartContainer(("--ulimit", "memlock=-1"))
-        if around is not None
-        else AskPerson("let this user lock memory without limit", Why.DECISION, (("ulimit", "-l", "unlimited"),))
-    )
+    way = kinds.StartContainer(("--ulimit", "memlock=-1")) if around is not None else kinds.AllowLockedMemory()
     yield Seen(
         f"a process may lock {limit.value >> 10} KiB ({limit.seen_in}); {_adapters(facts)}",
         answers=(chain(way),),
@@ -127,7 +121,7 @@ def gpus_behind_acs(question: Question) -> Iterator[Seen]:
     if not bridges or guests or container(facts):
         return
     shown = listed(list(bridges)[:3]) + (f" and {len(bridges) - 3} more" if len(bridges) > 3 else "")
-    off = AskPerson("turn ACS off in the settings of the firmware", Why.FIRMWARE)
+    off = AskPerson("turn-acs-off", Why.FIRMWARE)
     yield Seen(f"ACS redirects what passes {shown} (/sys/bus/pci/devices/*/config)", answers=(chain(off),))
 
 
@@ -146,7 +140,7 @@ def far_from_gpus(question: Question) -> Iterator[Seen]:
     look = (("nvidia-smi", "topo", "-m"),)
     yield Seen(
         f"this process may run on NUMA node {here} alone ({nodes.seen_in}); {names} is on another",
-        answers=(chain(AskPerson("let the program run beside its GPUs: numactl, cpusets", Why.PROGRAM, look)),),
+        answers=(chain(AskPerson("run-beside-gpus", Why.PROGRAM, look)),),
     )
 
 
@@ -160,9 +154,8 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="NVML's enforced power limit is less than three quarters of the default.",
         looks_at=("gpus.devices",),
         means="Everything works, slower than the GPU could; measurements are those of another card.",
-        error="",
         source="NVML, nvmlDeviceGetEnforcedPowerLimit and nvmlDeviceGetPowerManagementDefaultLimit",
-        ways=(AskPerson,),
+        ways=(kinds.SetPowerLimit,),
     ),
     Rule(
         code="pcie-link-narrow",
@@ -173,7 +166,6 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="NVML's current PCIe width is below the widest; not in a virtual machine.",
         looks_at=("gpus.devices", "place.hypervisor"),
         means="Copies between host and GPU take longer; work that stays on the GPU does not.",
-        error="",
         source="NVML, nvmlDeviceGetCurrPcieLinkWidth",
         ways=(AskPerson,),
     ),
@@ -186,9 +178,8 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="Two GPUs or more, an InfiniBand or RoCE adapter, and a limit on locked memory below 1 GiB.",
         looks_at=("fleet.peers.locked_memory_bytes", "fleet.peers.rdma_devices"),
         means="NCCL over the network fails to register its buffers; work inside this machine does not meet it.",
-        error="",
         source="docs.nvidia.com/deeplearning/nccl, troubleshooting",
-        ways=(kinds.StartContainer, AskPerson),
+        ways=(kinds.StartContainer, kinds.AllowLockedMemory),
         for_goals=_ONLY_FOR_TRAINING,
     ),
     Rule(
@@ -201,7 +192,6 @@ PEER_RULES: tuple[Rule, ...] = (
         looks_at=("fleet.peers.places", "gpus.devices"),
         of_host=True,
         means="Peer copies over PCIe are slow, and on some boards hang; NVLink is not touched.",
-        error="",
         source="docs.nvidia.com/deeplearning/nccl, troubleshooting, PCI access control services",
         ways=(AskPerson,),
         for_goals=_ONLY_FOR_TRAINING,
@@ -215,7 +205,6 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="Two GPUs or more, an RDMA adapter, and nvidia_peermem is not loaded.",
         looks_at=("fleet.peers.peermem_loaded", "fleet.peers.rdma_devices", "driver.module_kind"),
         means="NCCL copies through host memory between nodes; inside this machine nothing changes.",
-        error="",
         source="docs.nvidia.com/cuda/gpudirect-rdma; docs.nvidia.com/deeplearning/nccl, troubleshooting",
         ways=(kinds.LoadModules, AskPerson),
     ),
@@ -228,7 +217,6 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="Two GPUs or more, libgdrapi.so.2 is there, and /dev/gdrdrv is not.",
         looks_at=("fleet.peers.gdrcopy_library", "fleet.peers.gdrcopy_loaded"),
         means="Small messages of UCX and NVSHMEM take the slower way; nothing fails for it.",
-        error="",
         source="NVIDIA/gdrcopy, README (gdrdrv)",
         ways=(kinds.LoadModules, AskPerson),
     ),
@@ -241,7 +229,6 @@ PEER_RULES: tuple[Rule, ...] = (
         fires_when="Two GPUs or more, and this process may use no processor on the NUMA node of one of them.",
         looks_at=("fleet.peers.processor_nodes", "fleet.peers.places"),
         means="Copies to those GPUs cross from one processor to the other, which costs bandwidth.",
-        error="",
         source="docs.nvidia.com/deeplearning/nccl, environment variables, NCCL_IGNORE_CPU_AFFINITY",
         ways=(AskPerson,),
     ),

@@ -134,7 +134,7 @@ def _without_boards_gpu(question: Question, kind: Known[ContainerKind]) -> Itera
 def _look_at_host(kind: ContainerKind) -> Iterator[Chain]:
     commands = _CHECKS.get(kind)
     if commands:
-        yield chain(AskPerson("see that the host can hand GPUs out", Why.HOST, commands, cures=False))
+        yield chain(AskPerson("see-host-hands-out", Why.HOST, commands, cures=False))
 
 
 def container_gate_differs(question: Question) -> Iterator[Seen]:
@@ -195,7 +195,7 @@ def _toolkit_for_docker(question: Question) -> Chain:
     platform, tables = platform_of(question.facts), question.tables
     row = name_row(Role.CONTAINER_TOOLKIT, platform, tables)
     if row is None or platform.is_image_based:
-        toolkit: tuple[Way, ...] = (AskPerson("install NVIDIA's container toolkit", Why.DECISION),)
+        toolkit: tuple[Way, ...] = (AskPerson("install-container-toolkit", Why.DECISION),)
     else:
         repository = (kinds.SetUpRepository(row.from_repository),) if row.from_repository else ()
         toolkit = (*repository, kinds.InstallPackages(filled(row, platform)))
@@ -224,7 +224,7 @@ def shell_lacks_container_env(question: Question) -> Iterator[Seen]:
 def _for_one_program(names: list[str]) -> AskPerson:
     """A command with variables of pid 1, whatever is in their values: grep and xargs pass them on cut at the NULs."""
     line = f"grep -zE '^({'|'.join(names)})=' /proc/1/environ | xargs -0 sh -c 'exec env \"$@\" COMMAND' sh"
-    return AskPerson("start one program with the container's variables", Why.PROGRAM, (("sh", "-c", line),))
+    return AskPerson("start-with-variables", Why.PROGRAM, (("sh", "-c", line),))
 
 
 def wsl_libcuda_shadowed(question: Question) -> Iterator[Seen]:
@@ -319,7 +319,6 @@ PLACE_RULES: tuple[Rule, ...] = (
         looks_at=("container.only_in_pid_1", "container.kind"),
         means="Programs behave otherwise here than in the container's own start command or in Jupyter: other "
         "libraries, other caches, other GPUs.",
-        error="",
         source="runpod/containers#70, skypilot-org/skypilot#5451",
         ways=(kinds.ReadEnvironment, AskPerson),
     ),

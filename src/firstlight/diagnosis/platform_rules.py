@@ -17,7 +17,6 @@ from firstlight.diagnosis.observed import (
     is_wanted,
     listed,
     shown,
-    typed,
 )
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
@@ -66,7 +65,7 @@ def _with_glibc(question: Question) -> tuple[Chain, ...]:
         return (anew, no_wheel, layer)
     if kind is not None:
         return (image, no_wheel, layer)
-    system = chain(AskPerson("install a distribution with glibc on this machine", Why.DECISION), proof=Proof.DOCUMENTED)
+    system = chain(AskPerson("install-glibc-system", Why.DECISION), proof=Proof.DOCUMENTED)
     return (system, *machine_answers(question, None), no_wheel, layer)
 
 
@@ -106,7 +105,7 @@ def label_refuses_gpu(question: Question) -> Iterator[Seen]:
 
 def _unlabelled(kind: ContainerKind) -> tuple[Chain, ...]:
     allow = (("sudo", "setsebool", "-P", "container_use_devices=true"),)
-    allowed = chain(AskPerson("allow containers their devices on the host", Why.HOST, allow, as_root=True))
+    allowed = chain(AskPerson("allow-devices-on-host", Why.HOST, allow, as_root=True))
     if kind not in (ContainerKind.DOCKER, ContainerKind.PODMAN):
         return (allowed,)
     return (chain(started(kind, "--security-opt", "label=disable"), proof=Proof.DOCUMENTED, by=_CDI), allowed)
@@ -134,7 +133,7 @@ def node_is_no_device(question: Question) -> Iterator[Seen]:
     files = [node.path for node in facts.driver.nodes if node.kind == "file"]
     if kind is None or not files or cuda_starts(facts):
         return
-    made = AskPerson("make the missing nodes on the host", Why.HOST, (_MAKE_NODES,), as_root=True)
+    made = AskPerson("make-nodes-on-host", Why.HOST, (_MAKE_NODES,), as_root=True)
     are = "is a file and no device" if len(files) == 1 else "are files and no devices"
     yield Seen(
         f"{kind.value.value} container ({kind.seen_in}): {listed(files)} {are}",
@@ -168,14 +167,10 @@ def description_of_other_driver(question: Question) -> Iterator[Seen]:
         return
     yield Seen(
         f"the description names driver {shown(runtime.cdi_driver)}; the one here is {shown(kernel)}",
-        answers=(chain(_written_anew(facts, runtime.cdi_driver.seen_in), proof=Proof.DOCUMENTED, by=_CDI),),
+        answers=(
+            chain(kinds.ConfigureContainers("podman", runtime.cdi_driver.seen_in), proof=Proof.DOCUMENTED, by=_CDI),
+        ),
     )
-
-
-def _written_anew(facts: Facts, file: str) -> AskPerson:
-    """By a person: what is there may have been edited by hand, and no copy of it would be kept."""
-    command = typed(facts, "nvidia-ctk", "cdi", "generate", f"--output={file}")
-    return AskPerson("write the description of the GPUs anew", Why.DECISION, (command,), as_root=True)
 
 
 def podman_knows_no_gpus(question: Question) -> Iterator[Seen]:
@@ -230,7 +225,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         of_host=True,
         means="Packages, modules and settings are changed in the image or in its description, and a new one is "
         "started: no step is offered that would change them in place. Python environments are not touched by that.",
-        error="",
         source="ostreedev.github.io/ostree; nixos.org/manual; docs.siderolabs.com/talos",
         ways=(),
     ),
@@ -313,9 +307,8 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         of_host=True,
         means="The machine itself is not touched by that; containers that are given GPUs by it do not start, or start "
         "without the driver's libraries.",
-        error="",
         source=_CDI,
-        ways=(AskPerson,),
+        ways=(kinds.ConfigureContainers,),
     ),
     Rule(
         code="podman-knows-no-gpus",

@@ -60,7 +60,7 @@ def _how_to_keep(file: ProjectFile, recorded: str, *, cuda: CudaVersion | None) 
     tag = cuda.release.tag if cuda is not None else recorded.partition("+")[2]
     keep = KeepInProject((Package("torch", recorded),), f"{INDEX}{tag}" if tag else "")
     without = "pixi run --frozen --no-install" if file.path.endswith("pixi.lock") else "uv run --no-sync"
-    return chain(keep), chain(AskPerson(f"start programs with {without}", Why.PROGRAM))
+    return chain(keep), chain(AskPerson("start-programs-with", Why.PROGRAM, of=(without,)))
 
 
 PROJECT_RULES = (
@@ -73,7 +73,6 @@ PROJECT_RULES = (
         fires_when="The uv.lock, pixi.lock or pyproject.toml of the environment's project names another torch alone.",
         looks_at=("python.project_files", "python.environments.found_by", "torch.version", "torch.recorded_version"),
         means="The next `uv run` or `uv sync` replaces the torch that was put in here, without a question.",
-        error="",
         source="talmolab/sleap-nn#662",
         ways=(KeepInProject, AskPerson),
     ),

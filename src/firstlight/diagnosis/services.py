@@ -24,10 +24,25 @@ def unit(question: Question, of: str) -> str:
     return names[0] if names else ""
 
 
+def _called(role: Role) -> str:
+    return role.value.replace("-", " ")
+
+
 def start(question: Question, of: str, action: Service = Service.START) -> Way:
     """The service started, by its unit or by a person."""
     name = unit(question, of)
-    return StartService(name, action) if name else AskPerson(f"{action.value} {_CALLED[of]}", Why.DECISION)
+    return (
+        StartService(name, action)
+        if name
+        else AskPerson(
+            "service",
+            Why.DECISION,
+            of=(
+                action.value,
+                _CALLED[of],
+            ),
+        )
+    )
 
 
 def comes_as_image(question: Question) -> bool:
@@ -41,13 +56,12 @@ def packages(question: Question, role: Role, *, version: str = "", **slots: str)
     if comes_as_image(question):
         by_image = name_row(role, platform, question.tables, of=platform.image_based.value)
         if by_image is not None and by_image.kind is RowKind.SETTING:
-            return (AskPerson(by_image.names[0], Why.IMAGE),)
-        return (AskPerson(f"take a system image that has NVIDIA's {role.value.replace('-', ' ')}", Why.IMAGE),)
+            return (AskPerson("as-the-system-says", Why.IMAGE, of=(by_image.names[0],)),)
+        return (AskPerson("take-image-that-has", Why.IMAGE, of=(_called(role),)),)
     branch = slots.get("branch", "0")
     row = name_row(role, platform, question.tables, number=int(branch))
     names = () if row is None else filled(row, platform, **slots)
     if row is None:
-        what = f"install NVIDIA's {role.value.replace('-', ' ')}{f' {version.rstrip(chr(42))}' if version else ''}"
-        return (AskPerson(what, Why.DECISION),)
+        return (AskPerson("install-nvidias", Why.DECISION, of=(_called(role), version.rstrip("*"))),)
     first = (SetUpRepository(),) if row.from_repository == "nvidia" else ()
     return (*first, InstallPackages(names, version=version))

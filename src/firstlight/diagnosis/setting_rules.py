@@ -47,7 +47,6 @@ SETTING_RULES: tuple[Rule, ...] = (
         "CUDA_LAUNCH_BLOCKING=1.",
         looks_at=("build_variables",),
         means="Everything works, slower than it could, and no measurement is worth anything.",
-        error="",
         source="docs.pytorch.org/docs/2.15/cuda_environment_variables.html; NVIDIA/nccl, userguide/source/env.rst",
         ways=(UnsetVariables,),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firstlight.diagnosis.compat_choice import offered_cuda
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.wheel_bounds import variants_of
 from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.facts.known import Known, Unknown
 from firstlight.versions import TorchVersion
@@ -21,11 +22,19 @@ def source_answers(question: Question) -> tuple[Chain, ...]:
     release = "" if newest is None else newest.torch.public
     if isinstance(version, Known) and version.value.stage >= _RELEASE:
         release = version.value.public
-    if _is_beyond_driver(question, release):
+    if _is_beyond_driver(question, release) or _is_before_gpus(question, release):
         return ()
     capabilities = tuple(sorted({gpu.capability for gpu in gpus_of(question)}))
     by = "github.com/pytorch/pytorch#from-source; not tried on this machine"
     return (chain(BuildFromSource("torch", release, capabilities), proof=Proof.GUESSED, by=by),)
+
+
+def _is_before_gpus(question: Question, release: str) -> bool:
+    """Whether only CUDA majors that came after the release know a GPU here: torch 1.13 has CUDA 11, sm_120 CUDA 12."""
+    tables = question.tables
+    known = variants_of(tables, TorchVersion.parse(release), machine=question.facts.place.arch) if release else set()
+    firsts = [next(iter(tables.toolkits_for(gpu.capability)), None) for gpu in gpus_of(question)]
+    return bool(known) and any(first is not None and first.major > max(known).major for first in firsts)
 
 
 def _is_beyond_driver(question: Question, release: str) -> bool:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, listed, platform, shown, wanted_version
 from firstlight.diagnosis.source_answers import source_answers
-from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_chain, torch_or_else
+from firstlight.diagnosis.wheel_answers import (
+    TORCH_OR_ELSE_WAYS,
+    TORCH_WAYS,
+    proof_of_wheel,
+    torch_chain,
+    torch_or_else,
+)
 from firstlight.diagnosis.wheel_bounds import may_have_code
 from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, fits_python, gpus_of, wheels_that_run
 from firstlight.errors import BadVersion
+from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.place import Platform
+from firstlight.facts.python_environments import PythonEnvironment
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
@@ -211,7 +220,31 @@ def _for_this_gpu(question: Question) -> tuple[Chain, ...]:
     """A wheel with code for the GPUs here, or a build."""
     if _needsjetson_wheel(question):
         return jetson_wheel(question)
-    return tuple(dict.fromkeys((*torch_or_else(question), *source_answers(question))))
+    return tuple(dict.fromkeys((*torch_or_else(question), *_with_another_python(question), *source_answers(question))))
+
+
+def _with_another_python(question: Question) -> tuple[Chain, ...]:
+    """The newest torch that runs here under a newer Python, where no release for this one has code for the GPUs."""
+    environment = question.facts.environment
+    if environment is None or any(True for _ in wheels_that_run(question)):
+        return ()
+    releases = {row.torch: row for row in question.tables.torch_releases if row.machine == question.facts.place.arch}
+    anywhere = replace(question, facts=_without_python(question.facts, environment))
+    wheel = next((each for each in wheels_that_run(anywhere) if each.torch in releases), None)
+    if wheel is None:
+        return ()
+    newest = next(each for each in reversed(releases[wheel.torch].cpython) if not each.endswith("t"))
+    local = f"+{wheel.cuda.tag}" if wheel.index else ""
+    torch = InstallWheels((Package("torch", f"{wheel.torch.public}{local}"),), wheel.index)
+    made = MakeEnvironment(f"~/venv-{newest}", newest)
+    return (chain(made, torch, proof=proof_of_wheel(question, wheel), by=f"PyPI, {releases[wheel.torch].date}"),)
+
+
+def _without_python(facts: Facts, environment: PythonEnvironment) -> Facts:
+    """The facts as they are for whoever may choose the Python."""
+    chosen = replace(environment, python_version=Unknown("to be chosen"))
+    others = tuple(chosen if each is environment else each for each in facts.python.environments)
+    return replace(facts, python=replace(facts.python, environments=others))
 
 
 def jetson_wheel(question: Question) -> tuple[Chain, ...]:
@@ -230,7 +263,7 @@ def jetson_wheel(question: Question) -> tuple[Chain, ...]:
     interpreter = "FOLDER/bin/python" if new else _interpreter(question)
     wheel = "" if release is None else release.torch_wheel
     install = ((interpreter, "-m", "pip", "install", wheel),) if wheel else ()
-    own = AskPerson(f"take NVIDIA's own torch for this JetPack{number}{for_python}", Why.BOARD, (*new, *install))
+    own = AskPerson("take-jetpack-torch", Why.BOARD, (*new, *install), of=(number, for_python))
     answers.append(chain(own, proof=Proof.DOCUMENTED, by=_JETSON_GUIDE))
     return (*answers, *source_answers(question))
 
@@ -358,6 +391,6 @@ BUILD_OF_TORCH_RULES = (
         means="torch sees the GPU (is_available() is True), and the first kernel fails.",
         error="torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
         source="vllm-project/vllm#19185",
-        ways=TORCH_OR_ELSE_WAYS,
+        ways=(MakeEnvironment, *TORCH_OR_ELSE_WAYS),
     ),
 )

@@ -130,7 +130,6 @@ TORCH_RULES = (
         fires_when='A torch is wanted within bounds (--want "torch<2.6"), and the installed one is outside of them.',
         looks_at=("torch.version",),
         means="All that is said here is of the installed torch; how one within the bounds does here was not judged.",
-        error="",
         source="packaging.python.org/en/latest/specifications/version-specifiers",
         ways=TORCH_WAYS,
     ),

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.copies import copies_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import container, is_wanted
+from firstlight.diagnosis.observed import container, has_nvidia_gpu, is_wanted
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.collect import Facts
-from firstlight.facts.distributions import find_distribution
+from firstlight.facts.distributions import Distribution, find_distribution
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
+from firstlight.facts.torch_install import TorchBuild, TorchInstall
 from firstlight.ways.kinds import AskPerson, RemoveDistributions, SetVariables, UnsetVariables, Variable, Why
 from firstlight.ways.way import Chain, chain
 
@@ -39,11 +40,27 @@ def torch_shadowed(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"PYTHONPATH ({':'.join(facts.python.python_path)}) makes Python import {_own(facts)}from "
             f"{torch.folder} before the installed torch {installed.version} ({installed.record_path})",
-            answers=(chain(UnsetVariables(("PYTHONPATH",))),),
+            answers=_of_two(facts, torch, installed),
+            means="pip shows and changes the installed one, and Python imports the other; what else is found of torch "
+            "is of the one that is imported.",
         )
     elif not is_wanted(facts):
         yield from _by_user_site(facts)
         yield from _by_another_python(facts)
+
+
+def _of_two(facts: Facts, imported: TorchInstall, installed: Distribution) -> tuple[Chain, ...]:
+    """PYTHONPATH goes; where it brings the one that has CUDA, the other is what is too much.
+
+    pip would find the one of PYTHONPATH first, and take that out.
+    """
+    unset = chain(UnsetVariables(("PYTHONPATH",)))
+    has_cuda = isinstance(imported.build, Known) and imported.build.value is TorchBuild.CUDA
+    python = None if facts.environment is None else value_or(facts.environment.interpreter, "")
+    if not python or not has_cuda or not installed.version.endswith("+cpu") or not has_nvidia_gpu(facts):
+        return (unset,)
+    without_it = ("env", "-u", "PYTHONPATH", python, "-m", "pip", "uninstall", "torch")
+    return (chain(AskPerson("take-torch-without-cuda-out", Why.DECISION, (without_it,))), unset)
 
 
 def _own(facts: Facts) -> str:
@@ -108,20 +125,20 @@ def _its_own_python(active: PythonEnvironment, started: PythonEnvironment) -> Ch
     of_conda = started.kind in (EnvironmentKind.CONDA, EnvironmentKind.PIXI)
     leave = (("conda", "deactivate"),) if of_conda else ()
     by_path = (value_or(active.interpreter, f"{active.prefix}/bin/python"), "-c", "import torch")
-    return chain(AskPerson("start the Python of the environment that is meant", Why.PROGRAM, (*leave, by_path)))
+    return chain(AskPerson("start-meant-python", Why.PROGRAM, (*leave, by_path)))
 
 
 def _out_of_the_way(facts: Facts, path: str) -> Iterator[Chain]:
     """A file torch.py is renamed; a folder is left: programs started elsewhere do not see it."""
     if path.endswith("/torch.py"):
         other = f"{path.removesuffix('torch.py')}my_torch.py"
-        yield chain(AskPerson("rename your file torch.py", Why.PROGRAM, (("mv", path, other),)))
+        yield chain(AskPerson("rename-torch-file", Why.PROGRAM, (("mv", path, other),)))
         return
     above = posixpath.dirname(path.removesuffix("/torch/__init__.py"))
-    yield chain(AskPerson("start Python from another folder", Why.PROGRAM, (("cd", above),)))
+    yield chain(AskPerson("start-elsewhere", Why.PROGRAM, (("cd", above),)))
     version = facts.environment.python_version if facts.environment is not None else Unknown("no environment")
     if isinstance(version, Known) and satisfies(version.value, ">=3.11"):
-        yield chain(AskPerson("start Python with -P, which leaves the current folder out", Why.PROGRAM))
+        yield chain(AskPerson("start-with-P", Why.PROGRAM))
 
 
 # What is found of a torch that is not the one meant, or not the one imported, is found of the wrong one.

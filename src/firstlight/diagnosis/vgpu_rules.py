@@ -74,20 +74,17 @@ def _has_no_daemon(vgpu: VgpuFacts) -> bool:
 def _licensed(question: Question) -> tuple[Chain, ...]:
     facts, vgpu = question.facts, question.facts.fleet.vgpu
     if container(facts):
-        return (chain(AskPerson("have the virtual machine under this container licensed", Why.HYPERVISOR)),)
+        return (chain(AskPerson("have-vm-licensed", Why.HYPERVISOR)),)
     if _has_no_daemon(vgpu):
-        what = "install the vGPU driver of the cloud or vendor portal that has gridd"
-        return (chain(AskPerson(what, Why.PROVIDER)),)
+        return (chain(AskPerson("install-vgpu-driver", Why.PROVIDER)),)
     told = value_or(vgpu.token, default=True) or value_or(vgpu.server_named, default=False)
     look = (("nvidia-smi", "-q"), ("journalctl", "--unit=nvidia-gridd", "--lines=40", "--no-pager"))
     if not told:
         place = (typed(facts, "cp", "TOKEN.tok", f"{_TOKENS}/"), typed(facts, "chmod", "744", f"{_TOKENS}/TOKEN.tok"))
-        token = AskPerson(
-            "put the licence server's client token where gridd reads it", Why.PROVIDER, place, as_root=True
-        )
+        token = AskPerson("put-licence-token", Why.PROVIDER, place, as_root=True)
         return (chain(token, start(question, LICENCE, Service.RESTART)),)
     runs = isinstance(vgpu.service, Known) and vgpu.service.value.runs
-    ask = AskPerson("see why the licence server gives none: reach, clock, seats", Why.PROVIDER, look)
+    ask = AskPerson("see-why-no-licence", Why.PROVIDER, look)
     again = start(question, LICENCE, Service.RESTART if runs else Service.START)
     return (chain(ask, again),) if runs else (chain(again), chain(ask))
 
@@ -140,12 +137,14 @@ def _from_packages(facts: Facts) -> str:
 
 def _of_the_hosts(facts: Facts) -> tuple[Chain, ...]:
     """The release is the host's, so whoever knows it is asked first; public packages go before its driver comes."""
-    what = "install the guest driver of the host's vGPU release, from the portal"
-    ask = AskPerson("ask which vGPU release the host has", Why.HYPERVISOR, cures=False)
+    ask = AskPerson("ask-vgpu-release", Why.HYPERVISOR, cures=False)
     first = next((name for name in _public_packages(facts) if "driver" in name), "")
     gone = (RemovePackages((first,), purge=True),) if first else ()
-    newer = AskPerson("have the host's vGPU manager brought to this driver's release", Why.HYPERVISOR)
-    return (chain(ask, *gone, AskPerson(what, Why.HYPERVISOR)), *(() if gone else (chain(newer),)))
+    newer = AskPerson("have-manager-updated", Why.HYPERVISOR)
+    return (
+        chain(ask, *gone, AskPerson("install-portal-guest-driver", Why.HYPERVISOR)),
+        *(() if gone else (chain(newer),)),
+    )
 
 
 VGPU_RULES: tuple[Rule, ...] = (
@@ -160,7 +159,6 @@ VGPU_RULES: tuple[Rule, ...] = (
         "refuses a PCI id of which it drives whole GPUs.",
         looks_at=("driver.kernel_version", "health.driver_messages", "fleet.vgpu.software", "place.hypervisor"),
         means="The host's vGPU manager has turned the virtual GPU off; of this guest only the driver can change that.",
-        error="",
         source="mbilker/vgpu_unlock-rs#10; docs.nvidia.com/vgpu, release notes; NVIDIA/open-gpu-kernel-modules, rpc.c",
         ways=(AskPerson, RemovePackages),
         explains=(
@@ -188,7 +186,6 @@ VGPU_RULES: tuple[Rule, ...] = (
             "libcuda.init_code",
         ),
         means="It runs at full speed for a first while; then it is slowed down, and programs fail to get GPU memory.",
-        error="",
         source="Azure/AKS#4870, NVIDIA/gpu-operator#628, DDMAL/Rodan#1332; docs.nvidia.com/vgpu, client licensing",
         ways=(StartService, AskPerson),
     ),

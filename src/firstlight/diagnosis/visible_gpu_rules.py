@@ -50,7 +50,7 @@ def devices_masked(question: Question) -> Iterator[Seen]:
     count = len(facts.gpus.devices)
     error = f", and cuInit gives {init_error(question)}" if init_error(question) else ""
     every = ",".join(str(number) for number in range(count))
-    by_slurm = AskPerson("ask Slurm for a GPU", Why.PROGRAM, (("srun", "--gres=gpu:1", "COMMAND"),))
+    by_slurm = AskPerson("ask-slurm", Why.PROGRAM, (("srun", "--gres=gpu:1", "COMMAND"),))
     yield Seen(
         f"CUDA_VISIBLE_DEVICES is {mask.value[:40]!r}; NVML sees {counted_gpus(count)}, numbered from 0{error}",
         answers=(
@@ -107,13 +107,17 @@ def _to_slices(question: Question, number: str) -> tuple[Chain, ...]:
     around = container(question.facts)
     mig = typed(question.facts, "nvidia-smi", "mig", "-i", number)
     cut = AskPerson(
-        f"cut GPU {number} into MIG slices{' on the host' if around else ''}",
+        "cut-gpu",
         Why.HOST if around else Why.DECISION,
         ((*mig, "-lgip"), (*mig, "-cgi", "PROFILE", "-C")),
         as_root=True,
+        of=(
+            number,
+            str(" on the host" if around else ""),
+        ),
     )
     if around and around.value is ContainerKind.KUBERNETES:  # the GPU is its other pods' too: its slices are asked for
-        whole = AskPerson("ask whoever runs the cluster for a GPU without MIG", Why.HOST)
+        whole = AskPerson("ask-for-whole-gpu", Why.HOST)
         return (chain(_one_slice(around.value, number)), chain(whole))
     if around:
         slice_of_it = _one_slice(around.value, number)
@@ -199,7 +203,7 @@ def _unmasked(facts: Facts) -> tuple[Chain, ...]:
 def _look_at_nodes(facts: Facts) -> Chain:
     nodes = tuple(node.path for node in facts.driver.nodes if node.kind == "device") or ("/dev",)
     commands = (("ls", "-l", *nodes), kernel_log(facts))
-    return chain(AskPerson("see that this user may open every node", Why.DECISION, commands, cures=False, as_root=True))
+    return chain(AskPerson("look-at-every-node", Why.DECISION, commands, cures=False, as_root=True))
 
 
 def cuda_sees_fewer_devices(question: Question) -> Iterator[Seen]:
@@ -273,7 +277,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         looks_at=("gpus.devices",),
         means="A process sees one slice, torch.cuda.device_count() is 1 however many there are, and slices of one "
         "GPU cannot train together by NCCL. Memory and speed are the slice's.",
-        error="",
         source="pytorch/pytorch#102715, pytorch/pytorch#130181",
         ways=(),
     ),
@@ -334,7 +337,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         fires_when="CUDA counts at least 1 GPU and fewer than the GPUs that NVML counts; not with MIG.",
         looks_at=("libcuda.device_count", "gpus.devices", "gpus.cuda_visible_devices", "container.visible_devices"),
         means="Programs use those alone, numbered from 0; that is what a mask is for.",
-        error="",
         source=_GUIDE,
         ways=(kinds.UnsetVariables, AskPerson),
     ),

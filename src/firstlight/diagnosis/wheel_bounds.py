@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from firstlight.tables import Tables
 from firstlight.tables.torch_rows import TorchRelease
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
@@ -75,9 +77,14 @@ def may_have_code(tables: Tables, cuda: CudaVersion, capability: ComputeCapabili
 
     PyTorch's own builds have no PTX for later GPUs, so what its compiler does not know is not in them.
     """
-    named = {ComputeCapability.parse(each) for row in tables.toolkit_targets for each in row.targets}
-    family = [each for each in named if each.major == capability.major and each <= capability]
+    family = [each for each in _compiled_for_ever(tables) if each.major == capability.major and each <= capability]
     return not family or any(compiler_knows(tables, cuda, each) for each in family)
+
+
+@functools.cache
+def _compiled_for_ever(tables: Tables) -> frozenset[ComputeCapability]:
+    """What any toolkit compiles for."""
+    return frozenset(ComputeCapability.parse(each) for row in tables.toolkit_targets for each in row.targets)
 
 
 def glibc_of_wheel(release: TorchRelease, cuda: CudaVersion | None) -> str:

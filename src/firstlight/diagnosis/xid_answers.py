@@ -62,24 +62,23 @@ def xid_answers(question: Question, event: XidEvent, gpu: str) -> tuple[Chain, .
         XidAction.RESTART_MACHINE: (_cold(question),),
         XidAction.RESTART_GUEST: (chain(kinds.Restart()),),
         XidAction.RESTART_FABRIC: (chain(start(question, FABRIC_MANAGER, Service.RESTART)),),
-        XidAction.CHECK_POWER: (chain(AskPerson("look at the power cables of the GPU", Why.HARDWARE)),),
+        XidAction.CHECK_POWER: (chain(AskPerson("look-at-power-cables", Why.HARDWARE)),),
         XidAction.CHECK_LINKS: (reset, _links()),
-        XidAction.UPDATE_SOFTWARE: (chain(AskPerson("bring driver and firmware up to date", Why.DECISION)),),
+        XidAction.UPDATE_SOFTWARE: (chain(AskPerson("update-driver-and-firmware", Why.DECISION)),),
     }
     return (*first.get(action_for(question, event), (reset,)), *machine_answers(question, None), _diagnosed())
 
 
 def _cold(question: Question) -> Chain:
     report = (typed(question.facts, "nvidia-bug-report.sh"),)
-    what = "keep the driver's report, then power the machine off and on"
-    return chain(AskPerson(what, Why.HARDWARE, report, as_root=True))
+    return chain(AskPerson("power-cycle-after-report", Why.HARDWARE, report, as_root=True))
 
 
 def _links() -> Chain:
     look = (("nvidia-smi", "nvlink", "--status"), ("nvidia-smi", "nvlink", "-e"))
-    return chain(AskPerson("see which NVLink it is, and what is at its other end", Why.HARDWARE, look, cures=False))
+    return chain(AskPerson("see-which-nvlink", Why.HARDWARE, look, cures=False))
 
 
 def _diagnosed() -> Chain:
     run = (("dcgmi", "diag", "-r", "3"),)
-    return chain(AskPerson("test the GPU, if work on it crashes", Why.DECISION, run, cures=False))
+    return chain(AskPerson("test-gpu", Why.DECISION, run, cures=False))

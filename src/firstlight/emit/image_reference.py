@@ -27,4 +27,6 @@ def image_reference(text: str, *, what: str) -> Quoted:
             f"{what} {shown}: accepted is the name of an image: [registry/]name[:tag][@sha256:digest], the name in "
             "small letters, e.g. python:3.12-slim-bookworm or registry.example.com/team/torch:1."
         )
+    if found["name"] == "scratch":
+        raise BadInput(f"{what} {text}: it is empty; accepted is an image that has a shell and glibc, e.g. debian:12.")
     return Quoted(text)

@@ -75,14 +75,15 @@ def dockerfile_exec(words: Iterable[str]) -> Quoted:
 
 def absolute_path(text: str, *, what: str) -> str:
     """A folder for files that are made once and read on many machines: absolute, one line, nothing to expand."""
-    _one_line(text, "a path")
+    if odd := next((letter for letter in text if not letter.isprintable()), ""):
+        raise BadInput(f"{what} {_shown(text)}: a path cannot hold {_spelled(odd)} here; accepted is e.g. /workspace.")
     parts = text.split("/")
     if not text.startswith("/") or text.startswith("//") or ".." in parts or len(text) > 200:
         raise BadInput(f"{what} {_shown(text)}: accepted is an absolute path without .., e.g. /workspace.")
     # They end a path where paths are listed (PATH, LD_LIBRARY_PATH, mounts), or cannot be quoted in every target.
     if found := sorted(set(text) & set(":,;\"'\\$`*?[]{}<>|&!#%")):
         raise BadInput(f"{what} {_shown(text)}: {' '.join(found)} cannot be in it; accepted is e.g. /workspace.")
-    return "/" + "/".join(part for part in parts if part)
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 
 def _carried(text: str, where: str) -> str:

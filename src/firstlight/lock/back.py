@@ -68,23 +68,22 @@ def _by_a_person(drift: Drift, places: Places) -> tuple[Way, ...]:
     locked, path = drift.locked.partition(" ")[0], places.real(drift.name)
     match drift.part:
         case Part.CHECKOUTS if drift.change is not Change.ADDED:
-            what = "put the checkout back to the commit of the lock"
-            return (AskPerson(what, Why.DECISION, (("git", "-C", path, "checkout", locked),)),)
+            return (AskPerson("put-checkout-back", Why.DECISION, (("git", "-C", path, "checkout", locked),)),)
         case Part.STARTUP if drift.change is Change.ADDED:
             aside = f"{drift.seen_in}.off"
-            return (AskPerson(f"move {drift.name} aside", Why.DECISION, (("mv", drift.seen_in, aside),)),)
+            return (AskPerson("move-aside", Why.DECISION, (("mv", drift.seen_in, aside),), of=(drift.name,)),)
         case Part.IMPORTS:
             if drift.change is Change.ADDED:
                 above = posixpath.dirname(posixpath.dirname(path.removesuffix("/__init__.py"))) or "/"
-                return (AskPerson("start Python from another folder", Why.PROGRAM, (("cd", above),)),)
-            return (AskPerson("take out of PYTHONPATH what hides the torch of the lock", Why.PROGRAM),)
+                return (AskPerson("start-elsewhere", Why.PROGRAM, (("cd", above),)),)
+            return (AskPerson("take-out-of-pythonpath", Why.PROGRAM),)
         case Part.DRIVER:
-            return (AskPerson(f"bring driver {locked} back, or prove and lock this one", Why.DECISION),)
+            return (AskPerson("bring-driver-back", Why.DECISION, of=(locked,)),)
         case Part.TOOLKIT:
-            words = f"put {drift.locked.partition(' at ')[2] or 'the toolkit of the lock'} first on PATH"
-            return (AskPerson(words[:70], Why.DECISION),)
+            toolkit = drift.locked.partition(" at ")[2] or "the toolkit of the lock"
+            return (AskPerson("put-first-on-path", Why.DECISION, of=(toolkit,)),)
         case Part.FILES:
-            return (AskPerson(f"take {drift.name} of the lock from version control", Why.DECISION),)
+            return (AskPerson("take-from-version-control", Why.DECISION, of=(drift.name,)),)
     return ()
 
 

@@ -17,7 +17,7 @@ from firstlight.plan.ranking import RULE, by_kind, order
 from firstlight.plan.request import Ranked, Request
 from firstlight.plan.room import with_room
 from firstlight.plan.search import Found, Order, search, working
-from firstlight.plan.wants import Solved, answers_to_wants, are_installed, left_out, solved, what_cannot_be_had
+from firstlight.plan.wants import LeftOut, Solved, answers_to_wants, are_installed, left_out, solved, what_cannot_be_had
 from firstlight.versions import TorchVersion
 from firstlight.ways import traits
 from firstlight.ways.kinds import (
@@ -120,8 +120,8 @@ def _option(found: Found, frame: Frame) -> Option:
         proof=found.proof,
         proof_by="" if weakest is None else weakest.proof_by,
         keeps=_keeps(frame, ways),
-        satisfies=tuple(each for each in _asked(frame, stays) if not any(out.startswith(f"{each}:") for out in left)),
-        leaves_out=left,
+        satisfies=tuple(each for each in _asked(frame, stays) if each not in {out.asked for out in left}),
+        leaves_out=tuple(out.sentence for out in left),
         cost=cost_of(ways, frame.question.facts, frame.question.tables, frame.request),
         needs_root=any(traits.needs_root(way, frame.platform) for way in ways),
         reversible=_way_back(frame, ways),
@@ -189,7 +189,7 @@ def _asked(frame: Frame, stays: tuple[str, ...]) -> tuple[str, ...]:
     return (*wants, *kept, *goal)
 
 
-def _left(frame: Frame, found: Found) -> tuple[str, ...]:
+def _left(frame: Frame, found: Found) -> tuple[LeftOut, ...]:
     """The wants that do not hold afterwards; without wants the torch release that another one takes the place of."""
     ways = found.trial.ways
     if frame.request.wants:
@@ -197,7 +197,9 @@ def _left(frame: Frame, found: Found) -> tuple[str, ...]:
     torch, installed = _torch_of(ways), _installed(frame)
     if torch is None or installed is None or not torch.version or _public(torch) == installed.public:
         return ()
-    return (f"torch {installed.public}: it becomes {_public(torch)}, and packages built for it must follow",)
+    return (
+        LeftOut(f"torch {installed.public}", f"it becomes {_public(torch)}, and packages built for it must follow"),
+    )
 
 
 def _keeps(frame: Frame, ways: tuple[Way, ...]) -> Keeps:

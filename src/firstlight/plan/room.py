@@ -50,5 +50,5 @@ def _is_under(path: str, folder: str) -> bool:
 
 def _made(disk: DiskSpace) -> kinds.AskPerson:
     largest = ("sh", "-c", f"du -xh --max-depth=2 {shlex.quote(disk.path)} | sort -h | tail")
-    what = f"make room at {disk.path} or enlarge it: {disk.free_bytes >> 20} MiB are free"
-    return kinds.AskPerson(what, kinds.Why.DECISION, (largest,), as_root=True, cures=False)
+    of = (disk.path, str(disk.free_bytes >> 20))
+    return kinds.AskPerson("make-room", kinds.Why.DECISION, (largest,), as_root=True, cures=False, of=of)

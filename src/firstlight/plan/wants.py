@@ -87,7 +87,19 @@ def answers_to_wants(answer: Solved) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-def left_out(wants: tuple[Want, ...], then: Question, ways: tuple[Way, ...]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was asked for, or is here, and does not hold afterwards."""
+
+    asked: str  # torch==2.9.0
+    instead: str  # it becomes 2.14.1+cu126
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.asked}: {self.instead}"
+
+
+def left_out(wants: tuple[Want, ...], then: Question, ways: tuple[Way, ...]) -> Iterator[LeftOut]:
     """The wants that do not hold on paper afterwards, each with what is there instead."""
     open_ended = {
         each.project for way in ways if isinstance(way, InstallWheels) for each in way.packages if not each.version
@@ -97,14 +109,14 @@ def left_out(wants: tuple[Want, ...], then: Question, ways: tuple[Way, ...]) -> 
         if want.project == PYTHON or (want.project in open_ended and (early or not (want.specifier or want.local))):
             continue
         if want.project in open_ended:
-            yield f"{want.text}: the version of the {want.project} made for this machine is not on record"
+            yield LeftOut(want.text, f"the version of the {want.project} made for this machine is not on record")
             continue
         found = installed_builds(then, want.project)
         if not found:
-            yield f"{want.text}: which release of it goes with the rest is not on record"
+            yield LeftOut(want.text, "which release of it goes with the rest is not on record")
         for version, local in found:
             if not (admits(want.specifier, version) and want.local in ("", local)):
-                yield f"{want.text}: it becomes {version}{f'+{local}' if local else ''}"
+                yield LeftOut(want.text, f"it becomes {version}{f'+{local}' if local else ''}")
 
 
 def what_cannot_be_had(answer: Solved) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 
-from firstlight.diagnosis.agreement import doubts
+from firstlight.diagnosis.agreement import doubts, set_aside
 from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
 from firstlight.diagnosis.log_lines import not_explained
 from firstlight.facts.collect import Facts
@@ -100,6 +100,8 @@ def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
         seen.append(f"sees {counted(facts.libcuda.device_count.value, 'device')}")
     if isinstance(facts.torch_libraries, Known) and not facts.torch_libraries.value.missing:
         seen.append("torch's libraries are all there")
+    if left := set_aside(facts):
+        seen.append(left)
     word = "nothing keeps it from working" if is_wanted(facts) else "healthy"
     yield Painted(word, Style.GOOD)
     looked = f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel ran)"

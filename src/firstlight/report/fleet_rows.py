@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known
-from firstlight.fleet.judged import HostState, Row, Verdict
+from firstlight.fleet.judged import Fleet, HostState, Row, Verdict
 from firstlight.fleet.look import AskedBy
 from firstlight.frozen import dataclass
 from firstlight.lock.classes import kind_words
@@ -43,6 +43,17 @@ def cells_of(row: Row) -> Cells:
         _torch(row.state),
         _verdict(row),
     )
+
+
+def verdicts_counted(fleet: Fleet) -> str:
+    """'72 blocked, 41 differ, 1 degrades, 8 healthy'."""
+    counts = ((verdict, fleet.count(verdict)) for verdict in Verdict)
+    return ", ".join(f"{count} {_of_several(verdict, count)}" for verdict, count in counts if count)
+
+
+def _of_several(verdict: Verdict, count: int) -> str:
+    acts = verdict in (Verdict.DIFFERS, Verdict.DEGRADES)
+    return verdict.value.removesuffix("s") if acts and count > 1 else verdict.value
 
 
 def difference_words(drift: Drift) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
 from firstlight.fleet.look import AskedBy
-from firstlight.report.fleet_rows import HEADINGS, MOST_DIFFERENCES, against_words, cells_of, difference_words
+from firstlight.report.fleet_rows import (
+    HEADINGS,
+    MOST_DIFFERENCES,
+    against_words,
+    cells_of,
+    difference_words,
+    verdicts_counted,
+)
 from firstlight.report.layout import Painted, Part, Style, counted, width, wrapped
 
 _STYLES = {
@@ -38,7 +45,7 @@ def fleet_text(fleet: Fleet, calls: tuple[str, ...] = ()) -> Iterator[Part]:
 
 def _summary(fleet: Fleet) -> str:
     total = sum(len(row.hosts) for row in fleet.rows)
-    said = ", ".join(f"{count} {verdict.value}" for verdict in Verdict if (count := fleet.count(verdict)))
+    said = verdicts_counted(fleet)
     return f"{counted(total, 'host')}: {said}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import shlex
 from collections.abc import Iterator
@@ -97,6 +96,8 @@ def _folded_by_folder(changes: tuple[FileChange, ...]) -> list[str]:
 
 
 def _counts(before: list[str], after: list[str]) -> tuple[int, int]:
+    import difflib
+
     more = fewer = 0
     for what, first, last, new_first, new_last in difflib.SequenceMatcher(
         a=before, b=after, autojunk=False

@@ -61,17 +61,17 @@ class CompatLookups(CudaLookups):
 
     def compat_package(self, cuda: CudaVersion) -> CompatPackage | None:
         """The package of a CUDA release: compat_package(13.0).package is 'cuda-compat-13-0'."""
-        return next((row for row in self.compat_packages if row.cuda == cuda.release), None)
+        found: CompatPackage | None = self._one("compat_packages", cuda=cuda.release)
+        return found
 
     def compat_builds(self, cuda: CudaVersion) -> tuple[CompatBuild, ...]:
         """Driver builds that the package of a CUDA release was seen to carry, oldest first."""
-        rows: tuple[CompatBuild, ...] = self._rows("compat_builds")
-        return tuple(sorted((row for row in rows if row.cuda == cuda.release), key=lambda row: row.driver))
+        rows: tuple[CompatBuild, ...] = self._where("compat_builds", cuda=cuda.release)
+        return tuple(sorted(rows, key=lambda row: row.driver))
 
     def compat_downloads(self, channel: str, machine: str) -> tuple[CompatDownload, ...]:
         """The files of a channel for a machine, oldest CUDA first: NVIDIA redist has 13.1, 13.2 and 13.3 for x86_64."""
-        rows: tuple[CompatDownload, ...] = self._rows("compat_downloads")
-        found = (row for row in rows if (row.channel, row.machine) == (channel, machine))
+        found: tuple[CompatDownload, ...] = self._where("compat_downloads", channel=channel, machine=machine)
         return tuple(sorted(found, key=lambda row: row.cuda))
 
     def accepts_kernel_branch(self, package: CompatPackage | CudaVersion, branch: int) -> CompatAnswer:
@@ -81,7 +81,8 @@ class CompatLookups(CudaLookups):
         package's own branch it serves only a driver older than its own build, which the note allows.
         """
         cuda = package.release if isinstance(package, CudaVersion) else package.cuda
-        rows = tuple(sorted((r for r in self.compat_accepts if r.cuda == cuda), key=lambda r: r.evidence.value))
+        known: tuple[CompatAccepts, ...] = self._where("compat_accepts", cuda=cuda)
+        rows = tuple(sorted(known, key=lambda row: row.evidence.value))
         naming = tuple(row for row in rows if branch in row.accepts or branch in row.refuses)
         if branch == self.branch_of(cuda):
             return CompatAnswer(CompatVerdict.SAME_RELEASE, naming or rows)
@@ -101,9 +102,10 @@ class CompatLookups(CudaLookups):
 
     def compat_brand(self, brand: int) -> CompatBrand | None:
         """Whether compat libraries list an NVML brand: compat_brand(5).listed is False (GeForce)."""
-        rows: tuple[CompatBrand, ...] = self._rows("compat_brands")
-        return next((row for row in rows if row.brand == brand), None)
+        found: CompatBrand | None = self._one("compat_brands", brand=brand)
+        return found
 
     def image(self, cuda: CudaVersion) -> ImageRequirement | None:
         """The requirement list of the nvidia/cuda image of a CUDA release, e.g. of 13.0."""
-        return next((row for row in self.images if row.cuda_at_least == cuda.release), None)
+        found: ImageRequirement | None = self._one("images", cuda_at_least=cuda.release)
+        return found

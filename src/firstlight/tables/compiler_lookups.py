@@ -34,7 +34,8 @@ class CompilerLookups(StoredRows):
 
     def targets(self, toolkit: CudaVersion) -> ToolkitTargets | None:
         """What a toolkit's ptxas accepts: 'sm_70' is in targets(12.8).targets and not in those of 13.0."""
-        return next((row for row in self.toolkit_targets if row.toolkit == toolkit.release), None)
+        found: ToolkitTargets | None = self._one("toolkit_targets", toolkit=toolkit.release)
+        return found
 
     def toolkits_for(self, capability: ComputeCapability) -> tuple[CudaVersion, ...]:
         """The toolkits that compile for a capability, oldest first: 12.9 to 13.4 for 12.1."""

@@ -18,12 +18,9 @@ class CostLookups(StoredRows):
 
     def download(self, fetched_by: FetchedBy, name: str, *, machine: str) -> Download | None:
         """What a name brings, the closest row: download(SYSTEM, 'cuda-toolkit-13-0', machine='x86_64').bytes."""
-        rows: tuple[Download, ...] = self._rows("downloads")
-        fitting = [
-            row
-            for row in rows
-            if row.fetched_by is fetched_by and row.machine in (machine, "any") and fnmatchcase(name, row.name)
-        ]
+        rows: tuple[Download, ...] = self._where("downloads", fetched_by=fetched_by)
+        near = [row for row in rows if name.startswith(row.name.partition("*")[0])]  # a pattern costs more than that
+        fitting = [row for row in near if row.machine in (machine, "any") and fnmatchcase(name, row.name)]
         return max(fitting, key=lambda row: len(row.name), default=None)
 
     def duration(self, work: Work) -> Duration:

@@ -41,15 +41,18 @@ class CudaLookups(StoredRows):
 
     def cuda_major(self, major: int) -> CudaMajor | None:
         """The row of a CUDA major: cuda_major(13).min_driver_same_major is 580.65.06."""
-        return next((row for row in self.cuda_majors if row.major == major), None)
+        found: CudaMajor | None = self._one("cuda_majors", major=major)
+        return found
 
     def branch(self, branch: int) -> DriverBranch | None:
         """The row of a driver branch: branch(580).native_cuda is 13.0."""
-        return next((row for row in self.driver_branches if row.branch == branch), None)
+        found: DriverBranch | None = self._one("driver_branches", branch=branch)
+        return found
 
     def branch_of(self, cuda: CudaVersion) -> int | None:
         """The driver branch that came with a CUDA release: 580 for 13.0 and 13.0.2."""
-        return next((row.branch for row in self.driver_branches if row.native_cuda == cuda.release), None)
+        found: DriverBranch | None = self._one("driver_branches", native_cuda=cuda.release)
+        return None if found is None else found.branch
 
     def native_cuda(self, driver: DriverVersion) -> CudaVersion | None:
         """The highest CUDA a driver reports by itself: 12.8 for 570.133.20."""
@@ -58,13 +61,13 @@ class CudaLookups(StoredRows):
 
     def branch_life(self, branch: int) -> BranchLife | None:
         """Kind and end of support of a branch: branch_life(580).supported_until is '2028-06'."""
-        rows: tuple[BranchLife, ...] = self._rows("branch_life")
-        return next((row for row in rows if row.branch == branch), None)
+        found: BranchLife | None = self._one("branch_life", branch=branch)
+        return found
 
     def architecture_limit(self, architecture: str) -> ArchitectureLimit | None:
         """The end of a dropped architecture: 'Volta' ends with branch 580 and CUDA 12. None: not dropped."""
-        rows: tuple[ArchitectureLimit, ...] = self._rows("architecture_limits")
-        return next((row for row in rows if row.architecture == architecture), None)
+        found: ArchitectureLimit | None = self._one("architecture_limits", architecture=architecture)
+        return found
 
     def cuda_release(self, toolkit: CudaVersion) -> CudaRelease | None:
         """The release-notes row of a toolkit; 12.8 without a third number stands for its GA, 12.8.0."""

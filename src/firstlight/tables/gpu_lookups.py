@@ -36,7 +36,8 @@ class GpuLookups(StoredRows):
 
     def capability(self, capability: ComputeCapability) -> Capability | None:
         """The row of a capability: capability(9.0).architecture is 'Hopper'."""
-        return next((row for row in self.capabilities if row.capability == capability), None)
+        found: Capability | None = self._one("capabilities", capability=capability)
+        return found
 
     def runs_on(self, code: ComputeCapability, device: ComputeCapability, *, torch_cuda: CudaVersion) -> Runs:
         """Whether machine code built for one capability runs on a device: 12.0 code runs on 12.1, 8.0 not on 8.7.
@@ -45,7 +46,8 @@ class GpuLookups(StoredRows):
         """
         from firstlight.tables.gpu_rows import Runs
 
-        rules = [rule for rule in self.code_rules if rule.code == code and _applies(rule, torch_cuda)]
+        known: tuple[CodeRule, ...] = self._where("code_rules", code=code)
+        rules = [rule for rule in known if _applies(rule, torch_cuda)]
         if not rules:
             return Runs.NOT_KNOWN
         rule = next((rule for rule in rules if rule.torch_cuda_from is not None), rules[0])
@@ -64,8 +66,8 @@ class GpuLookups(StoredRows):
 
     def kernel_module(self, architecture: str) -> KernelModule | None:
         """Which kernel modules drive an architecture, e.g. 'Volta': the proprietary ones only."""
-        rows: tuple[KernelModule, ...] = self._rows("kernel_modules")
-        return next((row for row in rows if row.architecture == architecture), None)
+        found: KernelModule | None = self._one("kernel_modules", architecture=architecture)
+        return found
 
     def tegra_release(self, l4t: str) -> TegraRelease | None:
         """The row of a Jetson Linux release, by its longest known beginning: 36.4.3 is the line 36.4."""
@@ -81,8 +83,8 @@ class GpuLookups(StoredRows):
 
     def jetpack(self, l4t: str) -> JetPack | None:
         """The JetPack of an exact Jetson Linux release: jetpack('38.4.0').jetpack is '7.1'."""
-        rows: tuple[JetPack, ...] = self._rows("jetpacks")
-        return next((row for row in rows if row.l4t == l4t), None)
+        found: JetPack | None = self._one("jetpacks", l4t=l4t)
+        return found
 
 
 def _applies(rule: CodeRule, torch_cuda: CudaVersion) -> bool:

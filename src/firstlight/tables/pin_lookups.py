@@ -35,9 +35,13 @@ class PinLookups(StoredRows):
     def wheel_sizes(self) -> tuple[WheelSize, ...]:
         return self._rows("wheel_sizes")
 
+    def wheel_sizes_of(self, project: str) -> tuple[WheelSize, ...]:
+        """The rows of a project, in the order of the table."""
+        return self._where("wheel_sizes", project=project)
+
     def package_releases(self, project: str) -> tuple[PackagePins, ...]:
         """The releases of a project, oldest first: those of vllm from 0.6.0 on."""
-        return tuple(row for row in self.package_pins if row.project == project)
+        return self._where("package_pins", project=project)
 
     def package_release(self, project: str, version: str) -> PackagePins | None:
         """One release: package_release('vllm', '0.11.0').pins('x86_64') names torch==2.8.0."""
@@ -45,5 +49,5 @@ class PinLookups(StoredRows):
 
     def wheel_size(self, project: str, version: str, *, machine: str) -> WheelSize | None:
         """The wheel of a release for a machine on PyPI: 899738273 bytes for torch 2.9.0 on x86_64."""
-        rows = (row for row in self.wheel_sizes if (row.project, row.version) == (project, version))
+        rows: tuple[WheelSize, ...] = self._where("wheel_sizes", project=project, version=version)
         return next((row for row in rows if row.machine in (machine, "any")), None)

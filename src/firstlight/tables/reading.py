@@ -14,11 +14,13 @@ from enum import Enum
 from typing import Any
 
 from firstlight.errors import BadInput
-from firstlight.tables.row import Confidence, Pin, Row
+from firstlight.tables.row import Confidence, Pin, Row, as_written
 from firstlight.tables.subjects import SUBJECTS, Subject
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
 
 Decoder = Callable[[Any], Any]
+
+SHIPPED = os.path.join(os.path.dirname(__file__), "data")
 
 _DATE = r'"date"\s*:\s*"(\d{4}-\d{2}-\d{2})"'
 
@@ -34,11 +36,27 @@ _TEXTUAL: dict[str, Callable[[str], Any]] = {
 
 @functools.cache
 def read_rows(folder: str, name: str) -> tuple[Row, ...]:
-    """The rows of one subject in a folder of tables, checked; read once per process."""
-    subject = next(subject for subject in SUBJECTS if subject.name == name)
-    path = os.path.join(folder, f"{name}.json")
-    module = importlib.import_module(f"firstlight.tables.{subject.rows_in}")
-    row_class: type[Row] = getattr(module, subject.row_class)
+    """The rows of one subject in a folder of tables, read once per process; those not shipped with us are checked."""
+    if folder != SHIPPED:
+        return checked_rows(folder, name)
+    row_class = _row_class(_subject(name))
+    decoders = _decoders(row_class)
+    return tuple([as_written(row_class, entry, decoders) for entry in _entries(_path(folder, name), name)])
+
+
+@functools.cache
+def rows_by(folder: str, name: str, fields_asked: tuple[str, ...]) -> dict[tuple[object, ...], tuple[Row, ...]]:
+    """The rows of a subject by the values of some fields, made when somebody first looks them up so."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in read_rows(folder, name):
+        found.setdefault(tuple([getattr(row, field) for field in fields_asked]), []).append(row)
+    return {key: tuple(rows) for key, rows in found.items()}
+
+
+def checked_rows(folder: str, name: str) -> tuple[Row, ...]:
+    """The same rows with every field of each decoded and looked at; the tests do so for what is shipped."""
+    subject, path = _subject(name), _path(folder, name)
+    row_class = _row_class(subject)
     decoders = _decoders(row_class)
     needed = tuple(field.name for field in fields(row_class) if field.default is MISSING)
     rows = []
@@ -59,6 +77,20 @@ def read_rows(folder: str, name: str) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def _subject(name: str) -> Subject:
+    return next(subject for subject in SUBJECTS if subject.name == name)
+
+
+def _path(folder: str, name: str) -> str:
+    return os.path.join(folder, f"{name}.json")
+
+
+def _row_class(subject: Subject) -> type[Row]:
+    module = importlib.import_module(f"firstlight.tables.{subject.rows_in}")
+    found: type[Row] = getattr(module, subject.row_class)
+    return found
+
+
 def _entries(path: str, name: str) -> list[Any]:
     try:
         with open(path, encoding="utf-8") as file:
@@ -77,14 +109,14 @@ def _entries(path: str, name: str) -> list[Any]:
 @functools.cache
 def read_about(folder: str, name: str) -> str:
     """The sentence a table says of itself, e.g. 'The highest CUDA version each driver branch reports by itself.'"""
-    with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
+    with open(_path(folder, name), encoding="utf-8") as file:
         return str(json.load(file)["about"])
 
 
 @functools.cache
 def read_dates(folder: str, name: str) -> frozenset[datetime.date]:
     """The days on which rows of a table were checked; rows are not decoded, as --version asks for no more."""
-    with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
+    with open(_path(folder, name), encoding="utf-8") as file:
         return frozenset(map(datetime.date.fromisoformat, re.findall(_DATE, file.read())))
 
 

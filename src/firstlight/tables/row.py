@@ -7,7 +7,7 @@ import datetime
 import functools
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,11 @@ def _define(cls: type) -> type:
     inherited = getattr(cls.__base__, "__dataclass_fields__", {})
     namespace.pop("__dict__", None)
     namespace.pop("__weakref__", None)
-    namespace |= {"__slots__": tuple(own), "__dataclass_fields__": {**inherited, **own}}
+    besides = namespace.pop("__slots__", ())
+    for name in besides:
+        del namespace[name]
+    slots = (*besides, *own)
+    namespace |= {"__slots__": slots, "__dataclass_fields__": {**inherited, **own}}
     return type(cls)(cls.__name__, cls.__bases__, namespace)
 
 
@@ -77,6 +81,18 @@ class Row:
     note: str = ""
 
     if not TYPE_CHECKING:
+        # A start reads two thousand rows and asks for a few fields of each: of a row as it is written, a field is
+        # decoded when it is first asked for. (entry, decoders); unset where all fields were given.
+        __slots__ = ("_written",)
+
+        def __getattr__(self, name: str) -> object:
+            field = type(self).__dataclass_fields__.get(name)
+            if field is None:
+                raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+            entry, decoders = self._written
+            value = decoders[name](entry[name]) if name in entry else field.default
+            object.__setattr__(self, name, value)
+            return value
 
         def __init__(self, **values: object) -> None:
             put = object.__setattr__
@@ -114,6 +130,13 @@ class Row:
     def __repr__(self) -> str:
         shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self))
         return f"{type(self).__name__}({shown})"
+
+
+def as_written(kind: type[Row], entry: dict[str, Any], decoders: Mapping[str, Callable[[Any], Any]]) -> Row:
+    """A row of an entry that was checked before; its fields are decoded when they are asked for."""
+    row = object.__new__(kind)
+    object.__setattr__(row, "_written", (entry, decoders))
+    return row
 
 
 def _rebuilt(kind: type[Row], values: dict[str, Any]) -> Row:

@@ -27,24 +27,23 @@ class SonameLookups(StoredRows):
 
     def wheels_with(self, soname: str, *, machine: str) -> tuple[SonameWheel, ...]:
         """The runs of PyPI releases that ship a library: libcudss.so.0 in nvidia-cudss-cu13 up to 0.8.0.10."""
-        return tuple(row for row in self.soname_wheels if row.soname == soname and row.machine == machine)
+        return self._where("sonames", soname=soname, machine=machine)
 
     def library_releases(self, project: str, *, machine: str) -> tuple[LibraryReleases, ...]:
         """The releases of a project with libraries, oldest first, with their sizes and requirements."""
-        rows: tuple[LibraryReleases, ...] = self._rows("library_releases")
-        return tuple(row for row in rows if row.project == project and row.machine == machine)
+        return self._where("library_releases", project=project, machine=machine)
 
     def placeholder_project(self, project: str) -> PlaceholderProject | None:
         """The row of a project that holds no library: nvidia-cublas-cu13; None where it is not known as one."""
-        rows: tuple[PlaceholderProject, ...] = self._rows("placeholder_projects")
-        return next((row for row in rows if row.project == project), None)
+        found: PlaceholderProject | None = self._one("placeholder_projects", project=project)
+        return found
 
     def debian_package_with(self, soname: str) -> SonameDebian | None:
         """The Debian package that has a library: libgomp.so.1 is in libgomp1."""
-        rows: tuple[SonameDebian, ...] = self._rows("debian_sonames")
-        return next((row for row in rows if row.soname == soname), None)
+        found: SonameDebian | None = self._one("debian_sonames", soname=soname)
+        return found
 
     def nvidia_packages_with(self, soname: str, *, cuda_major: int | None) -> tuple[SonameNvidia, ...]:
         """Packages outside PyPI and Debian that have a library: libcudss0-cuda-13 has libcudss.so.0 for CUDA 13."""
-        rows: tuple[SonameNvidia, ...] = self._rows("nvidia_sonames")
-        return tuple(row for row in rows if row.soname == soname and row.cuda_major in (None, cuda_major))
+        rows: tuple[SonameNvidia, ...] = self._where("nvidia_sonames", soname=soname)
+        return tuple(row for row in rows if row.cuda_major in (None, cuda_major))

@@ -29,6 +29,16 @@ class StoredRows:
 
         return read_rows(self.folder, subject)
 
+    def _where(self, subject: str, **wanted: object) -> tuple[Any, ...]:
+        """The rows whose fields have just these values, in the order of the file; looked up, not searched for."""
+        from firstlight.tables.reading import rows_by
+
+        return rows_by(self.folder, subject, tuple(wanted)).get(tuple(wanted.values()), ())
+
+    def _one(self, subject: str, **wanted: object) -> Any:
+        """The first of these rows, or None."""
+        return next(iter(self._where(subject, **wanted)), None)
+
     def about(self, subject: str) -> str:
         """What a table says of itself in one or two sentences."""
         from firstlight.tables.reading import read_about

@@ -21,13 +21,9 @@ class SystemLookups(StoredRows):
 
     def system_names(self, role: Role, family: Family, *, release: str = "", arch: str = "") -> tuple[SystemName, ...]:
         """Rows of a role on a system, best first: DRIVER on Ubuntu 24.04 gives the server branch's package."""
+        known: tuple[SystemName, ...] = self._where("system_names", role=role, family=family)
         return tuple(
-            row
-            for row in self.system_name_rows
-            if row.role is role
-            and row.family is family
-            and row.arch in ("", arch)
-            and _within(release, row.release_from, row.release_to)
+            row for row in known if row.arch in ("", arch) and _within(release, row.release_from, row.release_to)
         )
 
 

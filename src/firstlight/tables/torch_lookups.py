@@ -49,8 +49,8 @@ class TorchLookups(CompilerLookups):
     def torch_release(self, torch: TorchVersion | str, machine: str = "x86_64") -> TorchRelease | None:
         """The PyPI wheel of a version: torch_release('2.9.0').wheel_cuda is 12.8. The local part is ignored."""
         wanted = TorchVersion.parse(torch) if isinstance(torch, str) else torch
-        rows = (row for row in self.torch_releases if row.machine == machine)
-        return next((row for row in rows if row.torch == wanted), None)
+        found: TorchRelease | None = self._one("torch_releases", torch=wanted, machine=machine)
+        return found
 
     def newest_torch(self, machine: str = "x86_64") -> TorchRelease | None:
         """The newest wheel on PyPI the tables know for a machine, e.g. 2.15.0."""
@@ -58,8 +58,7 @@ class TorchLookups(CompilerLookups):
 
     def torch_variants(self, torch: TorchVersion) -> tuple[TorchVariant, ...]:
         """The CUDA variants of a torch on the PyTorch wheel index: 12.6, 12.8 and 13.0 for 2.9.0."""
-        rows: tuple[TorchVariant, ...] = self._rows("torch_variants")
-        return tuple(row for row in rows if row.torch == _minor(torch))
+        return self._where("torch_variants", torch=_minor(torch))
 
     def last_torch_of(self, cuda: CudaVersion) -> tuple[int, ...]:
         """The last torch minor that is built for a CUDA: (2, 5) for 12.1; () where none ever was."""
@@ -69,15 +68,15 @@ class TorchLookups(CompilerLookups):
 
     def variant_targets(self, torch: TorchVersion, wheel_cuda: CudaVersion, *, machine: str) -> VariantTargets | None:
         """What a variant is compiled for on a machine; a row for 'any' machine where the list is not split."""
-        rows: tuple[VariantTargets, ...] = self._rows("variant_targets")
-        fitting = [row for row in rows if row.torch == _minor(torch) and row.wheel_cuda == wheel_cuda.release]
+        fitting: tuple[VariantTargets, ...] = self._where(
+            "variant_targets", torch=_minor(torch), wheel_cuda=wheel_cuda.release
+        )
         exact = next((row for row in fitting if row.machine == machine), None)
         return exact or next((row for row in fitting if row.machine == "any"), None)
 
     def variant_sightings(self, torch: TorchVersion, wheel_cuda: CudaVersion) -> tuple[VariantSighting, ...]:
         """Where wheels of a variant were seen, e.g. 2.9.0 with 13.0 in the stable channel."""
-        rows: tuple[VariantSighting, ...] = self._rows("variant_sightings")
-        return tuple(row for row in rows if row.torch == torch and row.wheel_cuda == wheel_cuda.release)
+        return self._where("variant_sightings", torch=torch, wheel_cuda=wheel_cuda.release)
 
     def triton_programs(self, triton: str) -> tuple[TritonPtxas, ...]:
         """The ptxas programs inside a Triton: 3.6.0 has ptxas 12.8.93 and ptxas-blackwell 12.9.86."""
@@ -93,17 +92,17 @@ class TorchLookups(CompilerLookups):
 
     def companion(self, project: str, version: str) -> Companion | None:
         """One companion: companion('vllm', '0.11.0').pin('torch').spec is '==2.8.0'."""
-        return next((row for row in self.companions if (row.project, row.version) == (project, version)), None)
+        found: Companion | None = self._one("companions", project=project, version=version)
+        return found
 
     def companions_for(self, project: str, torch: TorchVersion) -> tuple[Companion, ...]:
         """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0."""
-        rows = (row for row in self.companions if row.project == project)
+        rows: tuple[Companion, ...] = self._where("companions", project=project)
         return tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
 
     def release_wheels_for(self, project: str, torch: TorchVersion) -> tuple[ReleaseWheel, ...]:
         """The wheels of a project's own release page that are known to fit a torch, in the order of the table."""
-        rows: tuple[ReleaseWheel, ...] = self._rows("release_wheels")
-        return tuple(row for row in rows if (row.project, row.torch) == (project, _minor(torch)))
+        return self._where("release_wheels", project=project, torch=_minor(torch))
 
 
 def _minor(torch: TorchVersion) -> str:

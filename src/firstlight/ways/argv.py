@@ -19,6 +19,11 @@ from firstlight.ways.platform import Platform
 from firstlight.ways.system_names import names_for, shipped
 from firstlight.ways.way import Way
 
+# What GRUB's menu calls a system, by GRUB_DISTRIBUTOR: 10_linux adds GNU/Linux to all but Ubuntu's.
+GRUB_NAMES = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}
+GRUB_MENU = ("update-grub",)
+IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
+_MAKE_CHANNEL = """mknod "$1" c "$(grep nvidia-caps-imex-channels /proc/devices | cut -d' ' -f1)" 0"""
 _CACHES = {
     "pip": ("python3", "-m", "pip", "cache", "purge"),
     "uv": ("uv", "cache", "clean"),
@@ -79,6 +84,22 @@ def _restart(way: kinds.Restart, platform: Platform) -> tuple[Argv, ...]:
     return (as_root(platform, *argv),) if argv else ()
 
 
+def _kernel(way: kinds.StartKernel, platform: Platform) -> tuple[Argv, ...]:
+    """What makes it the kernel of every start; on Ubuntu and Debian a file that GRUB's menu is made from says it."""
+    argv = names_for(Role.DEFAULT_KERNEL, platform, shipped(), kernel=way.kernel)
+    if platform.distribution in GRUB_NAMES:
+        argv = GRUB_MENU
+    return (as_root(platform, *argv),) if argv else ()
+
+
+def _imex_channel(way: kinds.MakeImexChannel, platform: Platform) -> tuple[Argv, ...]:
+    folder, channel = IMEX_CHANNEL.rsplit("/", 1)[0], IMEX_CHANNEL
+    return (
+        as_root(platform, "mkdir", "--parents", folder),
+        as_root(platform, "sh", "-c", _MAKE_CHANNEL, "sh", channel),
+    )
+
+
 def _enrol(way: kinds.EnrolKey, platform: Platform) -> tuple[Argv, ...]:
     return (as_root(platform, "mokutil", "--import", way.key),)
 
@@ -103,6 +124,8 @@ def _smi_when_free(platform: Platform, gpu: str, *words: str) -> tuple[Argv, ...
 
 
 def _containers(way: kinds.ConfigureContainers, platform: Platform) -> tuple[Argv, ...]:
+    if way.file:
+        return (as_root(platform, "nvidia-ctk", "cdi", "generate", f"--output={way.file}"),)
     if way.engine == "podman":  # it has no runtime to be configured: it reads a description of the devices
         return (as_root(platform, "nvidia-ctk", "cdi", "generate", f"--output={CDI_FILE}"),)
     settings = CONTAINER_SETTINGS.get(way.engine)
@@ -131,6 +154,9 @@ _MAKERS: dict[type[Way], Callable[[Any, Platform], tuple[Argv, ...]]] = {
     kinds.SetComputeMode: lambda way, platform: _smi(platform, way.gpu, "-c", "DEFAULT"),
     kinds.TurnOffMig: lambda way, platform: _smi_when_free(platform, way.gpu, "-mig", "0"),
     kinds.ConfigureContainers: _containers,
+    kinds.SetPowerLimit: lambda way, platform: _smi(platform, way.gpu, "-pl", str(way.watts)),
+    kinds.MakeImexChannel: _imex_channel,
+    kinds.StartKernel: _kernel,
     kinds.ClearCache: _clear,
     kinds.UseImage: image_commands,
     kinds.Restart: _restart,

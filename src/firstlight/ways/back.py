@@ -34,6 +34,8 @@ class BackKind(enum.Enum):
     UNLOCK_YUM = "unlock-yum-packages"
     UNLOCK_ZYPPER = "unlock-zypper-packages"
     COMPUTE_MODE = "compute-mode"  # of a GPU (first) as it was (second)
+    POWER_LIMIT = "power-limit"  # of a GPU (first) in watts as it was (second)
+    BOOT_MENU = "boot-menu"  # GRUB's made anew, after its settings are back
     MIG_ON = "mig-on"  # of a GPU; its instances are made anew by whoever made them
     REMOVE_IMAGE = "remove-image"  # a container image that was pulled
     EARLY_IMAGE = "early-image"  # what the kernel starts from is made anew, after files in /etc/modprobe.d are back
@@ -85,6 +87,7 @@ _BEFORE: dict[BackKind, Argv] = {
     BackKind.UNLOCK_ZYPPER: ("zypper", "removelock"),
     BackKind.REMOVE_IMAGE: ("docker", "image", "rm"),
     BackKind.RELOAD_LOADER: ("ldconfig",),
+    BackKind.BOOT_MENU: ("update-grub",),
     BackKind.FORGET_PROOFS: ("sh", "-c", _FORGET_PROOFS, "sh"),
     BackKind.FORGET_COMPILED: ("sh", "-c", _FORGET_COMPILED, "sh"),
     BackKind.TAKE_OUT_OF_PREFIX: (sys.executable, "-m", "firstlight.build.into_prefix"),
@@ -98,6 +101,8 @@ def argv_of(back: Back) -> Argv:
     sudo = ("sudo",) if back.sudo else ()
     if back.kind is BackKind.COMPUTE_MODE:
         return (*sudo, "nvidia-smi", "-i", back.words[0], "-c", back.words[1])
+    if back.kind is BackKind.POWER_LIMIT:
+        return (*sudo, "nvidia-smi", "-i", back.words[0], "-pl", back.words[1])
     if back.kind is BackKind.MIG_ON:
         return (*sudo, "nvidia-smi", "-i", *back.words, "-mig", "1")
     if back.kind is BackKind.EARLY_IMAGE:

@@ -12,13 +12,23 @@ from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.tables import Tables
 from firstlight.tables.system_rows import Role
 from firstlight.ways.arguments import CDI_FILE
-from firstlight.ways.kinds import ConfigureContainers, ResetGpu, SetComputeMode, StartService, TurnOffMig
+from firstlight.ways.kinds import (
+    AllowLockedMemory,
+    ConfigureContainers,
+    MakeImexChannel,
+    ResetGpu,
+    SetComputeMode,
+    SetPowerLimit,
+    StartService,
+    TurnOffMig,
+)
 from firstlight.ways.libcuda_on_paper import asked_again
-from firstlight.ways.paper import ONLY_RUNNING, becomes, opened
+from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, becomes, opened
 from firstlight.ways.platform import platform_of
 from firstlight.ways.system_names import roles_of
 from firstlight.ways.way import Way
 
+NO_LIMIT = 4611686018427387904  # what the probe gives for memory that may be locked without limit
 _WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)
 
 
@@ -31,10 +41,25 @@ def after_devices(way: Way, facts: Facts, tables: Tables) -> Facts | None:
             return _of_gpus(facts, _named(facts, way.gpu), way)
         case TurnOffMig():
             return _of_gpus(facts, _named(facts, way.gpu), way)
+        case SetPowerLimit():
+            return _of_gpus(facts, _named(facts, way.gpu), way)
+        case MakeImexChannel():
+            fabric = facts.fleet.fabric
+            fabric = replace(fabric, imex_channels=becomes(fabric.imex_channels, 1, way))
+            return replace(facts, fleet=replace(facts.fleet, fabric=fabric))
+        case AllowLockedMemory():
+            peers = facts.fleet.peers
+            peers = replace(peers, locked_memory_bytes=becomes(peers.locked_memory_bytes, NO_LIMIT, way))
+            return replace(facts, fleet=replace(facts.fleet, peers=peers))
         case StartService():
             return _service(way, facts, tables)
         case ConfigureContainers():
             runtime = facts.container.runtime
+            if way.file:
+                written = facts.driver.kernel_version
+                named = becomes(runtime.cdi_driver, str(written.value), way) if isinstance(written, Known) else NOT_READ
+                runtime = replace(runtime, cdi_driver=named)
+                return replace(facts, container=replace(facts.container, runtime=runtime))
             if way.engine == "podman":
                 specs = tuple(sorted({*runtime.cdi_specs, CDI_FILE}))
                 return replace(facts, container=replace(facts.container, runtime=replace(runtime, cdi_specs=specs)))
@@ -105,12 +130,15 @@ def _of_gpus(facts: Facts, names: set[str], way: Way) -> Facts:
     devices = tuple(_with_mode(each, way) if each.id in names else each for each in facts.gpus.devices)
     if devices == facts.gpus.devices:
         return facts
-    return asked_again(replace(facts, gpus=replace(facts.gpus, devices=devices)))
+    facts = replace(facts, gpus=replace(facts.gpus, devices=devices))
+    return facts if isinstance(way, SetPowerLimit) else asked_again(facts)
 
 
 def _with_mode(gpu: Gpu, way: Way) -> Gpu:
     if isinstance(way, SetComputeMode):
         return replace(gpu, compute_mode=becomes(gpu.compute_mode, ComputeMode.DEFAULT, way))
+    if isinstance(way, SetPowerLimit):
+        return replace(gpu, power_limit_w=becomes(gpu.power_limit_w, float(way.watts), way))
     off = becomes(gpu.mig_mode, value=False, way=way)
     return replace(gpu, mig_mode=off, mig_pending=becomes(gpu.mig_pending, value=False, way=way), mig_devices=())
 

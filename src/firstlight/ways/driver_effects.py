@@ -25,6 +25,7 @@ from firstlight.versions import DriverVersion
 from firstlight.ways.device_effects import after_start_of_gpus
 from firstlight.ways.kinds import (
     BuildModules,
+    ChooseModules,
     EnrolKey,
     Flavour,
     ForbidModule,
@@ -34,6 +35,7 @@ from firstlight.ways.kinds import (
     ReloadModules,
     Restart,
     SetModuleOption,
+    StartKernel,
 )
 from firstlight.ways.libcuda_on_paper import (
     asked_again,
@@ -78,6 +80,10 @@ def after_driver(way: Way, facts: Facts, tables: Tables) -> Facts | None:
             return _forbidden(way, facts)
         case SetModuleOption():
             return _with_option(way, facts)
+        case ChooseModules():
+            return _chosen(way, facts)
+        case StartKernel():
+            return _with_kernel(way, facts)
         case EnrolKey():
             return _let_in(way, facts)
         case MakeDeviceNodes():
@@ -296,6 +302,25 @@ def _with_option(way: SetModuleOption, facts: Facts) -> Facts:
     changed = setting is not driver.uvm_disable_hmm
     facts = replace(facts, driver=replace(driver, uvm_disable_hmm=setting))
     return asked_again(facts) if changed else facts
+
+
+def _chosen(way: ChooseModules, facts: Facts) -> Facts:
+    """The kind of module that is built next; it is in use after the build and a restart, like a driver."""
+    kind = ModuleKind.OPEN if way.flavour is Flavour.OPEN else ModuleKind.PROPRIETARY
+    variant = facts.place.boot.module_variant
+    if way.instead_of and isinstance(variant, Known):
+        boot = replace(facts.place.boot, module_variant=becomes(variant, way.line, way))
+        facts = replace(facts, place=replace(facts.place, boot=boot))
+    return replace(facts, driver=replace(facts.driver, module_kind=becomes(facts.driver.module_kind, kind, way)))
+
+
+def _with_kernel(way: StartKernel, facts: Facts) -> Facts:
+    """The kernel that runs after the restart, with the module that lies ready for it."""
+    ready = way.kernel in value_or(facts.driver.kernels_with_module, ())
+    path = f"/lib/modules/{way.kernel}/nvidia.ko"
+    file = becomes(facts.driver.module_file, path, way) if ready else facts.driver.module_file
+    place = replace(facts.place, kernel_release=way.kernel)
+    return replace(facts, place=place, driver=replace(facts.driver, module_file=file))
 
 
 def _let_in(way: EnrolKey, facts: Facts) -> Facts:

@@ -7,5 +7,6 @@ from firstlight.ways import kinds
 OF_THE_IMAGE = (
     kinds.SetUpRepository, kinds.InstallPackages, kinds.RemovePackages, kinds.HoldPackages, kinds.InstallDriver,
     kinds.BuildModules, kinds.ForbidModule, kinds.SetModuleOption, kinds.EnrolKey, kinds.RegisterFolder,
-    kinds.RefreshLoaderCache, kinds.ConfigureContainers,
+    kinds.RefreshLoaderCache, kinds.ConfigureContainers, kinds.ChooseModules, kinds.StartKernel,
+    kinds.AllowLockedMemory,
 )  # fmt: skip

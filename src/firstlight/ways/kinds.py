@@ -5,9 +5,13 @@ from __future__ import annotations
 from firstlight.frozen import dataclass
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion
 from firstlight.ways.arguments import Flavour, Manner, Package, Scope, Service, Variable, Why, WiredBy
+from firstlight.ways.gpu_kinds import MakeImexChannel, ResetGpu, SetComputeMode, SetPowerLimit, TurnOffMig
 from firstlight.ways.way import Way
 
-__all__ = ["Flavour", "Manner", "Package", "Scope", "Service", "Variable", "Why", "WiredBy"]  # besides the ways
+__all__ = [  # besides the ways that stand here
+    "Flavour", "MakeImexChannel", "Manner", "Package", "ResetGpu", "Scope", "Service", "SetComputeMode",
+    "SetPowerLimit", "TurnOffMig", "Variable", "Why", "WiredBy",
+]  # fmt: skip
 
 # -- Python packages --------------------------------------------------------------------------------------------------
 
@@ -202,6 +206,23 @@ class SetModuleOption(Way):
 
 
 @dataclass(frozen=True, slots=True)
+class ChooseModules(Way):
+    """akmods told which of NVIDIA's modules it builds, by a line in a file of its own."""
+
+    flavour: Flavour
+    file: str  # /etc/rpm/macros.nvidia-kmod
+    line: str
+    instead_of: str = ""  # what ends a line of the file now: kernel
+
+
+@dataclass(frozen=True, slots=True)
+class StartKernel(Way):
+    """Another kernel that is installed, at every start from the next one on."""
+
+    kernel: str  # 6.8.0-1029-gcp
+
+
+@dataclass(frozen=True, slots=True)
 class EnrolKey(Way):
     """The key that a module is signed with, enrolled; the firmware asks for it at the next start."""
 
@@ -222,31 +243,11 @@ class StartService(Way):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetGpu(Way):
-    """A GPU reset by nvidia-smi with every program off it; "" = all."""
-
-    gpu: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetComputeMode(Way):
-    """The compute mode of a GPU back to DEFAULT."""
-
-    gpu: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnOffMig(Way):
-    """MIG switched off on a GPU."""
-
-    gpu: str
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigureContainers(Way):
     """The container engine told to use NVIDIA's runtime (nvidia-ctk runtime configure), e.g. docker."""
 
     engine: str
+    file: str = ""  # the description of the GPUs that is there and is written anew: /etc/cdi/nvidia.yaml
 
 
 # -- The loader -------------------------------------------------------------------------------------------------------
@@ -306,6 +307,7 @@ class RemoveFiles(Way):
     """Files moved aside (they come back by undo), e.g. an empty libcuda.so.1."""
 
     paths: tuple[str, ...]
+    as_root: bool = False  # they are another user's
 
 
 # -- Variables --------------------------------------------------------------------------------------------------------
@@ -324,6 +326,11 @@ class UnsetVariables(Way):
     """Variables taken out of the files that set them, e.g. CUDA_VISIBLE_DEVICES."""
 
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllowLockedMemory(Way):
+    """No limit on the memory that a user's processes may lock, from the next login on; RDMA locks what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,9 +386,10 @@ class OtherMachine(Way):
 class AskPerson(Way):
     """What a person does, with the commands that help: the last way, for what no program here can do."""
 
-    what: str  # an order, at most 70 characters, e.g. power the machine off and on
+    what: str  # its name in `asks.py`, which has the words: power-off-and-on
     why: Why
     commands: tuple[tuple[str, ...], ...] = ()
     cures: bool = True  # False: it only looks, or only follows; nothing is claimed from it
     as_root: bool = False  # one of its commands takes root, here or on the host
     fetches: str = ""  # what is downloaded by it, e.g. NVIDIA's installer; its size is on no record
+    of: tuple[str, ...] = ()  # what its words speak of, e.g. the number of a GPU

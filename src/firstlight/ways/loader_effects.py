@@ -11,6 +11,7 @@ from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.libcuda import LIBCUDA, LibcudaCandidate
+from firstlight.facts.mps import MpsFacts
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.facts.torch_libraries import MissingLibrary, TorchLibraries
 from firstlight.tables import Tables
@@ -26,6 +27,7 @@ from firstlight.ways.kinds import (
 )
 from firstlight.ways.libcuda_on_paper import (
     after_ldconfig,
+    asked_again,
     compat_candidate,
     drivers_own,
     lying_at,
@@ -336,6 +338,10 @@ def _moved_aside(way: RemoveFiles, facts: Facts, tables: Tables) -> Facts:
         cuda_libraries=replace(facts.cuda_libraries, libraries=libraries),
         compat=tuple(each for each in facts.compat if not gone & {each.library, each.folder}),
     )
+    pipe = facts.gpus.mps_control
+    if isinstance(pipe, Known) and pipe.value.rpartition("/")[0] in gone:
+        facts = asked_again(replace(facts, gpus=replace(facts.gpus, mps_control=NOT_READ)))
+        facts = replace(facts, fleet=replace(facts.fleet, mps=MpsFacts(NOT_READ, NOT_READ)))
     if isinstance(facts.torch, Known) and gone & set(facts.torch.value.shadowed_by):
         left = tuple(each for each in facts.torch.value.shadowed_by if each not in gone)
         facts = replace(facts, torch=replace(facts.torch, value=replace(facts.torch.value, shadowed_by=left)))

@@ -142,7 +142,7 @@ def aside_steps(way: RemoveFiles, at: At) -> Iterator[Step]:
         folder, name = posixpath.split(path)
         aside, of_system = copy_beside(f"{folder}/.{name}", at), is_of_the_system(path)
         move = (*MOVE, path, aside)
-        run = as_root(at.platform, *move) if of_system else move
+        run = as_root(at.platform, *move) if of_system or way.as_root else move
         refresh = (as_root(at.platform, "ldconfig"),) if of_system else ()
         again = tuple(through(argv, Back(BackKind.RELOAD_LOADER)) for argv in refresh)
         yield replace(
@@ -151,7 +151,7 @@ def aside_steps(way: RemoveFiles, at: At) -> Iterator[Step]:
             kind=StepKind.FILE,
             title=fitted(f"move {path} aside"),
             commands=(run, *refresh),
-            needs_root=of_system,
+            needs_root=of_system or way.as_root,
             done_when=(Condition(CheckKind.FILE_ABSENT, path),),
             back=(through(run, moved_back(aside, path)), *again),
             note=f"It is kept as {aside}.",

@@ -8,22 +8,33 @@ from dataclasses import replace
 from firstlight.facts.gpus import ComputeMode
 from firstlight.facts.known import Known
 from firstlight.ways.arguments import CDI_FILE
-from firstlight.ways.argv import CONTAINER_SETTINGS, commands, rebuild_early_image
+from firstlight.ways.argv import CONTAINER_SETTINGS, IMEX_CHANNEL, commands, rebuild_early_image
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv, Back, BackKind, removed_file, through
-from firstlight.ways.building import NOT_MEASURED, blank, exists, once, prints, slug, succeeds, written
+from firstlight.ways.building import (
+    NOT_MEASURED,
+    blank,
+    exists,
+    once,
+    prints,
+    slug,
+    succeeds,
+    written,
+)
 from firstlight.ways.in_use import loaded_after
 from firstlight.ways.kinds import (
     ConfigureContainers,
     ForbidModule,
     LoadModules,
     MakeDeviceNodes,
+    MakeImexChannel,
     RefreshLoaderCache,
     ReloadModules,
     ResetGpu,
     Service,
     SetComputeMode,
     SetModuleOption,
+    SetPowerLimit,
     StartService,
     TurnOffMig,
 )
@@ -160,11 +171,37 @@ def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
     )
 
 
+def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
+    step = _step(way, at)
+    was = next((gpu.power_limit_w for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
+    before = (way.gpu, f"{was.value:.0f}") if isinstance(was, Known) else ()
+    yield replace(
+        step,
+        done_when=(_says(way.gpu, "power.limit", f"{way.watts}.00 W"),),
+        back=(through(step.commands[0], Back(BackKind.POWER_LIMIT, before)),) if before else (),
+        note="It holds until the machine is restarted. Leave it where somebody lowered the limit on purpose.",
+    )
+
+
+def channel_steps(way: MakeImexChannel, at: At) -> Iterator[Step]:
+    step = _step(way, at)
+    yield replace(
+        step, done_when=(exists(IMEX_CHANNEL),), back=(through(step.commands[0], removed_file(IMEX_CHANNEL)),)
+    )
+
+
 def _says(gpu: str, field: str, value: str) -> Condition:
     return prints(value, "nvidia-smi", "-i", gpu, f"--query-gpu={field}", "--format=csv,noheader")
 
 
 def container_steps(way: ConfigureContainers, at: At) -> Iterator[Step]:
+    if way.file:
+        yield replace(
+            _step(way, at),
+            kind=StepKind.FILE,  # undo puts back the one of before
+            done_when=(once("it was written for another driver"), exists(way.file)),
+        )
+        return
     if way.engine == "podman":
         note = "Written again after every change of the driver: it names the driver's files."
         yield replace(_step(way, at), done_when=(exists(CDI_FILE),), back=(removed_file(CDI_FILE),), note=note)

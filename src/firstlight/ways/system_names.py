@@ -16,6 +16,7 @@ _NAMED = (RowKind.PACKAGES, RowKind.UNIT, RowKind.PATH)
 _ARCH_KERNELS = ("lts", "zen", "hardened")
 # Kernels beside the plain one whose packages have names of their own there: 6.6.35.1-rt34-1.azl3, 5.14.0-503.el9+64k.
 _RPM_FAMILIES = (Family.RHEL, Family.FEDORA, Family.AMAZON, Family.AZURE)
+_LARGE_PAGES = "64k"
 _OTHER_KERNEL = r"[-.+](rt|64k|debug)\d*(?=[-.+]|$)"
 
 
@@ -63,6 +64,7 @@ def _given(platform: Platform, slots: dict[str, str]) -> dict[str, str]:
     kernel_version, _, variant = platform.kernel.rpartition("-")
     return {
         "kernel": platform.kernel,
+        "kernel_plain": platform.kernel.partition("+")[0],  # without the +64k of Red Hat's kernel for Arm
         "kernel_version": kernel_version,
         "kernel_variant": variant,  # default, azure: what SUSE ends its kernels' names with
         "arch": platform.arch,
@@ -81,11 +83,21 @@ def kernel_kind(platform: Platform) -> str:
         return own or ("linux" if "-arch" in kernel else "other-kernel")
     if platform.family is Family.AMAZON and kernel.startswith("6.12."):
         return "6.12"
+    if platform.family is Family.RHEL and _has_large_pages(platform):
+        return _LARGE_PAGES
     return "uek" if platform.family is Family.RHEL and "uek" in kernel else ""
+
+
+def _has_large_pages(platform: Platform) -> bool:
+    """Whether it is the kernel with 64 KiB pages that Red Hat has beside the plain one for Arm, from 9 on."""
+    major = platform.release.partition(".")[0]
+    return platform.kernel.endswith(f"+{_LARGE_PAGES}") and major.isdecimal() and int(major) >= 9
 
 
 def other_kernel(platform: Platform) -> str:
     """rt, 64k or debug where such a kernel runs and the rows are of the plain one's packages; "" where they fit."""
+    if platform.family is Family.RHEL and _has_large_pages(platform):
+        return ""
     match = re.search(_OTHER_KERNEL, platform.kernel) if platform.family in _RPM_FAMILIES else None
     return match[1] if match is not None else ""
 
@@ -104,7 +116,7 @@ def roles_of(name: str, platform: Platform, tables: Tables) -> tuple[SystemName,
         for row in tables.system_name_rows
         if row.family is platform.family
         and row.kind in _NAMED
-        and any(_pattern(each).fullmatch(name) for each in row.names)
+        and any(name.startswith(each.partition("{")[0]) and _pattern(each).fullmatch(name) for each in row.names)
     )
 
 

@@ -18,17 +18,19 @@ from firstlight.ways.way import Reversible, Risk, Way
 OF_THE_HOST = (
     kinds.InstallDriver, kinds.LoadModules, kinds.ReloadModules, kinds.BuildModules, kinds.ForbidModule,
     kinds.SetModuleOption, kinds.EnrolKey, kinds.MakeDeviceNodes, kinds.StartService, kinds.ResetGpu,
-    kinds.SetComputeMode, kinds.TurnOffMig, kinds.ConfigureContainers, kinds.Restart,
+    kinds.SetComputeMode, kinds.TurnOffMig, kinds.ConfigureContainers, kinds.Restart, kinds.SetPowerLimit,
+    kinds.MakeImexChannel, kinds.ChooseModules, kinds.StartKernel,
 )  # fmt: skip
 _OF_PACKAGES = (kinds.InstallPackages, kinds.RemovePackages, kinds.HoldPackages)
-_AS_ROOT = (*OF_THE_HOST, *_OF_PACKAGES, kinds.SetUpRepository, kinds.RegisterFolder, kinds.RefreshLoaderCache)
+_AS_ROOT = (*OF_THE_HOST, *_OF_PACKAGES, kinds.SetUpRepository, kinds.RegisterFolder, kinds.RefreshLoaderCache,
+            kinds.AllowLockedMemory)  # fmt: skip
 _ELSEWHERE = (kinds.StartContainer, kinds.UseImage, kinds.ChangeImage, kinds.OtherMachine, kinds.AskPerson)
 _NOT_BACK = (
     kinds.ClearCache, kinds.ReloadModules, kinds.ResetGpu, kinds.Restart, kinds.EnrolKey, kinds.RefreshLoaderCache,
 )  # fmt: skip
 _PARTLY_BACK = (
     kinds.InstallDriver, kinds.RemovePackages, kinds.BuildModules, kinds.TurnOffMig, kinds.MakeDeviceNodes,
-    kinds.BuildFromSource,
+    kinds.BuildFromSource, kinds.StartKernel,
 )  # fmt: skip
 # What is asked of a person: another start of a program and a look leave everything as it was; the rest is high.
 _RISKS_OF_ASKING = {Why.PROGRAM: Risk.NONE, Why.COOLING: Risk.NONE, Why.DECISION: Risk.MEDIUM}
@@ -49,7 +51,7 @@ def needs_root(way: Way, platform: Platform) -> bool:
     if isinstance(way, kinds.ConstrainEnvironment):
         return is_of_the_system(way.file)
     if isinstance(way, kinds.RemoveFiles):
-        return any(map(is_of_the_system, way.paths))
+        return way.as_root or any(map(is_of_the_system, way.paths))
     if isinstance(way, kinds.Unwire):
         return way.by is WiredBy.LOADER_CONF
     return isinstance(way, _AS_ROOT) and not (isinstance(way, OF_THE_HOST) and platform.has_no_kernel)
@@ -125,6 +127,8 @@ def _not_in_tables(way: Way, platform: Platform) -> str:
         return "how this system holds a package at its version is not known here"
     if isinstance(way, kinds.BuildModules) and not commands(kinds.BuildModules(way.kernel, "", way.by), platform):
         return f"how {here} builds kernel modules is not known here"
+    if isinstance(way, kinds.StartKernel) and not commands(way, platform):
+        return f"how {here} chooses the kernel that it starts is not known here"
     return ""
 
 

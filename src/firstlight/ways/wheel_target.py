@@ -57,10 +57,19 @@ class WheelFile:
             return False
 
 
+def processor_called(text: str) -> str:
+    """x86_64 or aarch64 by the name that --platform has, also by those of images: amd64, arm64."""
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(text, text)
+    if machine not in MACHINES:
+        raise BadInput(
+            f"--platform {text[:40]!a}: accepted: {', '.join(MACHINES)}, or as images call them amd64, arm64."
+        )
+    return machine
+
+
 def target_of(machine: str, python: str, glibc: str) -> Target:
     """A target that was asked for; refuses what no wheel is for."""
-    if machine not in MACHINES:
-        raise BadInput(f"--platform {machine[:40]!a}: accepted: {', '.join(MACHINES)}.")
+    machine = processor_called(machine)
     if not re.fullmatch(r"3\.\d{1,2}", python):
         raise BadInput(f"--python {python[:40]!a}: accepted is a minor release of Python 3, e.g. 3.12.")
     if not re.fullmatch(r"2\.\d{1,2}", glibc):

@@ -118,7 +118,7 @@ def _torch_near(package: Package, index: str, asked: Asked) -> tuple[Piece, tupl
             _apart(_numbers(row.version), release),
         )
 
-    rows = [row for row in asked.tables.wheel_sizes if row.project == "torch"]
+    rows = asked.tables.wheel_sizes_of("torch")
     if not rows:
         return None
     row = min(rows, key=distance)

@@ -7,6 +7,7 @@ from typing import Any
 
 from firstlight.facts.containers import ContainerKind
 from firstlight.ways import kinds
+from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import Manner, Service, WiredBy
 from firstlight.ways.nvidia_repository import WORDS as REPOSITORY_WORDS
 from firstlight.ways.platform import Platform
@@ -154,6 +155,13 @@ def _machine(way: kinds.OtherMachine) -> str:
     return fitted(f"take another machine{f': {found}' if found else ''}")
 
 
+def _containers(way: kinds.ConfigureContainers) -> str:
+    if way.file:
+        return fitted(f"write the description of the GPUs anew: {way.file}")
+    cdi = way.engine == "podman"
+    return fitted(f"describe the GPUs to {way.engine} (CDI)" if cdi else f"let {way.engine} use NVIDIA's runtime")
+
+
 def _removal(way: kinds.RemoveDistributions) -> str:
     names = (f"{way.projects[0]} {way.version}",) if way.version else way.projects
     where = f" of {base_of(way.folder) or way.folder}" if way.folder else ""
@@ -183,17 +191,18 @@ _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.BuildModules: lambda way: fitted(f"build the driver's modules for kernel {way.kernel}"),
     kinds.ForbidModule: lambda way: fitted(f"keep {way.module} from loading at the next start"),
     kinds.SetModuleOption: lambda way: fitted(f"set {way.option} of {way.module}"),
+    kinds.ChooseModules: lambda way: f"tell akmods to build the {way.flavour.value} modules",
+    kinds.StartKernel: lambda way: fitted(f"start kernel {way.kernel} from the next start on"),
+    kinds.AllowLockedMemory: lambda way: "let users lock memory without limit",
     kinds.EnrolKey: lambda way: "enrol the key that the module is signed with",
     kinds.MakeDeviceNodes: lambda way: "make the device nodes of the GPUs",
     kinds.StartService: _service,
     kinds.ResetGpu: lambda way: fitted(f"reset {_gpu(way.gpu)}"),
     kinds.SetComputeMode: lambda way: fitted(f"set the compute mode of {_gpu(way.gpu)} to DEFAULT"),
     kinds.TurnOffMig: lambda way: fitted(f"turn MIG off on {_gpu(way.gpu)}"),
-    kinds.ConfigureContainers: lambda way: fitted(
-        f"describe the GPUs to {way.engine} (CDI)"
-        if way.engine == "podman"
-        else f"let {way.engine} use NVIDIA's runtime"
-    ),
+    kinds.SetPowerLimit: lambda way: fitted(f"set the power limit of {_gpu(way.gpu)} to {way.watts} W"),
+    kinds.MakeImexChannel: lambda way: "make the IMEX channel 0",
+    kinds.ConfigureContainers: lambda way: _containers(way),
     kinds.FetchCompat: lambda way: f"fetch the compat library of CUDA {way.cuda} from NVIDIA's archive",
     kinds.WireCompat: lambda way: f"wire the compat library of CUDA {way.cuda} when a program starts",
     kinds.Unwire: _unwire,
@@ -211,5 +220,5 @@ _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.UseImage: lambda way: fitted(f"run it in {way.image or 'an image of a newer distribution'}"),
     kinds.ChangeImage: lambda way: fitted(f"set in the Dockerfile: {way.line}"),
     kinds.OtherMachine: _machine,
-    kinds.AskPerson: lambda way: fitted(way.what),
+    kinds.AskPerson: lambda way: fitted(words_asked(way)),
 }

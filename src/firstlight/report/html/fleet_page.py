@@ -7,7 +7,7 @@ from typing import Any
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
 from firstlight.report.fleet_json import handed_on
-from firstlight.report.fleet_rows import HEADINGS, against_words, cells_of, difference_words
+from firstlight.report.fleet_rows import HEADINGS, against_words, cells_of, difference_words, verdicts_counted
 from firstlight.report.host_names import HostNames
 from firstlight.report.html.markup import Markup, el, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
@@ -24,7 +24,7 @@ def fleet_page(fleet: Fleet, names: HostNames, document: dict[str, Any]) -> str:
         section("odd", "What is odd", *(_odd(row, names) for row in odd)) if odd else Markup(""),
         section("blocked", "What blocks", *blocks) if (blocks := _blocked(fleet, names)) else Markup(""),
     )
-    said = ", ".join(f"{count} {verdict.value}" for verdict in Verdict if (count := fleet.count(verdict)))
+    said = verdicts_counted(fleet)
     verdict = f"{counted(sum(len(row.hosts) for row in fleet.rows), 'host')}: {said}."
     entries = (("hosts", "Hosts"), ("odd", "What is odd"), ("blocked", "What blocks"))
     there = "".join(sections)
