@@ -1,4 +1,4 @@
-"""Whole transcripts: a command line, all it prints, its exit code; `python -m tools.make_transcripts` rewrites them."""
+"""Whole transcripts: a command line, all it prints, its exit code; `tools.generate transcripts` rewrites them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_the_schema_comes_first_and_the_document_fits_the_shipped_schema() -> No
 def test_the_shipped_schemas_are_those_the_types_give(name: str, make: Callable[[], dict[str, Any]]) -> None:
     schema = make()
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert json.loads((SCHEMAS / name).read_text()) == schema, "run python -m tools.make_bench_schemas"
+    assert json.loads((SCHEMAS / name).read_text()) == schema, "run python -m tools.generate bench-schemas"
 
 
 def test_what_is_not_known_is_null_and_a_skipped_case_is_there_with_its_reason() -> None:

@@ -83,7 +83,10 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
         (("bash", *FOR, "--bench"), "--bench says nothing to bash; accepted: with slurm or k8s."),
         (("slurm", *FOR, "--nodes", "4"), "--nodes 4: accepted with --bench, the job that measures several nodes."),
         (("bash", *FOR, "--force"), "it goes with --out"),
-        (("bash", *FOR, "--volume", "/"), "accepted is a folder of its own"),
+        *(
+            (("bash", *FOR, "--volume", each), "--volume /")
+            for each in ("/", "/proc", "/etc", "/usr/share", "/dev/shm")
+        ),
         (("bash", *FOR, "--out", __file__), "is a file; accepted: a folder"),
         (("bash", *FOR, "--out", f"{__file__}/below"), "is a file; accepted: a folder"),
     ],
@@ -202,9 +205,12 @@ def test_a_recorded_machine_is_named_by_its_folder() -> None:
     assert document["made_for"] == "the machine of h100-driver-570"
 
 
-def test_the_processor_can_be_another() -> None:
-    document = _document("bash", "--for", "H100, driver 580", "--platform", "aarch64")
-    assert document["target"]["machine"] == "aarch64"
+@pytest.mark.parametrize(
+    ("text", "machine"), [("aarch64", "aarch64"), ("arm64", "aarch64"), ("x86_64", "x86_64"), ("amd64", "x86_64")]
+)
+def test_the_processor_can_be_another_and_has_its_name_of_images_too(text: str, machine: str) -> None:
+    document = _document("bash", "--for", "H100, driver 580", "--platform", text)
+    assert document["target"]["machine"] == machine
 
 
 @pytest.mark.parametrize("gpu", ["GH200", "GB200", "GB10", "Jetson Thor"])
@@ -224,10 +230,13 @@ def test_an_orin_gets_wheels_for_its_processor() -> None:
         (("--for", "toaster"), "toaster"),
         ((*FOR, "--want", "torch==$(id)"), "version"),
         ((*FOR, "--want", "nothing"), "accepted"),
-        ((*FOR, "--volume", "/a\nb"), "path"),
+        ((*FOR, "--volume", "/a\nb"), "--volume '/a\\nb': a path cannot hold \\n"),
         ((*FOR, "--volume", "/my disk"), "torch.compile"),
         ((*FOR, "--python", "snake"), "3.12"),
-        ((*FOR, "--platform", "sparc"), "x86_64"),
+        *(
+            ((*FOR, "--platform", each), f"--platform '{each}': accepted: x86_64")
+            for each in ("sparc", "riscv64", "x86")
+        ),
         (("--for", "GH200, driver 580", "--platform", "x86_64"), "every machine with GH200 is aarch64"),
         ((*FOR, "--option", "source-build:torch"), "option"),
         (("--facts", "/no/such"), "no/such"),

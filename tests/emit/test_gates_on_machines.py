@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from firstlight.emit.devcontainer import emit_devcontainer
-from firstlight.emit.gates import Gates
-from firstlight.emit.slurm import emit_slurm
+import firstlight.examples
 from firstlight.emit.subject import Asked, Choices, Subject, subject_of
 from firstlight.errors import BadInput
 from firstlight.facts.known import Known
+from firstlight.facts.look import Look, look_at
 from firstlight.machine.evidence import from_document
 from firstlight.machine.recorded import RecordedMachine
 from firstlight.plan.request import Request
+from firstlight.tables.gpu_rows import GpuKind
+from firstlight.versions import ComputeCapability
+from tests.emit.gates_of_kinds import PASSED, asks_of, check_host, on_node
 from tests.emit.made_subjects import MACHINES, TABLES, for_machine, for_words
-from tests.emit.subjects import text_of
-from tests.emit.trees import SHELLS, WSL_SMI, Root, Smi, Tree, may_change_root, tree_of
+from tests.emit.trees import SHELLS, WSL_SMI, Asking, Root, Smi, Tree, may_change_root, tree_of
 from tests.platforms.cases import all_cases, judged
+
+EXAMPLES = tuple(path.stem for path in sorted(Path(firstlight.examples.__file__).parent.glob("*.json")))
+KINDS = ("bash", "dockerfile", "devcontainer", "slurm", "ansible", "compose", "k8s")
 
 
 @dataclass(frozen=True)
-class Emitted:
-    """A machine, what it looks like to a gate, and the gate that is made for it."""
+class Made:
+    """A machine, what files are made of for it, and what it looks like to a gate."""
 
     name: str
+    subject: Subject
     tree: Tree
-    gates: Gates
-    on_host: str  # check_host.sh of a dev container
-    on_node: str  # of a Slurm script; "" where more is needed there
 
 
 def _machines() -> Iterator[tuple[str, RecordedMachine, Subject]]:
@@ -49,23 +53,14 @@ def _machines() -> Iterator[tuple[str, RecordedMachine, Subject]]:
             yield case.name, RecordedMachine(from_document(seen.document, case.name)), subject
 
 
-def _on_node(subject: Subject) -> str:
-    text = emit_slurm(subject).files[0].text
-    return text.partition("on_node-$key.sh\" << 'END-OF-FIRSTLIGHT-FILE'\n")[2].partition("END-OF-FIRSTLIGHT-FILE")[0]
-
-
-def _emitted() -> Iterator[Emitted]:
+def _made() -> Iterator[Made]:
     for name, machine, subject in _machines():
-        facts = subject.facts
-        host = text_of(emit_devcontainer(subject), ".devcontainer/check_host.sh")
-        # with compat a node has the library too, and one without a driver is refused: test_slurm.py has both
-        asks_node = not subject.compat and isinstance(facts.driver.kernel_version, Known)
-        yield Emitted(name, tree_of(machine, facts, host), subject.gates, host, _on_node(subject) if asks_node else "")
+        yield Made(name, subject, tree_of(machine, subject.facts, check_host(subject).text))
 
 
-def _near_misses(made: Emitted) -> Iterator[tuple[str, Tree]]:
+def _near_misses(made: Made) -> Iterator[tuple[str, Tree]]:
     """The same machine, one thing other than the gate takes."""
-    gates, tree = made.gates, made.tree
+    gates, tree = made.subject.gates, made.tree
     yield "another processor", Tree("riscv64", "", (), None)
     if not isinstance(gates.min_driver_alone, Known):
         return
@@ -89,20 +84,35 @@ def _near_misses(made: Emitted) -> Iterator[tuple[str, Tree]]:
 
 
 @pytest.mark.skipif(not may_change_root(), reason="needs root, or user namespaces, for a root of its own")
-def test_every_machine_is_let_in_by_the_gate_made_for_it_and_its_near_misses_are_not(tmp_path: Path) -> None:
-    root, expected = Root(tmp_path), {}
-    for made in _emitted():
-        for shell in SHELLS:
-            expected[root.add(made.tree, made.on_host, shell)] = ("in", made.name)
-        if made.on_node:
-            expected[root.add(made.tree, made.on_node, "dash")] = ("in", f"{made.name} as a node")
-        for what, tree in _near_misses(made):
-            expected[root.add(tree, made.on_host, "dash")] = ("out", f"{made.name}: {what}")
-    found = root.run()
-    wrong = [f"{name} under {case[2]}, to be {verdict}: {found[case][1]}"
-             for case, (verdict, name) in expected.items() if found[case][0] != verdict]  # fmt: skip
+def test_every_machine_is_let_in_by_the_gate_of_every_kind_made_for_it_and_its_near_misses_are_not(
+    tmp_path: Path,
+) -> None:
+    root, expected = Root(tmp_path), list[tuple[Asking, str, str]]()
+    for made in _made():
+        for asks in asks_of(made.subject, made.tree):
+            verdict = "in" if asks.lets_in else "out"
+            for shell in SHELLS if asks.kind == "devcontainer" else ("dash",):
+                expected.append((Asking(asks.tree, asks.gate, shell), verdict, f"{asks.kind} of {made.name}"))
+        gate = check_host(made.subject)
+        misses = ((Asking(tree, gate, "dash"), "out", f"{made.name}: {what}") for what, tree in _near_misses(made))
+        expected += misses
+    for asking, _, _ in expected:
+        root.add(asking)
+    root.run()
+    wrong = [
+        f"{name} under {asking.shell}, to be {verdict}: {root.said(asking)[1]}"
+        for asking, verdict, name in expected
+        if _verdict(root, asking) != verdict
+    ]
     assert wrong == []
-    assert sum(verdict == "in" for verdict, _ in expected.values()) > 150
+    let_in = Counter(name.partition(" of ")[0] for _, verdict, name in expected if verdict == "in")
+    assert min(let_in[kind] for kind in KINDS) > 100, let_in
+
+
+def _verdict(root: Root, asking: Asking) -> str:
+    """A script that goes on after its gates, and stops for another reason, has let the machine in."""
+    verdict, said = root.said(asking)
+    return "in" if PASSED in said else verdict
 
 
 _BOARD = Tree("aarch64", "5.15.148-tegra", (), None)
@@ -119,17 +129,47 @@ _SYS = "/sys/module/nvidia/version"
         (_BOARD.with_file(_SYS, "580.00\n").with_jetson_linux("36.5.0"), "out", "needs Jetson Linux 38"),
         (_BOARD.with_jetson_linux("38.2.0"), "in", ""),  # nvgpu has no version to read
         (_WINDOWS, "in", "which driver Windows has; it is not checked"),
-        (replace(_WINDOWS, smi=Smi(("NVIDIA L4",), ("8.9",), "577.00", WSL_SMI)), "out", "driver 577.00 is loaded"),
+        (replace(_WINDOWS, smi=Smi(("NVIDIA L4",), ("8.9",), "577.00", WSL_SMI)), "out", "577.00 is that of Windows"),
         (Tree("x86_64", "", (), None), "out", "no NVIDIA driver, so no GPU"),
     ],
 )  # fmt: skip
 def test_a_node_is_judged_by_the_rules_of_its_platform(tmp_path: Path, tree: Tree, verdict: str, says: str) -> None:
     made = for_words("Thor, driver 580" if tree.arch == "aarch64" else "L4, driver 580", "torch==2.14.1+cu130")
     root = Root(tmp_path)
-    case = root.add(tree, _on_node(made), "dash")
-    found, said = root.run()[case]
+    asking = Asking(tree, on_node(made), "dash")
+    root.add(asking)
+    root.run()
+    found, said = root.said(asking)
     assert (found, says in said) == (verdict, True), said
     assert bool(said) == bool(says)
+
+
+def test_what_is_made_for_a_gpu_in_words_lets_in_that_gpu() -> None:
+    """One GPU of every capability that torch is built for, under a driver of CUDA 13 and one of CUDA 12."""
+    tried = dict[tuple[ComputeCapability, str], str]()
+    for row in TABLES.gpus:
+        if row.capability >= ComputeCapability(6, 0) and row.kind is not GpuKind.JETSON and "series" not in row.model:
+            for driver in ("570", "580"):
+                tried.setdefault((row.capability, driver), f"{row.model}, driver >= {driver}")
+    for (capability, driver), words in tried.items():
+        gates = for_words(words).gates
+        assert capability in gates.capabilities, words
+        assert isinstance(gates.min_driver, Known)
+        assert gates.min_driver.value.branch <= int(driver), words
+    assert len(tried) > 15
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_gate_of_an_example_is_that_of_the_machine_it_was_recorded_on(name: str) -> None:
+    facts = look_at(Look(facts_file=f"example:{name}"))
+    try:
+        expected = for_machine(name).gates
+    except BadInput as refused:
+        with pytest.raises(BadInput, match=re.escape(str(refused))):
+            subject_of(facts, Asked(Request()), made_for=name, tables=TABLES, choices=Choices())
+        return
+    made = subject_of(facts, Asked(Request()), made_for=name, tables=TABLES, choices=Choices())
+    assert made.gates == expected
 
 
 @pytest.mark.parametrize(("words", "line"), [("Jetson Thor, driver 580", "38"), ("Jetson Thor, driver 595", "39")])

@@ -120,6 +120,12 @@ def test_what_names_no_image_is_refused(text: str) -> None:
         image_reference(text, what="--base")
 
 
+def test_the_image_that_is_empty_is_none() -> None:
+    with pytest.raises(BadInput, match=r"--base scratch: it is empty"):
+        image_reference("scratch", what="--base")
+    assert image_reference("team/scratch:1", what="--base") == "team/scratch:1"
+
+
 @pytest.mark.parametrize(
     "image",
     ["python", "python:3.12-slim-bookworm", "nvcr.io/nvidia/pytorch:25.10-py3", "localhost:5000/a__b/c-d--e.f:V1.0_x",
@@ -141,7 +147,8 @@ def test_a_folder_that_could_mean_something_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"), [("/workspace/", "/workspace"), ("/my disk//x", "/my disk/x"), ("/日本", "/日本")]
+    ("text", "kept"),
+    [("/workspace/", "/workspace"), ("/./a/.", "/a"), ("/my disk//x", "/my disk/x"), ("/日本", "/日本")],
 )
 def test_a_folder_with_spaces_or_letters_of_the_world_is_taken(text: str, kept: str) -> None:
     assert quoting.absolute_path(text, what="--volume") == kept

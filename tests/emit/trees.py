@@ -14,16 +14,16 @@ from firstlight.facts.known import Known
 from firstlight.machine.recorded import RecordedMachine
 
 SHELLS = ("dash", "bash")
-_PROGRAMS = (*SHELLS, "sed", "grep", "timeout", "cat", "ln", "hostname", "true")
+_PROGRAMS = (*SHELLS, "sed", "grep", "timeout", "cat", "ln", "hostname", "true", "dirname")
 _PATHS = re.compile(r"(?<![\w.\"])/(?:sys|proc|dev|etc|usr/lib/wsl)/[\w./-]*\w")
 _FOLDERS = ("sys", "proc", "dev", "etc", "usr/lib/wsl")
 WSL_SMI = "/usr/lib/wsl/lib/nvidia-smi"
 _TEGRA = "/etc/nv_tegra_release"
 # Every case in one shell, which may change root: the links of the root lead to the tree of that case.
-_LOOP = """while read -r tree gate shell; do
+_LOOP = """while read -r tree gate shell words; do
     ln -sfn "trees/$tree" /now
-    "$shell" "/gates/$gate" /no-environment true > /said 2>&1 && said=in || said=out
-    echo "$tree $gate $shell $said"
+    "$shell" "/gates/$gate" $words > /said 2>&1 && said=in || said=out
+    echo "$said"
     cat /said
     echo end-of-case
 done < /cases"""
@@ -46,7 +46,7 @@ class Smi:
             "driver_version": (self.driver,) * len(self.names),
         }
         cases = [f"--query-gpu={field})\n{''.join(_echo(row) for row in told)};;\n" for field, told in rows.items()]
-        return f'#!/bin/dash\ncase "$1" in\n{"".join(cases)}*) exit 2 ;;\nesac\n'
+        return f'#!/bin/dash\ncase "$1" in\n--list-gpus) ;;\n{"".join(cases)}*) exit 2 ;;\nesac\n'
 
 
 def _echo(text: str) -> str:
@@ -104,18 +104,40 @@ def _smi(facts: Facts) -> Smi | None:
     return Smi(names, shown, str(driver.value) if isinstance(driver, Known) else "[N/A]", place)
 
 
+@dataclass(frozen=True)
+class Gate:
+    """A file that was emitted, and the words it is called with, e.g. an entrypoint with `nvidia-smi --list-gpus`."""
+
+    text: str
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A gate that is asked about a machine by a shell."""
+
+    tree: Tree
+    gate: Gate
+    shell: str
+
+
 class Root:
     """A root with a few real programs; every tree and every gate is written once, and all cases run in one go."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._trees, self._gates = folder, dict[Tree, str](), dict[str, str]()
-        self._cases: list[tuple[str, str, str]] = []
+        self._cases: dict[str, None] = {}
+        self._found: dict[str, str] = {}
         for name in _FOLDERS:
             link = folder / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(f"/now/{name}")
         (folder / "bin").mkdir()
         (folder / "gates").mkdir()
+        starts = folder / "opt/firstlight/compat/run"  # what an image starts a command with, where it has compat
+        starts.parent.mkdir(parents=True)
+        starts.write_text('#!/bin/dash\nexec "$@"\n')
+        starts.chmod(0o755)
         for program in _PROGRAMS:
             path = shutil.which(program)
             assert path is not None, f"{program} is needed"
@@ -124,25 +146,28 @@ class Root:
                 (folder / library[1:]).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(library, folder / library[1:])
 
-    def add(self, tree: Tree, gate: str, shell: str) -> tuple[str, str, str]:
+    def add(self, asking: Asking) -> None:
         """A case to run; equal ones are run once."""
-        case = (self._tree(tree), self._gate(gate), shell)
-        self._cases.append(case)
-        return case
+        self._cases[self._line(asking)] = None
 
-    def run(self) -> dict[tuple[str, str, str], tuple[str, str]]:
-        """Of every case: in or out, and what was said."""
-        (self.folder / "cases").write_text("".join(f"{' '.join(case)}\n" for case in dict.fromkeys(self._cases)))
+    def run(self) -> None:
+        """Every case, in one go."""
+        (self.folder / "cases").write_text("".join(f"{line}\n" for line in self._cases))
         argv = [*_becoming_root(), "chroot", str(self.folder), "/bin/dash", "-c", _LOOP]
         env = {"PATH": "/now/bin:/bin:/usr/sbin:/usr/bin:/sbin"}
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
-        found = {}
-        for block in done.stdout.split("end-of-case\n")[:-1]:
-            first, _, said = block.partition("\n")
-            tree, gate, shell, verdict = first.split()
-            found[tree, gate, shell] = (verdict, said)
-        return found
+        blocks = done.stdout.split("end-of-case\n")[:-1]
+        self._found = dict(zip(self._cases, blocks, strict=True))
+
+    def said(self, asking: Asking) -> tuple[str, str]:
+        """Of a case that was run: in or out, and what was said."""
+        verdict, _, said = self._found[self._line(asking)].partition("\n")
+        return verdict, said
+
+    def _line(self, asking: Asking) -> str:
+        words = asking.gate.words
+        return " ".join((self._tree(asking.tree), self._gate(asking.gate.text), asking.shell, *words))
 
     def _gate(self, text: str) -> str:
         text = re.sub(r"(?m)^#.*\n", "", text)  # for whom it was made: most gates are the same without

@@ -17,7 +17,7 @@ from tools.make_way_schemas import HOLDS, TYPES, current, stored
 
 @pytest.mark.parametrize("name", sorted(HOLDS))
 def test_a_schema_is_what_the_types_give(name: str) -> None:
-    assert stored(name) == current(name), "run: python -m tools.make_way_schemas"
+    assert stored(name) == current(name), "run: python -m tools.generate way-schemas"
     jsonschema.Draft202012Validator.check_schema(stored(name))
 
 

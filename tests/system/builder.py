@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from firstlight.emit.kinds import emit
+from firstlight.emit.subject import Subject
 from tests.apply.debs import Repository
 from tests.apply.stand_ins import build_libcuda
 from tests.apply.wheels import make_wheel
+from tests.emit.subjects import write
 from tests.system.wheels_again import pack_again, with_needs
 
+BASE = "localhost/debootstrapped"
 # buildah passes on what is printed by threads of its own, and may end before they are through
 LINGER = ("sh", "-c", '"$@"; code=$?; sleep 0.3; exit $code', "sh")
 
@@ -76,8 +83,37 @@ def nvidias_packages(folder: Path) -> ThreadingHTTPServer:
 
 def wheels_for(folder: Path) -> None:
     """What an image installs besides firstlight itself: a stand-in for torch, and all that firstlight needs."""
-    make_wheel(folder, "torch", "2.9.0+cu130")
     for name in with_needs("firstlight"):
         if name != "firstlight":
             pack_again(name, folder)
+    torch_for(folder)
+
+
+def torch_for(folder: Path) -> None:
+    """The stand-in for torch, and the word that it comes from no index."""
+    make_wheel(folder, "torch", "2.9.0+cu130")
     (folder / "bundle.json").write_text("{}\n")
+
+
+@contextmanager
+def image_on(
+    base: Path, made: Subject, folder: Path, *, wheels: Callable[[Path], None] = wheels_for
+) -> Iterator[Builder]:
+    """The image of `emit dockerfile` on a root, which becomes BASE and has NVIDIA's package, a stand-in, in reach."""
+    builder, server = Builder(folder / "store"), nvidias_packages(folder)
+    shutil.copy(folder / "apt/key.gpg", base / "etc/apt/key.gpg")
+    line = f"deb [signed-by=/etc/apt/key.gpg] http://127.0.0.1:{server.server_address[1]} ./\n"
+    (base / "etc/apt/sources.list.d/nvidia.list").write_text(line)
+    (base / "etc/apt/apt.conf.d/99tests").write_text('APT::Sandbox::User "root";\n')
+    scratch = builder("from", "scratch").stdout.strip()
+    builder("add", scratch, str(base), "/")
+    builder("commit", "--rm", scratch, BASE)
+    shutil.rmtree(base)
+    context = write(emit("dockerfile", made), folder / "context")
+    wheels(context / "wheels")
+    built = builder("bud", "--isolation", "chroot", "--layers=false", "--tag", "emitted", str(context), check=False)
+    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
+    builder.container = builder("from", "localhost/emitted").stdout.strip()
+    yield builder
+    server.shutdown()
+    shutil.rmtree(folder)

@@ -21,7 +21,7 @@ from firstlight.emit.kinds import emit
 from firstlight.emit.subject import Choices, Subject
 from tests.apply.stand_ins import can_have_its_own_mounts
 from tests.emit.subjects import OLD_H100, subject, with_own_wheel, write
-from tests.system.builder import Builder, nvidias_packages, wheels_for
+from tests.system.builder import BASE, Builder, image_on, wheels_for
 
 _NEEDED = ("buildah", "debootstrap", "apt-get", "gpg", "gcc")
 pytestmark = [
@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(not can_have_its_own_mounts(), reason="needs root and mounts of its own (unshare -m)"),
     pytest.mark.skipif(not all(map(shutil.which, _NEEDED)), reason=f"needs {', '.join(_NEEDED)}"),
 ]
-BASE = "localhost/debian"
 
 
 @functools.cache
@@ -55,25 +54,10 @@ def debian_base(root: Path) -> None:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     folder = tmp_path_factory.mktemp("image")
-    builder, base = Builder(folder / "store"), folder / "base"
+    base = folder / "base"
     debian_base(base)
-    server = nvidias_packages(folder)
-    shutil.copy(folder / "apt/key.gpg", base / "etc/apt/key.gpg")
-    line = f"deb [signed-by=/etc/apt/key.gpg] http://127.0.0.1:{server.server_address[1]} ./\n"
-    (base / "etc/apt/sources.list.d/nvidia.list").write_text(line)
-    (base / "etc/apt/apt.conf.d/99tests").write_text('APT::Sandbox::User "root";\n')
-    scratch = builder("from", "scratch").stdout.strip()
-    builder("add", scratch, str(base), "/")
-    builder("commit", "--rm", scratch, BASE)
-    shutil.rmtree(base)
-    context = write(emit("dockerfile", _subject()), folder / "context")
-    wheels_for(context / "wheels")
-    built = builder("bud", "--isolation", "chroot", "--layers=false", "--tag", "emitted", str(context), check=False)
-    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
-    builder.container = builder("from", "localhost/emitted").stdout.strip()
-    yield builder
-    server.shutdown()
-    shutil.rmtree(folder)
+    with image_on(base, _subject(), folder) as built:
+        yield built
 
 
 def _subject() -> Subject:

@@ -57,6 +57,8 @@ check_driver() {
         has_driver=no
         echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
     elif ! at_least "$driver" "$oldest"; then
+        what="driver $driver is loaded"
+        [ ! -e /dev/dxg ] || what="driver $driver is that of Windows, and a newer one is installed there"
         branches=' 535 550 565 570 575 '
         case "$branches" in
             *" ${driver%%.*} "*)
@@ -68,7 +70,7 @@ check_driver() {
                     needs_compat=yes
                 fi
                 ;;
-            *) misfit "driver $driver is loaded; $driver_words" ;;
+            *) misfit "$what; $driver_words" ;;
         esac
     fi
 }

@@ -53,7 +53,9 @@ check_driver() {
         has_driver=no
         echo "firstlight: no NVIDIA driver is loaded here; what needs a GPU cannot be proved" >&2
     elif ! at_least "$driver" "$oldest"; then
-        misfit "driver $driver is loaded; $driver_words"
+        what="driver $driver is loaded"
+        [ ! -e /dev/dxg ] || what="driver $driver is that of Windows, and a newer one is installed there"
+        misfit "$what; $driver_words"
     fi
 }
 
