@@ -6,7 +6,7 @@ VENV := .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 
-.PHONY: run test test-system lint zipapp bsr-bench clean
+.PHONY: run test test-system lint zipapp dist bsr-bench clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.installed: pyproject.toml
@@ -40,6 +40,13 @@ test-system: $(VENV)/.installed-tests
 zipapp: $(VENV)/.installed
 	@mkdir -p dist
 	$(BIN)/firstlight facts --write-zipapp dist/firstlight-facts.pyz
+
+# an sdist and the wheel that is built from it, looked over by twine and check-wheel-contents
+dist: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dist]'
+	@rm -rf dist && $(BIN)/python -m build --quiet --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 # the Hopper kernels as a self-checking program without Python: needs nvcc
 bsr-bench:

@@ -101,7 +101,7 @@ def test_a_call_that_cannot_be_used_raises_bad_input(call: Any, says: str) -> No
 
 def test_the_page_has_the_surface_and_nothing_else_is_public() -> None:
     page = make_library_page.PAGE.read_text()
-    assert make_library_page.filled(page) == page, "run: python -m tools.make_library_page"
+    assert make_library_page.filled(page) == page, "run: python -m tools.generate library-page"
     public = {
         name for name in vars(api) if not name.startswith("_") and vars(api)[name].__class__.__module__ != "__future__"
     }

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from benchmarks import explain_recall
 
-from tools import make_by_person, make_explain_page, make_platforms
+from tools import doctor_picture, generate, make_by_person, make_explain_page, make_platforms
 from tools.machines.__main__ import EXAMPLES, MACHINES
-from tools.make_readme import BENCH, README, bench_table, filled
+from tools.make_readme import BENCH, PAGES, bench_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,26 +31,35 @@ def test_the_bundled_examples_are_what_their_recipes_give() -> None:
         assert machine.document() == json.loads(path.read_text())
 
 
-def test_the_readme_is_current() -> None:
-    assert filled(README.read_text()) == README.read_text(), "run: python -m tools.make_readme"
+def test_the_readme_and_the_pages_with_screens_and_tables_are_current() -> None:
+    for page, fill in PAGES.items():
+        assert fill(page.read_text()) == page.read_text(), f"{page.name}: run: python -m tools.generate readme"
+
+
+def test_the_picture_of_the_first_screen_is_current_and_in_colour() -> None:
+    drawn = doctor_picture.picture()
+    assert drawn == doctor_picture.PICTURE.read_text(), "run: python -m tools.generate readme"
+    assert "BLOCKED" in drawn
+    assert "font-weight: bold" in drawn
+    assert "://" not in drawn.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_the_list_of_what_is_left_to_a_person_is_current() -> None:
     page = make_by_person.PAGE.read_text()
     assert "<!-- generated: by-person -->" in page
-    assert make_by_person.filled(page) == page, "run: python -m tools.make_by_person"
+    assert make_by_person.filled(page) == page, "run: python -m tools.generate by-person"
 
 
 def test_the_page_of_the_platforms_is_current() -> None:
     page = make_platforms.PAGE.read_text()
     assert page.count("<!-- generated: ") == 3
-    assert make_platforms.filled(page) == page, "run: python -m tools.make_platforms"
+    assert make_platforms.filled(page) == page, "run: python -m tools.generate platforms"
 
 
 def test_the_page_of_explain_is_current() -> None:
     page = make_explain_page.PAGE.read_text()
     assert "<!-- generated: explain-speed -->" in page
-    assert make_explain_page.filled(page) == page, "run: python -m tools.make_explain_page"
+    assert make_explain_page.filled(page) == page, "run: python -m tools.generate explain-page"
 
 
 def test_the_page_lists_every_text_that_explain_did_not_answer_rightly() -> None:
@@ -102,3 +111,21 @@ def test_the_readme_takes_no_figures_without_their_evidence(tmp_path: Path, spoi
     path.write_text(json.dumps(run))
     with pytest.raises(SystemExit, match=reason):
         bench_table(path)
+
+
+def test_each_generator_is_named_once_and_a_stale_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    own = {path.stem for path in (ROOT / "tools").glob("make_*.py")}
+    with_an_index_or_a_browser = {"make_sonames", "make_build_options", "make_report_002", "make_report_pictures"}
+    assert set(generate.WHAT.values()) == own - with_an_index_or_a_browser
+    assert generate.main(["facts-schema", "bench-schemas", "handover-schema", "lock-schemas", "--check"]) == 0
+    stale = generate.SCHEMAS / "facts-1.json"
+    kept = stale.read_text()
+    try:
+        stale.write_text("{}\n")
+        assert generate.main(["facts-schema", "--check"]) == 1
+        assert "facts-1.json is not current; run: python -m tools.generate facts-schema" in capsys.readouterr().out
+        assert stale.read_text() == "{}\n"
+        assert generate.main(["facts-schema"]) == 0
+        assert stale.read_text() == kept
+    finally:
+        stale.write_text(kept)

@@ -58,7 +58,7 @@ def test_metadata_names_what_it_needs_and_no_folder_of_this_machine(members: dic
     assert (read["Name"], read["Version"], read.get_payload()) == ("firstlight", firstlight.__version__, "")
     assert read.get_all("Requires-Dist") == distribution("firstlight").requires
     assert {"bench", "kernels"} <= set(read.get_all("Provides-Extra") or ())
-    assert "firstlight = firstlight.cli.main:main" in members[f"{INFO}/entry_points.txt"].decode()
+    assert "firstlight = firstlight.__main__:main" in members[f"{INFO}/entry_points.txt"].decode()
     assert not any(str(ROOT).encode() in data for name, data in members.items() if name.startswith(INFO))
 
 

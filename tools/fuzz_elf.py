@@ -8,6 +8,7 @@ and the number of the input; the same seed gives the same inputs.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -158,4 +159,8 @@ def fuzz_in_a_child(count: int, *, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(fuzz(int(sys.argv[1]), seed=int((sys.argv[2:] or ["8"])[0]))))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=8)
+    asked = parser.parse_args()
+    print(json.dumps(fuzz(asked.count, seed=asked.seed)))

@@ -7,9 +7,9 @@ plain variables are not.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,15 @@ def rows_of(releases: list[tuple[str, str, str, str]], date: str) -> list[dict[s
 
 
 def main() -> None:
-    words = sys.argv[2:]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("day", help="of the reading, e.g. 2026-11-18")
+    parser.add_argument("release", nargs="+", help="PROJECT VERSION SOURCE TREE, four words each, oldest first")
+    given = parser.parse_args()
+    words = given.release
+    if len(words) % 4:
+        parser.error(f"{len(words)} words; a release is four: PROJECT VERSION SOURCE TREE")
     releases = [(words[at], words[at + 1], words[at + 2], words[at + 3]) for at in range(0, len(words), 4)]
-    rows = rows_of(releases, sys.argv[1])
+    rows = rows_of(releases, given.day)
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
     text = f'{{\n "subject": "build_options",\n "about": {json.dumps(ABOUT)},\n "rows": [\n{lines}\n ]\n}}\n'
     TABLE.write_text(text, encoding="utf-8")

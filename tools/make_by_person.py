@@ -1,7 +1,4 @@
-"""Fill the list in docs/apply.md of what `apply` leaves to a person on the recorded machines, with the reason.
-
-python -m tools.make_by_person
-"""
+"""Fill the list in docs/apply.md of what `apply` leaves to a person on the recorded machines, with the reason."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from firstlight.plan.request import Request
 from firstlight.tables import load
 from firstlight.ways.extras import Extras
 from firstlight.ways.step import Step, StepKind
+from tools.generate import with_part
 from tools.make_options import MACHINES, NAMES
-from tools.make_readme import with_part
 
 PAGE = Path(__file__).parents[1] / "docs" / "apply.md"
 
@@ -42,9 +39,9 @@ class FirstOption:
         return bool(self.steps) and len(self.by_person) == len(self.steps)
 
 
-def main() -> None:
-    PAGE.write_text(filled(PAGE.read_text()))
-    print(f"wrote {PAGE.name}")
+def made() -> dict[Path, str]:
+    """The page as it should be."""
+    return {PAGE: filled(PAGE.read_text())}
 
 
 def filled(text: str) -> str:
@@ -79,7 +76,3 @@ def _lines(all_of_them: tuple[FirstOption, ...]) -> Iterator[str]:
             found.setdefault((title, why), []).append(each.machine)
     for (title, why), machines in sorted(found.items()):
         yield f"| {title} | {why} | {', '.join(dict.fromkeys(machines))} |\n"
-
-
-if __name__ == "__main__":
-    main()

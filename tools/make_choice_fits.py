@@ -1,11 +1,9 @@
-"""Writes kernels/data/choice-fits.json: the fits of the rows that ship, so that no process has to make them again.
-
-python -m tools.make_choice_fits          writes the file
-"""
+"""kernels/data/choice-fits.json: the fits of the rows that ship, so that no process has to make them again."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from firstlight.kernels.choice.fit import fitted, times_by_kind
@@ -27,6 +25,11 @@ def fits_of(machine: Machine) -> list[dict[str, Any]]:
     return found
 
 
+def made() -> dict[Path, str]:
+    """The document with its place."""
+    return {MADE: text()}
+
+
 def text() -> str:
     """The document, one fit a line."""
     lines = [f'{{"schema": "{SCHEMA}", "rows_sha256": "{rows_digest()}", "machines": {{']
@@ -37,7 +40,3 @@ def text() -> str:
         lines += [f" {fit}{',' if place < len(fits) - 1 else ''}" for place, fit in enumerate(fits)]
         lines.append("]" + ("," if number < len(machines) - 1 else ""))
     return "\n".join([*lines, "}}"]) + "\n"
-
-
-if __name__ == "__main__":
-    MADE.write_text(text(), encoding="utf-8")

@@ -1,9 +1,8 @@
-"""Golden files of `firstlight emit`: every kind for eight recorded machines. Run: python -m tools.make_emitted"""
+"""Golden files of `firstlight emit`: every kind for eight recorded machines."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,11 @@ BASE = f"registry.example.com/team/cuda:13.0@sha256:{WHEEL.sha256}"  # stands fo
 CHOICES = Choices(image="registry.example.com/team/torch:1", name="firstlight")
 
 
+def made() -> dict[Path, str]:
+    """Every golden file with its text; no other file is in that folder."""
+    return {GOLDEN / name: text for machine in MACHINES for name, text in golden_files(machine)}
+
+
 def golden_subject(machine: str) -> Subject:
     """The subject of a recorded machine with nothing wanted but what it needs."""
     facts = look_at(Look(facts_file=str(ROOT / "tests/machines" / machine)))
@@ -58,17 +62,3 @@ def golden_files(machine: str) -> Iterator[tuple[str, str]]:
 
 def _with_base(subject: Subject) -> Subject:
     return replace(subject, choices=replace(subject.choices, image="", base=BASE))
-
-
-def main() -> None:
-    shutil.rmtree(GOLDEN, ignore_errors=True)
-    for machine in MACHINES:
-        for name, text in golden_files(machine):
-            path = GOLDEN / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(path.relative_to(ROOT))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,18 @@
-"""Write the schema handover-1 from the types of the document, or check it (--check)."""
+"""The schema handover-1, from the types of the document."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from firstlight.facts.schema import object_of
 from firstlight.report.handover import SCHEMA, Handover
+from tools.generate import SCHEMAS, as_json
 
-PATH = Path(__file__).parents[1] / "src" / "firstlight" / "schemas" / "handover-1.json"
+
+def made() -> dict[Path, str]:
+    """The schema with its place."""
+    return {SCHEMAS / "handover-1.json": as_json(schema())}
 
 
 def schema() -> dict[str, Any]:
@@ -26,18 +28,3 @@ def schema() -> dict[str, Any]:
         "required": [*first, *top["required"]],
         "$defs": dict(sorted(definitions.items())),
     }
-
-
-def main() -> int:
-    text = json.dumps(schema(), indent=1) + "\n"
-    if "--check" not in sys.argv:
-        PATH.write_text(text)
-        return 0
-    if PATH.read_text() == text:
-        return 0
-    print("handover-1.json: not what the types give; run python -m tools.make_handover_schema")
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Fill docs/library.md with the surface of firstlight.api, from its docstrings: python -m tools.make_library_page."""
+"""Fill docs/library.md with the surface of firstlight.api, from its docstrings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firstlight import api
-from tools.make_readme import with_part
+from tools.generate import with_part
 
 PAGE = Path(__file__).parents[1] / "docs" / "library.md"
+
+
+def made() -> dict[Path, str]:
+    """The page as it should be."""
+    return {PAGE: filled(PAGE.read_text())}
 
 
 def filled(page: str) -> str:
@@ -38,7 +43,3 @@ def _lines() -> Iterator[str]:
             text = inspect.cleandoc(member.__doc__ or "").replace("\n", " ").replace("|", "\\|")
             yield f"| `.{name}{'' if isinstance(member, property) else '()'}` | {text} |"
         yield ""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))

@@ -1,9 +1,7 @@
-"""Write the schemas lock-1 and check-1 from the types of the documents, or check them (--check)."""
+"""The schemas lock-1 and check-1, from the types of the documents."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,18 @@ from firstlight.lock.writing import SCHEMA as LOCK
 from firstlight.report.check import SCHEMA as CHECK
 from firstlight.report.check import Check
 from firstlight.report.lock_hold_text import HoldShown
+from tools.generate import SCHEMAS, as_json
 
-FOLDER = Path(__file__).parents[1] / "src" / "firstlight" / "schemas"
 _TEXT = {"type": "string"}
 DOCUMENTS: dict[str, tuple[str, str, type, tuple[str, ...]]] = {
     "lock-1.json": ("What was locked of a machine", LOCK, LockedClass, ("file", "digest")),
     "check-1.json": ("What has changed since the lock", CHECK, Check, ()),
 }
+
+
+def made() -> dict[Path, str]:
+    """Each schema with its place."""
+    return {SCHEMAS / name: as_json(schema(name)) for name in DOCUMENTS}
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -37,19 +40,3 @@ def schema(name: str) -> dict[str, Any]:
         "required": [*first, *top["required"]],
         "$defs": dict(sorted(definitions.items())),
     }
-
-
-def main() -> int:
-    for name in DOCUMENTS:
-        text = json.dumps(schema(name), indent=1) + "\n"
-        path = FOLDER / name
-        if "--check" not in sys.argv:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            print(f"{name}: not what the types give; run python -m tools.make_lock_schemas")
-            return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

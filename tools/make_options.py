@@ -1,7 +1,4 @@
-"""Write tests/machines/<name>/options.json: what is found, every option with its ways, and what is found after it.
-
-python -m tools.make_options
-"""
+"""tests/machines/<name>/options.json: what is found, every option with its ways, and what is found after it."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from firstlight.facts.document import read_machine_or_facts
 from firstlight.plan.options import Request, rank_options
 from firstlight.report.options_json import options_document
 from firstlight.tables import load
+from tools.generate import as_json
 
 MACHINES = Path(__file__).parents[1] / "tests" / "machines"
 NAMES = tuple(sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))
 
 
-def main() -> None:
-    for name in NAMES:
-        stored_in(name).write_text(json.dumps(derived(name), indent=1) + "\n")
-    print(f"wrote the options of {len(NAMES)} machines")
+def made() -> dict[Path, str]:
+    """The file of every recorded machine."""
+    return {stored_in(name): as_json(derived(name)) for name in NAMES}
 
 
 def stored_in(name: str) -> Path:
@@ -44,7 +41,3 @@ def derived(name: str) -> dict[str, Any]:
 
 def _found(finding: Finding) -> dict[str, str]:
     return {"code": finding.code, "severity": finding.severity.value, "caused_by": finding.caused_by}
-
-
-if __name__ == "__main__":
-    main()

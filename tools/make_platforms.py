@@ -1,7 +1,4 @@
-"""Fill docs/platforms.md: what each system calls things, and the machines that hold the answers.
-
-python -m tools.make_platforms
-"""
+"""Fill docs/platforms.md: what each system calls things, and the machines that hold the answers."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 
 from firstlight.tables import load
 from firstlight.tables.system_rows import Family, Role, SystemName
-from tools.make_readme import with_part
+from tools.generate import with_part
 
 PAGE = Path(__file__).parents[1] / "docs" / "platforms.md"
 EXPECTED = Path(__file__).parents[1] / "tests" / "platforms" / "expected"
@@ -24,6 +21,11 @@ _SHOWN = (
     (Role.EARLY_IMAGE, "early boot image"),
 )
 _KINDS = ("family", "container", "guest")
+
+
+def made() -> dict[Path, str]:
+    """The page as it should be."""
+    return {PAGE: filled(PAGE.read_text())}
 
 
 def filled(page: str) -> str:
@@ -69,12 +71,3 @@ def _machines() -> Iterator[str]:
     for name, case in sorted(_cases().items()):
         code, option = case["code"] or "none", case["option"] or "none"
         yield f"| {name} | {code} | {option} | {str(case['source']).replace('|', '/')[:110]} |\n"
-
-
-def main() -> None:
-    PAGE.write_text(filled(PAGE.read_text()))
-    print(f"wrote {PAGE.name}")
-
-
-if __name__ == "__main__":
-    main()

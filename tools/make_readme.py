@@ -1,26 +1,34 @@
-"""Fill the generated parts of README.md and docs/kernels: the first screen's output, tables from results/*.json.
-
-python -m tools.make_readme [--check]
-"""
+"""Fill the generated parts of README.md and of pages of docs/: screens, a picture, tables from results/*.json."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools import attention_table, kernels_table, regret_table, sm90_table
+from tools import (
+    attention_table,
+    doctor_picture,
+    gradients_table,
+    kernels_table,
+    models_table,
+    regret_table,
+    sm90_table,
+)
+from tools.generate import with_part
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+COMMANDS, DOCTOR, FACTS, MEASURING = (ROOT / "docs" / f"{name}.md" for name in ("commands", "doctor", "facts", "bench"))
 LIBRARY = ROOT / "docs" / "kernels" / "library.md"
 MATMUL = ROOT / "docs" / "kernels" / "matmul.md"
 ATTENTION = ROOT / "docs" / "kernels" / "attention.md"
+MODELS = ROOT / "docs" / "kernels" / "models.md"
 BENCH = "bench-h200-standard.json"
 BENCH_ROWS = (
     "gemm/fp16/4096x4096x4096", "gemm/bf16/8192x8192x8192", "gemm/fp8/8192x8192x8192", "bandwidth/copy/fp16/512MiB",
@@ -30,33 +38,24 @@ BENCH_ROWS = (
 SPEED = ("facts-speed-gpu-less.json", "facts-speed-h200.json")
 
 
-def main() -> None:
-    pages = {
-        README: filled(README.read_text()),
-        LIBRARY: filled_library(LIBRARY.read_text()),
-        MATMUL: filled_matmul(MATMUL.read_text()),
-        ATTENTION: filled_attention(ATTENTION.read_text()),
-    }
+def made() -> dict[Path, str]:
+    """Every page and picture as it should be."""
+    pages = {page: fill(page.read_text()) for page, fill in PAGES.items()}
+    pages[doctor_picture.PICTURE] = doctor_picture.picture()
     if drawn := attention_table.picture_part():
         pages[attention_table.PICTURE] = drawn
-    for path, text in pages.items():
-        if "--check" not in sys.argv:
-            path.write_text(text)
-        elif not path.exists() or text != path.read_text():
-            sys.exit(f"{path.relative_to(ROOT)} is not current; run: python -m tools.make_readme")
+    return pages
 
 
 def filled(text: str) -> str:
-    """The README with every generated part made anew."""
-    for name, make in (
-        ("doctor", _doctor),
-        ("speed", _speed),
-        ("bench", _bench),
-        ("kernels", kernels_table.readme_part),
-        ("sm90", sm90_table.readme_part),
-        ("attention", attention_table.readme_part),
-    ):
-        text = with_part(text, name, make)
+    """The README with its generated parts made anew."""
+    return with_part(with_part(text, "bench-row", _bench_row_alone), "kernel-rows", _kernel_rows)
+
+
+def filled_doctor(text: str) -> str:
+    """The page of doctor with the screens of two bundled machines made anew."""
+    for name in ("thor-missing-libraries", "h100-driver-570"):
+        text = with_part(text, f"doctor {name}", partial(_doctor, name))
     return text
 
 
@@ -77,17 +76,11 @@ def filled_attention(text: str) -> str:
     """The page of block-sparse attention with its measured parts made anew."""
     for name, make in attention_table.PARTS.items():
         text = with_part(text, name, make)
-    return text
+    return with_part(text, "gradients", gradients_table.gradients_part)
 
 
-def with_part(text: str, name: str, make: Callable[[], str]) -> str:
-    """The text with what stands between the marks of `name` made anew; a text without those marks as it is."""
-    marks = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    return marks.sub(lambda found: found.group(1) + make() + found.group(2), text)
-
-
-def _doctor() -> str:
-    argv = ["firstlight", "doctor", "--facts", "example:h100-driver-570"]
+def _doctor(example: str) -> str:
+    argv = ["firstlight", "doctor", "--facts", f"example:{example}"]
     environ = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [sys.executable, "-m", *argv], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
@@ -95,6 +88,22 @@ def _doctor() -> str:
     if done.returncode != 1:
         sys.exit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr}")
     return f"```text\n$ {' '.join(argv)}\n{done.stdout}```\n"
+
+
+def _kernel_rows() -> str:
+    rows = sm90_table.front_rows() + attention_table.front_rows()
+    if not rows:
+        return ""
+    return f"| call, on one H200 | ours | beside it, same process |\n|---|---|---|\n{rows}"
+
+
+def _schemas() -> str:
+    rows = ["| document | what it is |", "|---|---|"]
+    for path in sorted((ROOT / "src" / "firstlight" / "schemas").glob("*.json")):
+        title = json.loads(path.read_text())["title"]
+        name, _, version = path.stem.rpartition("-")
+        rows.append(f"| `firstlight.{name}/{version}` | {title} |")
+    return "\n".join(rows) + "\n"
 
 
 def _speed() -> str:
@@ -116,8 +125,12 @@ def _bench() -> str:
     return bench_table(ROOT / "results" / BENCH)
 
 
-def bench_table(path: Path) -> str:
-    """A few rows of a measured suite; a file without a commit, or with a figure that `_backed` refuses, is refused."""
+def _bench_row_alone() -> str:
+    return bench_table(ROOT / "results" / BENCH, rows=BENCH_ROWS[1:2])
+
+
+def bench_table(path: Path, *, rows: Sequence[str] = BENCH_ROWS) -> str:
+    """These rows of a measured suite; a file without a commit, or with a figure that `_backed` refuses, is refused."""
     found: dict[str, Any] = json.loads(path.read_text())
     name = f"results/{path.name}"
     if not found["run"]["commit"]:
@@ -126,14 +139,14 @@ def bench_table(path: Path) -> str:
     measured = [case for case in found["cases"] if case["verdict"] == "ok"]
     for case in measured:
         _backed(case, name)
-    rows = ["| case | figure | time | rate | of the limit at the measured clock |", "|---|---|---|---|---|"]
-    rows += [_bench_row(case_id, figure) for case_id in BENCH_ROWS for figure in by_id[case_id]["figures"]]
+    lines = ["| case | figure | time | rate | of the limit at the measured clock |", "|---|---|---|---|---|"]
+    lines += [_bench_row(case_id, figure) for case_id in rows for figure in by_id[case_id]["figures"]]
     gpu, software = found["gpus"][0], found["software"]
     where = f"{gpu['name']}, driver {software['driver']}, torch {software['torch']}"
     command = f"`firstlight bench --effort {found['run']['profile']} --no-compile`, {found['run']['started'][:10]}"
     skipped = len(found["cases"]) - len(measured)
     kept = f"{len(measured)} cases measured and {skipped} skipped; samples and clocks in `{name}`"
-    return "\n".join(rows) + f"\n\n{where}; {command}, {kept}.\n"
+    return "\n".join(lines) + f"\n\n{where}; {command}, {kept}.\n"
 
 
 def _backed(case: dict[str, Any], where: str) -> None:
@@ -156,5 +169,14 @@ def _bench_row(case_id: str, figure: dict[str, Any]) -> str:
     return f"| `{case_id}` | {figure['regime']} | {shown} | {fast} | {limit['pct_clock']:.0f} % |"
 
 
-if __name__ == "__main__":
-    main()
+PAGES: dict[Path, Callable[[str], str]] = {
+    README: filled,
+    COMMANDS: lambda text: with_part(text, "schemas", _schemas),
+    DOCTOR: filled_doctor,
+    FACTS: lambda text: with_part(text, "speed", _speed),
+    MEASURING: lambda text: with_part(text, "bench", _bench),
+    LIBRARY: filled_library,
+    MATMUL: filled_matmul,
+    ATTENTION: filled_attention,
+    MODELS: lambda text: with_part(text, "language-model", models_table.language_model_part),
+}

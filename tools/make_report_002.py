@@ -10,6 +10,7 @@ so in its METADATA, and its search path is the real wheel's.
 
 from __future__ import annotations
 
+import argparse
 import io
 import posixpath
 import sys
@@ -35,6 +36,7 @@ SAYS = (
 
 def main() -> int:
     """Write the wheel into tests/libraries/data."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     try:
         url = next(
             (each.url for each in project_files(pip_index_url(), "torch") if each.url.split("#")[0].endswith(NAME)), ""

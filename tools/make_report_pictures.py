@@ -6,6 +6,7 @@ tests/machines; nothing is edited by hand.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ PICTURES = (
 
 def main() -> None:
     """Write the example and every picture."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     IMAGES.mkdir(exist_ok=True)
     machines = ROOT / "tests" / "machines"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,4 @@
-"""Write docs/rules: one page a rule, from the rule's own words and a machine that shows it.
-
-python -m tools.make_rule_pages
-"""
+"""docs/rules: one page a rule, from the rule's own words and a machine that shows it."""
 
 from __future__ import annotations
 
@@ -19,15 +16,9 @@ from tests.diagnosis.all_cases import CASES
 PAGES = Path(__file__).parents[1] / "docs" / "rules"
 
 
-def main() -> None:
-    PAGES.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
-    for path in PAGES.glob("*.md"):
-        if path.name not in wanted:
-            path.unlink()
-    for name, text in wanted.items():
-        (PAGES / name).write_text(text)
-    print(f"wrote {len(wanted)} pages")
+def made() -> dict[Path, str]:
+    """Every page with its place; no other file is in that folder."""
+    return {PAGES / name: text for name, text in pages().items()}
 
 
 def pages() -> dict[str, str]:
@@ -72,7 +63,3 @@ def _list() -> str:
         "`firstlight doctor --explain-rule CODE` prints the same on the command line.\n\n"
         f"| code | severity | what is wrong |\n|---|---|---|\n{rows}"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Play command lines and keep all they print, to be read by people and compared by tests.
-
-python -m tools.make_transcripts
-"""
+"""Command lines and all that they print, to be read by people and compared by tests."""
 
 from __future__ import annotations
 
@@ -66,14 +63,9 @@ TRANSCRIPTS = {
 }
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.txt"):
-        if path.stem not in TRANSCRIPTS:
-            path.unlink()
-    for name in TRANSCRIPTS:
-        (FOLDER / f"{name}.txt").write_text(played(name))
-    print(f"wrote {len(TRANSCRIPTS)} transcripts")
+def made() -> dict[Path, str]:
+    """Every transcript with its place; no other file is in that folder."""
+    return {FOLDER / f"{name}.txt": played(name) for name in TRANSCRIPTS}
 
 
 def stored(name: str) -> str:
@@ -90,7 +82,3 @@ def played(name: str) -> str:
         argv, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     return f"$ {line}\n{done.stdout}[exit {done.returncode}]\n"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Write the parts of the schemas that are made from types: ways, answers, findings, options and amounts.
-
-python -m tools.make_way_schemas
-"""
+"""The parts of schemas that are made from types: ways, answers, findings, options and amounts."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from firstlight.plan.option import Keeps, Kind
 from firstlight.ways import kinds
 from firstlight.ways.step import Condition, FileChange, Step
 from firstlight.ways.way import Proof, Reversible, Risk, Way, type_name
+from tools.generate import SCHEMAS, as_json
 
-SCHEMAS = Path(__file__).parents[1] / "src" / "firstlight" / "schemas"
 TYPES = tuple(
     sorted(
         (each for _, each in inspect.getmembers(kinds, inspect.isclass) if issubclass(each, Way) and each is not Way),
@@ -32,11 +29,9 @@ _AMOUNT = {"$ref": "#/$defs/amount"}
 _WAYS = {"type": "array", "items": {"$ref": "#/$defs/way"}}
 
 
-def main() -> None:
-    for name in HOLDS:
-        path = stored_at(name)
-        path.write_text(json.dumps(current(name), indent=1) + "\n")
-        print(f"wrote {path.name}: {path.stat().st_size} bytes")
+def made() -> dict[Path, str]:
+    """Each schema with its place."""
+    return {stored_at(name): as_json(current(name)) for name in HOLDS}
 
 
 def stored(name: str) -> dict[str, Any]:
@@ -205,7 +200,3 @@ def _amount() -> dict[str, Any]:
             "assumed": _said("Whether it rests on something that nobody measured or stated, e.g. a speed.", _FLAG),
         }
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.ways.asks import ASKS
+
 SRC = Path(__file__).parents[2] / "src" / "firstlight"
 ROOMS = ("apply", "cli", "diagnosis", "emit", "plan", "report", "ways")
 OURS = {"title", "titles", "because", "saw", "means", "proof_by", "why_not", "leaves_out", "note", "what", "fires_when"}
@@ -95,3 +97,20 @@ def test_the_check_leaves_other_texts_alone() -> None:
         list(sentences_read(ast.parse("re.search('torch', file.text)\nother.match(option.title)\npath.split('/')")))
         == []
     )
+
+
+def _asks() -> Iterator[tuple[str, ast.expr]]:
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "AskPerson":
+                yield f"{path.relative_to(SRC)}:{node.lineno}", node.args[0]
+
+
+def test_a_person_is_asked_by_name_and_never_by_a_sentence() -> None:
+    said = {where: each.value for where, each in _asks() if isinstance(each, ast.Constant)}
+    assert len(said) > 100
+    assert {where: each for where, each in said.items() if each not in ASKS} == {}
+    assert [where for where, each in _asks() if isinstance(each, ast.JoinedStr)] == []
+    texts = "".join(path.read_text("utf-8") for path in sorted(SRC.rglob("*.py")) if path.name != "asks.py")
+    assert [name for name in ASKS if f'"{name}"' not in texts] == [], "words that nobody asks for"
+    assert {name: len(words) for name, words in ASKS.items() if len(words.format("", "", "")) > 70} == {}

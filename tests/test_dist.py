@@ -1,0 +1,54 @@
+"""What `make dist` builds: complete, clean, and at work on every Python that is here and supported."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from firstlight import __version__
+
+ROOT = Path(__file__).parents[1]
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+def test_the_citation_names_this_version() -> None:
+    found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (found["version"], found["license"]) == (__version__, "Apache-2.0")
+
+
+def pythons() -> list[Path]:
+    """One interpreter of each supported release that is on this machine, on PATH or beside the one that runs this."""
+    beside = sorted(Path(sys.base_prefix).parent.glob("3.*/bin/python3"))
+    on_path = [Path(found) for each in SUPPORTED if (found := shutil.which(f"python{each}")) is not None]
+    by_release: dict[str, Path] = {}
+    for python in (*beside, *on_path):
+        said = subprocess.run([python, "--version"], capture_output=True, text=True, check=False).stdout
+        release = re.match(r"Python (3\.\d+)\.", said)
+        if release and release[1] in SUPPORTED:
+            by_release.setdefault(release[1], python)
+    return list(by_release.values())
+
+
+@pytest.mark.network
+def test_the_wheel_is_clean_and_runs_on_every_supported_python_that_is_here(tmp_path: Path) -> None:
+    """An index is needed for the build backend and the dependencies."""
+    out = tmp_path / "dist"
+    build = [sys.executable, "-m", "build", "--quiet", "--outdir", str(out), str(ROOT)]
+    subprocess.run(build, check=True, timeout=600, capture_output=True)
+    [wheel], [_] = out.glob("*.whl"), out.glob("*.tar.gz")
+    found = pythons()
+    assert found
+    for python in found:
+        home = tmp_path / f"venv-{python.parent.parent.name}"
+        subprocess.run([python, "-m", "venv", home], check=True, timeout=300)
+        subprocess.run([home / "bin/pip", "install", "--quiet", wheel], check=True, timeout=600)
+        ours = [str(home / "bin/firstlight"), "doctor", "--short", "--facts", "example:h100-driver-570"]
+        done = subprocess.run(ours, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+        assert (done.returncode, done.stdout[:8], done.stderr) == (1, "BLOCKED ", ""), python
+        subprocess.run([home / "bin/python", "-m", "pip", "check"], check=True, timeout=60)
