@@ -201,7 +201,8 @@ def test_tritons_gradients_are_timed_beside_the_hopper_kernels(
 
 def test_what_is_compiled_first_covers_every_kernel_of_the_table() -> None:
     tasks = tasks_of(Scene(), Wishes(flex=True, sustain_s=1.0), "sm90")
-    assert len([task for task in tasks if task[0] == "sm90"]) == 16
+    of_ours = 16 + 4  # the one pass has two builds, each with a kernel for its rows
+    assert len([task for task in tasks if task[0] == "sm90"]) == of_ours
     assert len([task for task in tasks if task[0] == "flex"]) == 3
     assert ("flex backward", 0) in tasks
     assert len(set(tasks)) == len(tasks)
