@@ -6,16 +6,16 @@ import enum
 import inspect
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from firstlight.diagnosis.finding import Severity
-from firstlight.facts.codec import hints
-from firstlight.facts.schema import schema_of
 from firstlight.plan.option import Keeps, Kind
+from firstlight.records import hints
 from firstlight.ways import kinds
 from firstlight.ways.step import Condition, FileChange, Step
 from firstlight.ways.way import Proof, Reversible, Risk, Way, type_name
 from tools.generate import SCHEMAS, as_json
+from tools.schemas import Into, schema_of
 
 TYPES = tuple(
     sorted(
@@ -123,10 +123,7 @@ def _arguments() -> dict[str, Any]:
 
 
 def _argument(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    options = get_args(kind)
-    if type(None) not in options:
-        return schema_of(kind, definitions)
-    return {"oneOf": [*(schema_of(each, definitions) for each in options if each is not type(None)), {"type": "null"}]}
+    return schema_of(kind, Into(definitions))
 
 
 def _answer() -> dict[str, Any]:

@@ -230,7 +230,7 @@ class ClaimJudged:
         """The document of `firstlight bench check-claim --json`."""
         from firstlight.report.bench_claim_text import claim_document
 
-        return claim_document(self.claim, self.judgement)
+        return dict(claim_document(self.claim, self.judgement))
 
 
 def look(machine: str = "", *, python: str = "", pretend: Iterable[str] = ()) -> Looked:

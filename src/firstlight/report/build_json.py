@@ -12,8 +12,8 @@ from firstlight.build.places import KeptBuild
 from firstlight.build.progress import BuildStatus
 from firstlight.build.spec import SCHEMA, BuildSpec
 from firstlight.build.standing import ended_of, standing_of
-from firstlight.facts.codec import to_json
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.records import encode
 
 
 def build_document(
@@ -42,11 +42,11 @@ def build_document(
             }
             for each in case.judged
         ],
-        "needs": to_json(case.needs),
+        "needs": encode(case.needs),
         "estimate": _estimate(compile_seconds(case), rate),
         "environment": {each.name: each.value for each in spec.settings},
         "commands": [list(argv) for argv in engines_shown(spec)],
-        "faults": [to_json(each) for each in faults],
+        "faults": [encode(each) for each in faults],
         "local_version": spec.local,
     }
 
@@ -69,6 +69,6 @@ def ended_document(spec: BuildSpec, rate: Fact[float]) -> dict[str, Any]:
 def status_document(build: KeptBuild | None, status: BuildStatus | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "status": None if status is None else {**to_json(status), "alive": status.alive},
+        "status": None if status is None else {**encode(status), "alive": status.alive},
         "standing": None if build is None else standing_of(build).value,
     }

@@ -6,9 +6,9 @@ from typing import Any
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import Question
-from firstlight.facts.codec import to_json
 from firstlight.plan.plan import Plan, step_document
 from firstlight.plan.request import Ranked
+from firstlight.records import encode
 from firstlight.report.options_json import amount_document, option_document
 from firstlight.report.summary import machine_summary
 from firstlight.ways.diffs import unified_diff
@@ -42,7 +42,7 @@ def _head(question: Question, ranked: Ranked) -> dict[str, Any]:
         "place": where,
         "goal": question.goal.value,
         "wants": list(question.wants),
-        "refused": [to_json(clash) for clash in ranked.refused],
+        "refused": [encode(clash) for clash in ranked.refused],
         "other_options": [option.id for option in ranked.options],
         "rejected": [{"id": option.id, "why_not": option.why_not} for option in ranked.rejected],
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from firstlight.facts.codec import to_json
+from firstlight.records import encode
 from firstlight.ways.way import Chain, Way, type_name
 
 
 def way_document(way: Way) -> dict[str, Any]:
     """One way with its type and all its arguments."""
-    return {"type": type_name(type(way)), **to_json(way)}
+    return {"type": type_name(type(way)), **encode(way)}
 
 
 def chain_document(chain: Chain) -> dict[str, Any]:
