@@ -80,6 +80,10 @@ def test_the_page_lists_every_text_that_explain_did_not_answer_rightly() -> None
         assert explain_recall.report_of_links(name).startswith(f"{name}: {len(verdicts)} texts")
 
 
+def test_every_schema_is_made_from_types() -> None:
+    assert {path.stem for path in generate.SCHEMAS.iterdir()} == {each.file for each in make_schemas.DOCUMENTS}
+
+
 @pytest.mark.parametrize("document", make_schemas.DOCUMENTS, ids=lambda document: document.file)
 def test_a_schema_is_what_the_types_of_its_document_give(document: Document) -> None:
     made = schema_of_document(document)

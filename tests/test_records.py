@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_refused_with_its_place(changed: dict[str, Any], sa
 
 def test_a_reading_says_whether_fields_may_be_missing_or_not_known() -> None:
     less = {name: each for name, each in DOCUMENT.items() if name != "share"}
-    with pytest.raises(BadFactsFile, match="it.share: missing"):
+    with pytest.raises(BadFactsFile, match="share: missing"):
         decode(Sample, less, "it")
     free = Reading(BadInput, exact=False)
     assert decode(Sample, {**less, "more": 1}, "it", free) == SAMPLE

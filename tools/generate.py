@@ -23,7 +23,6 @@ SCHEMAS = ROOT / "src" / "firstlight" / "schemas"
 # the name, and the module of tools whose made() gives path and text of every file; in the order in which they follow
 WHAT = {
     "schemas": "make_schemas",
-    "way-schemas": "make_way_schemas",
     "choice-fits": "make_choice_fits",
     "options": "make_options",
     "emitted": "make_emitted",

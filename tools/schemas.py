@@ -14,7 +14,7 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from firstlight.records import VERSION_TYPES, fact_type, hints, is_fact, is_pairs
 from firstlight.ways import kinds
@@ -45,7 +45,7 @@ class Document:
 
     schema: str
     title: str
-    kind: Any
+    kind: Any  # a type; a tuple of types where it is one of several
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)  # not there in every one
     is_open: bool = False  # readers pass over keys that they do not know
@@ -59,13 +59,19 @@ class Document:
 def schema_of_document(document: Document) -> dict[str, Any]:
     """The schema that belongs to a document."""
     into = Into({}, document.is_open)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": document.title}
+    if isinstance(document.kind, tuple):  # one of several
+        kinds = [{"$ref": f"#/$defs/{each.__name__}"} for each in document.kind]
+        for each in document.kind:
+            into.definitions[each.__name__] = _object(each, into)
+            into.definitions[each.__name__]["properties"]["schema"] = {"const": document.schema}
+        return {**head, "oneOf": kinds, "$defs": dict(sorted(into.definitions.items()))}
     top = _object(document.kind, into)
     first = {"schema": {"const": document.schema}}
     first |= {name: schema_of(each, into) for name, each in document.before.items()}
     last = {name: schema_of(each, into) for name, each in document.after.items()}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": document.title,
+        **head,
         **top,
         "properties": {**first, **{name: each for name, each in top["properties"].items() if name != "schema"}, **last},
         "required": [*first, *(name for name in top["required"] if name != "schema")],
@@ -80,10 +86,10 @@ def schema_of(kind: Any, into: Into) -> dict[str, Any]:
         known = _closed({"value": schema_of(fact_type(kind), into), "seen_in": {"type": "string"}})
         into.definitions["Unknown"] = _unknown()
         return {"oneOf": [known, {"$ref": "#/$defs/Unknown"}]}
+    if kind == Annotated[str, Way]:
+        return _named("way_type", lambda _: {"description": "A type of way.", "enum": list(map(type_name, WAYS))}, into)
     if origin is Annotated:
         return schema_of(args[1], into) if isinstance(args[1], type) else {**schema_of(args[0], into), **args[1]}
-    if origin is Literal:
-        return {"enum": list(args)}
     if origin in (Union, types.UnionType):
         return _one_of([schema_of(each, into) for each in args])
     if is_pairs(kind) or origin is dict:
@@ -103,7 +109,7 @@ def schema_of(kind: Any, into: Into) -> dict[str, Any]:
         return {"enum": [item.value for item in kind]}
     if kind is Way:
         return _named("way", _a_way, into)
-    if is_dataclass(kind) or is_typeddict(kind):
+    if is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "_fields"):
         return _named(kind.__name__, functools.partial(_object, kind), into)
     return {} if kind is Any else {"type": _SCALARS[kind]}
 
@@ -138,21 +144,25 @@ def _types_of(kind: Any) -> dict[str, Any]:
     if is_dataclass(kind):
         found = get_type_hints(kind, include_extras=True)
         return {name: found[name] for name in hints(kind)}  # type: ignore[arg-type]
-    return get_type_hints(kind, include_extras=True)
+    return get_type_hints(kind, include_extras=True)  # of a TypedDict or a NamedTuple
 
 
 def _required(kind: Any, into: Into) -> list[str]:
     """The fields that a document always has; where others are passed over, a default stands for one that is missing."""
-    if is_typeddict(kind):
-        return [name for name in _types_of(kind) if name in kind.__required_keys__]
+    if not is_dataclass(kind):
+        return [name for name in _types_of(kind) if name in getattr(kind, "__required_keys__", (name,))]
     return [each.name for each in fields(kind) if not into.open or each.default is MISSING]
 
 
 def _comments(kind: Any) -> dict[str, str]:
     """What is said of each field: the comment behind it, or the lines of comment before it."""
-    source = inspect.getsource(kind)
+    inherited = [_comments(each) for each in getattr(kind, "__orig_bases__", ()) if is_typeddict(each)]
+    try:
+        source = inspect.getsource(kind)
+    except OSError:  # a TypedDict that is made by a call, for names that are words of Python
+        return {}
     before = {name: " ".join(re.split(r"\s*# ", lines)[1:]) for lines, name in _BEFORE.findall(source)}
-    return {**before, **dict(_BEHIND.findall(source))}
+    return {**dict(pair for each in inherited for pair in each.items()), **before, **dict(_BEHIND.findall(source))}
 
 
 def _first_line(kind: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.build.case import BuildCase
 from firstlight.build.estimate import NO_RATE, compile_seconds
@@ -14,6 +14,9 @@ from firstlight.build.spec import SCHEMA, BuildSpec
 from firstlight.build.standing import ended_of, standing_of
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.records import encode
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.building import BuildStanding, Estimate
 
 
 def build_document(
@@ -51,7 +54,7 @@ def build_document(
     }
 
 
-def _estimate(seconds: Fact[float], rate: Fact[float]) -> dict[str, Any]:
+def _estimate(seconds: Fact[float], rate: Fact[float]) -> Estimate:
     """Minutes and money before anything is measured; null where they cannot be told, with the reason as basis."""
     if isinstance(seconds, Unknown):
         return {"minutes": None, "money": None, "basis": seconds.reason}
@@ -66,7 +69,7 @@ def ended_document(spec: BuildSpec, rate: Fact[float]) -> dict[str, Any]:
     return {"wheel": ended.wheel, "proofs": list(ended.proofs), "minutes": ended.minutes, "money": spent}
 
 
-def status_document(build: KeptBuild | None, status: BuildStatus | None) -> dict[str, Any]:
+def status_document(build: KeptBuild | None, status: BuildStatus | None) -> BuildStanding:
     return {
         "schema": SCHEMA,
         "status": None if status is None else {**encode(status), "alive": status.alive},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.records import encode
 from firstlight.ways.way import Chain, Way, type_name
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.planning import AnswerShown
 
 
 def way_document(way: Way) -> dict[str, Any]:
@@ -13,7 +16,7 @@ def way_document(way: Way) -> dict[str, Any]:
     return {"type": type_name(type(way)), **encode(way)}
 
 
-def chain_document(chain: Chain) -> dict[str, Any]:
+def chain_document(chain: Chain) -> AnswerShown:
     """One answer to a finding: its ways in order, or why it does not work here."""
     return {
         "ways": [way_document(way) for way in chain.ways],
