@@ -107,10 +107,10 @@ def _verdict(done: dict[str, Any]) -> dict[str, Any]:
 
 def main(out: str) -> None:
     from firstlight.bench.about import commit_of, host_of, software_of
-    from firstlight.bench.codec import encode
     from firstlight.bench.place import describe, device_names, import_torch
     from firstlight.facts.look import Look, look_at
     from firstlight.machine.live import LiveMachine
+    from firstlight.records import encode
 
     facts = look_at(Look())
     gates = [asked("doctor", "--gate", "--unknown", "good") for _ in range(GATES)]

@@ -59,7 +59,6 @@ from benchmarks.kernels_products import (
 from firstlight.bench import gate
 from firstlight.bench.about import gpu_of, host_of, software_of
 from firstlight.bench.clocks import NvmlCard, NvmlGauge
-from firstlight.bench.codec import encode
 from firstlight.bench.figures import Setting
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import describe, device_names, place_of
@@ -72,6 +71,7 @@ from firstlight.facts.look import Look, look_at
 from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix, explain_choice
 from firstlight.kernels.product import Layout
+from firstlight.records import encode
 from firstlight.report.summary import machine_summary
 from firstlight.tables import load
 

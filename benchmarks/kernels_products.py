@@ -17,7 +17,6 @@ from firstlight.bench.attempts import Attempt
 from firstlight.bench.case import Case, Place, Prepared
 from firstlight.bench.cases.data import call_on_poison, holding
 from firstlight.bench.clocks import Gauge
-from firstlight.bench.codec import encode
 from firstlight.bench.counts import Work
 from firstlight.bench.figures import Setting, case_results
 from firstlight.bench.patience import Patience
@@ -29,6 +28,7 @@ from firstlight.bench.timers import Timer
 from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix, linear, matmul
 from firstlight.kernels.product import Layout
+from firstlight.records import encode
 
 # One burst of five calls after a pause, more of them where they do not agree within 0.5 %; the passes are the repeats.
 PATIENCE = Patience(

@@ -54,7 +54,6 @@ from benchmarks.sm90_work import (
 from firstlight.bench import gate
 from firstlight.bench.about import gpu_of, host_of, software_of
 from firstlight.bench.clocks import NvmlCard, NvmlGauge
-from firstlight.bench.codec import encode
 from firstlight.bench.figures import Setting
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import describe, device_names, place_of
@@ -64,6 +63,7 @@ from firstlight.errors import FirstlightError
 from firstlight.facts.look import Look, look_at
 from firstlight.kernels.choice.rows import cache_file
 from firstlight.kernels.sm90.compile import Variant
+from firstlight.records import encode
 from firstlight.report.summary import machine_summary
 from firstlight.tables import load
 

@@ -36,9 +36,9 @@ from benchmarks.sm90_work import (
     sampled_entry,
 )
 
-from firstlight.bench.codec import encode
 from firstlight.kernels import BlockSparseMatrix, explain_choice
 from firstlight.kernels.product import Layout
+from firstlight.records import encode
 
 CLEARLY_SLOWER = 1.3
 LONG_S = 100e-6

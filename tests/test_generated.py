@@ -1,4 +1,4 @@
-"""What is generated is current: rebuilt machines, the README's parts, the facts schema, the rule pages."""
+"""What is generated is current: rebuilt machines, the README's parts, the rule pages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from benchmarks import explain_recall
 
-from tools import doctor_picture, generate, make_by_person, make_explain_page, make_platforms
+from tools import doctor_picture, generate, make_by_person, make_explain_page, make_platforms, make_schemas
 from tools.machines.__main__ import EXAMPLES, MACHINES
 from tools.make_readme import BENCH, PAGES, bench_table
+from tools.schemas import Document, schema_of_document
 
 ROOT = Path(__file__).parents[1]
 
@@ -78,6 +80,18 @@ def test_the_page_lists_every_text_that_explain_did_not_answer_rightly() -> None
         assert explain_recall.report_of_links(name).startswith(f"{name}: {len(verdicts)} texts")
 
 
+def test_every_schema_is_made_from_types() -> None:
+    assert {path.stem for path in generate.SCHEMAS.iterdir()} == {each.file for each in make_schemas.DOCUMENTS}
+
+
+@pytest.mark.parametrize("document", make_schemas.DOCUMENTS, ids=lambda document: document.file)
+def test_a_schema_is_what_the_types_of_its_document_give(document: Document) -> None:
+    made = schema_of_document(document)
+    jsonschema.Draft202012Validator.check_schema(made)
+    stored = (generate.SCHEMAS / f"{document.file}.json").read_text()
+    assert stored == generate.as_json(made), "run: python -m tools.generate schemas"
+
+
 def _no_commit(run: dict[str, Any], figure: dict[str, Any]) -> None:
     run["run"]["commit"] = None
 
@@ -117,15 +131,15 @@ def test_each_generator_is_named_once_and_a_stale_file_is_told(capsys: pytest.Ca
     own = {path.stem for path in (ROOT / "tools").glob("make_*.py")}
     with_an_index_or_a_browser = {"make_sonames", "make_build_options", "make_report_002", "make_report_pictures"}
     assert set(generate.WHAT.values()) == own - with_an_index_or_a_browser
-    assert generate.main(["facts-schema", "bench-schemas", "handover-schema", "lock-schemas", "--check"]) == 0
+    assert generate.main(["schemas", "--check"]) == 0
     stale = generate.SCHEMAS / "facts-1.json"
     kept = stale.read_text()
     try:
         stale.write_text("{}\n")
-        assert generate.main(["facts-schema", "--check"]) == 1
-        assert "facts-1.json is not current; run: python -m tools.generate facts-schema" in capsys.readouterr().out
+        assert generate.main(["schemas", "--check"]) == 1
+        assert "facts-1.json is not current; run: python -m tools.generate schemas" in capsys.readouterr().out
         assert stale.read_text() == "{}\n"
-        assert generate.main(["facts-schema"]) == 0
+        assert generate.main(["schemas"]) == 0
         assert stale.read_text() == kept
     finally:
         stale.write_text(kept)

@@ -22,11 +22,7 @@ ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "src" / "firstlight" / "schemas"
 # the name, and the module of tools whose made() gives path and text of every file; in the order in which they follow
 WHAT = {
-    "facts-schema": "make_facts_schema",
-    "bench-schemas": "make_bench_schemas",
-    "handover-schema": "make_handover_schema",
-    "lock-schemas": "make_lock_schemas",
-    "way-schemas": "make_way_schemas",
+    "schemas": "make_schemas",
     "choice-fits": "make_choice_fits",
     "options": "make_options",
     "emitted": "make_emitted",

@@ -34,7 +34,7 @@ def derived(name: str) -> dict[str, Any]:
     goal = Goal(json.loads((MACHINES / name / "expected.json").read_text())["goal"])
     question = Question(facts, load(), goal)
     diagnosis = judge(question, RULES)
-    document = options_document(rank_options(question, diagnosis, Request(goal=goal)))
+    document = {**options_document(rank_options(question, diagnosis, Request(goal=goal)))}
     del document["made_by"]  # a new version alone changes nothing
     return {"goal": goal.value, "before": [_found(each) for each in diagnosis.findings], **document}
 

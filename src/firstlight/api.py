@@ -106,7 +106,7 @@ class Diagnosed:
         """The document of `firstlight doctor --json`."""
         from firstlight.report.doctor_json import diagnosis_document
 
-        return diagnosis_document(self.question.facts, self.diagnosis, self.question, self.ranked)
+        return {**diagnosis_document(self.question.facts, self.diagnosis, self.question, self.ranked)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,9 @@ class Planned:
         from firstlight.report.plan_json import no_plan_document, plan_document
 
         question, ranked = self.diagnosed.question, self.diagnosed.ranked
-        return (
-            no_plan_document(question, ranked) if self.chosen is None else plan_document(question, self.chosen, ranked)
-        )
+        if self.chosen is None:
+            return {**no_plan_document(question, ranked)}
+        return {**plan_document(question, self.chosen, ranked)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Verified:
         """The document of `firstlight verify --json`."""
         from firstlight.report.verify_json import verify_document
 
-        return verify_document(self.report)
+        return {**verify_document(self.report)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class ClaimJudged:
         """The document of `firstlight bench check-claim --json`."""
         from firstlight.report.bench_claim_text import claim_document
 
-        return claim_document(self.claim, self.judgement)
+        return {**claim_document(self.claim, self.judgement)}
 
 
 def look(machine: str = "", *, python: str = "", pretend: Iterable[str] = ()) -> Looked:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from firstlight.apply.bundle import MANIFEST, check_files, check_place, plan_digest, read_bundle
@@ -22,6 +23,7 @@ from firstlight.ways.step import CheckKind, Condition, StepKind
 from firstlight.ways.wheel_target import Target
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
+from tools.generate import SCHEMAS
 
 HERE = ".".join(platform.python_version_tuple()[:2])
 INTEL, ARM = Target("x86_64", HERE, "2.28"), Target("aarch64", HERE, "2.28")
@@ -79,6 +81,7 @@ def test_a_bundle_holds_what_is_wanted_and_what_that_needs_each_file_with_its_su
     assert {wheel.source for wheel in bundle.wheels} == {str(index)}
     assert (bundle.requirements, bundle.target) == (("torch==2.9.0",), INTEL)
     document = json.loads((out / MANIFEST).read_text())
+    jsonschema.validate(document, json.loads((SCHEMAS / "bundle-1.json").read_text()))
     assert next(iter(document)) == "schema"
     check_files(bundle, str(out))
     check_place(bundle, INTEL)

@@ -12,10 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.bench.codec import decode, encode
-from firstlight.bench.results import Regime, RunResult, TimeSummary, Verdict, from_json, read_run, to_json, to_text
-from firstlight.bench.schema import bench_schema, claim_schema, compare_schema
+from firstlight.bench.results import (
+    RESULTS,
+    Regime,
+    RunResult,
+    TimeSummary,
+    Verdict,
+    from_json,
+    read_run,
+    to_json,
+    to_text,
+)
 from firstlight.errors import BadInput
+from firstlight.records import decode, encode
 from tests.bench.recorded_runs import a_case, a_figure, a_run
 
 SCHEMAS = Path(__file__).parents[2] / "src" / "firstlight" / "schemas"
@@ -36,16 +45,6 @@ def test_the_schema_comes_first_and_the_document_fits_the_shipped_schema() -> No
     document = to_json(RUN)
     assert next(iter(document)) == "schema"
     jsonschema.Draft202012Validator(json.loads((SCHEMAS / "bench-1.json").read_text())).validate(document)
-
-
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [("bench-1.json", bench_schema), ("compare-1.json", compare_schema), ("claim-1.json", claim_schema)],
-)
-def test_the_shipped_schemas_are_those_the_types_give(name: str, make: Callable[[], dict[str, Any]]) -> None:
-    schema = make()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    assert json.loads((SCHEMAS / name).read_text()) == schema, "run python -m tools.generate bench-schemas"
 
 
 def test_what_is_not_known_is_null_and_a_skipped_case_is_there_with_its_reason() -> None:
@@ -79,7 +78,7 @@ def test_keys_of_a_later_version_are_passed_over() -> None:
 
 def test_nan_is_never_written() -> None:
     figure = a_figure([1e-3, float("nan"), 1e-3])
-    with pytest.raises(ValueError, match="not a measurement"):
+    with pytest.raises(ValueError, match="cannot be written"):
         to_text(a_run(a_case("gemm/x", figure)))
 
 
@@ -170,11 +169,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     n_eff=st.floats(1, 1e6), ci_reached=st.booleans(), p95=st.none() | st.floats(1e-9, 1e3),
 ))  # fmt: skip
 def test_every_summary_survives_writing_and_reading(summary: TimeSummary) -> None:
-    assert decode(TimeSummary, json.loads(json.dumps(encode(summary))), "summary") == summary
+    assert decode(TimeSummary, json.loads(json.dumps(encode(summary))), "summary", RESULTS) == summary
 
 
 def test_the_size_of_a_list_is_bounded() -> None:
     document = to_json(RUN)
     document["cases"] = [{}] * 200_001
     with pytest.raises(BadInput, match="at most 200000"):
-        decode(RunResult, document, "run")
+        decode(RunResult, document, "run", RESULTS)

@@ -20,9 +20,9 @@ from firstlight.build.runtime_needs import gaps_in, stated_requirements
 from firstlight.build.spec import BuildSpec, read_spec, write_document, write_spec
 from firstlight.build.tools import InstalledProject, tools_of_saved
 from firstlight.build.tree_state import TreeState
-from firstlight.facts.codec import to_json
 from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known
+from firstlight.records import encode
 from firstlight.tables import load
 from tests.build.plans import PLACES, facts_of
 from tests.build.standin import make_environment
@@ -131,7 +131,7 @@ def test_a_spec_of_another_release_is_taken_for_none(tmp_path: Path) -> None:
     kept = spec_in(tmp_path)
     write_spec(kept)
     assert read_spec(str(tmp_path)) == kept
-    document = to_json(kept)
+    document = encode(kept)
     assert isinstance(document, dict)
     del document["requires"]
     write_document(str(tmp_path), "build.json", document)

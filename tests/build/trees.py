@@ -14,7 +14,7 @@ from typing import Any
 from firstlight.build.project import Project, read_project
 from firstlight.build.reads import ReadKind
 from firstlight.build.source_reads import SourceReads, read_source
-from firstlight.facts.codec import from_json, to_json
+from firstlight.records import decode, encode
 
 FOLDER = Path(__file__).parent / "trees"
 ROOT = "/src/tree"
@@ -23,7 +23,7 @@ ROOT = "/src/tree"
 def read_tree(name: str) -> tuple[Project, SourceReads]:
     """A kept tree, e.g. torch-2.6.0."""
     document: Any = json.loads((FOLDER / f"{name}.json").read_text())
-    return from_json(Project, document["project"], "project"), from_json(SourceReads, document["reads"], "reads")
+    return decode(Project, document["project"], "project"), decode(SourceReads, document["reads"], "reads")
 
 
 def main() -> None:
@@ -32,8 +32,8 @@ def main() -> None:
     kept = tuple(each for each in reads.reads if each.kind is not ReadKind.VARIABLE)
     short = tuple(replace(each, says="") for each in kept)
     document = {
-        "project": to_json(replace(project, root=ROOT)),
-        "reads": to_json(replace(reads, root=ROOT, reads=short)),
+        "project": encode(replace(project, root=ROOT)),
+        "reads": encode(replace(reads, root=ROOT, reads=short)),
     }
     Path(path).write_text(json.dumps(document, indent=0) + "\n")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
+from firstlight.records import VERSION_TYPES
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
 
 _WORST = {

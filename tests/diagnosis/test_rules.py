@@ -78,8 +78,8 @@ def test_the_words_of_a_rule_are_complete(rule: Any) -> None:
 
 
 def test_the_facts_a_rule_names_exist() -> None:
-    from firstlight.facts.codec import fact_type, hints, is_fact
     from firstlight.facts.collect import Facts
+    from firstlight.records import fact_type, hints, is_fact
 
     for rule in RULES:
         for place in rule.looks_at:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from firstlight.facts.codec import VERSION_TYPES, hints, is_fact
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
+from firstlight.records import VERSION_TYPES, hints, is_fact
 
 NOT_KNOWN = Unknown("not looked at")
 

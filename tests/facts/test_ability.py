@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from firstlight.facts.ability import AbilityFacts, HeldLock, Prefix, Sudo, probe_ability
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 STATUS = "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\nGroups:\t{groups} \n"
 GROUP = "root:x:0:\nsudo:x:27:ada,grace\nvideo:x:44:\ndocker:x:999:grace\nsudoers:x:1001:\nada:x:1000:\n"
@@ -201,4 +201,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(machine_of(tmp_path))
     facts = probe_ability(recording)
     assert probe_ability(RecordedMachine(recording.evidence)) == facts
-    assert from_json(AbilityFacts, json.loads(json.dumps(to_json(facts))), "ability") == facts
+    assert decode(AbilityFacts, json.loads(json.dumps(encode(facts))), "ability") == facts

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.companions import Companion, probe_companions, probe_nvidia_wheels
 from firstlight.facts.distributions import InstalledFrom, Requirement
 from firstlight.facts.known import Known, Unknown
@@ -17,6 +16,7 @@ from firstlight.facts.python_environments import probe_environments
 from firstlight.machine import Host, Machine
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion
 
 HOST: Host = replace(LiveMachine().host, home="/home/maria", cwd="/home/maria", arch="x86_64", python_prefix="")
@@ -256,4 +256,4 @@ def test_a_recorded_machine_gives_the_same_companions_and_they_survive_json(tmp_
     live = _probe(recording)
     assert _probe(RecordedMachine(recording.evidence)) == live
     for each in live.values():
-        assert from_json(Companion, json.loads(json.dumps(to_json(each))), "companion") == each
+        assert decode(Companion, json.loads(json.dumps(encode(each))), "companion") == each

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.compilers import CompilerFacts, Tool, probe_compilers, with_version
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 
 @pytest.fixture
@@ -169,4 +169,4 @@ def test_the_answer_can_be_written_down_and_replayed(tools: Path) -> None:
     recording = RecordingMachine(machine_of(tools, CC="gcc-12"))
     facts = probe_compilers(recording)
     assert probe_compilers(RecordedMachine(recording.evidence)) == facts
-    assert from_json(CompilerFacts, json.loads(json.dumps(to_json(facts))), "compilers") == facts
+    assert decode(CompilerFacts, json.loads(json.dumps(encode(facts))), "compilers") == facts

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.containers import (
     ContainerFacts,
     ContainerKind,
@@ -21,6 +20,7 @@ from firstlight.facts.containers import (
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion
 
 BRANDS = ("unknown", "grid", "tesla", "nvidia", "quadro", "quadrortx", "nvidiartx", "vapps", "vpc", "vcs", "vws")
@@ -304,4 +304,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(runpod(tmp_path))
     facts = probe_containers(recording)
     assert probe_containers(RecordedMachine(recording.evidence)) == facts
-    assert from_json(ContainerFacts, json.loads(json.dumps(to_json(facts))), "containers") == facts
+    assert decode(ContainerFacts, json.loads(json.dumps(encode(facts))), "containers") == facts

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.cuda_libraries import CudaLibraryFacts, FoundIn, probe_cuda_libraries
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 SITE = "/venv/lib/python3.12/site-packages"
 
@@ -152,4 +152,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     facts = probe_cuda_libraries(recording, site_packages=(SITE,))
     assert len(facts.libraries) == 2
     assert probe_cuda_libraries(RecordedMachine(recording.evidence), site_packages=(SITE,)) == facts
-    assert from_json(CudaLibraryFacts, json.loads(json.dumps(to_json(facts))), "libraries") == facts
+    assert decode(CudaLibraryFacts, json.loads(json.dumps(encode(facts))), "libraries") == facts

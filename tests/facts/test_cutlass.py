@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.cutlass import CutlassFacts, CutlassWheel, commit_of, probe_cutlass
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 VERSION = "#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 3\n#define CUTLASS_PATCH 0\n"
 
@@ -136,4 +136,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(machine_of(tmp_path))
     facts = probe_cutlass(recording)
     assert probe_cutlass(RecordedMachine(recording.evidence)) == facts
-    assert from_json(CutlassFacts, json.loads(json.dumps(to_json(facts))), "cutlass") == facts
+    assert decode(CutlassFacts, json.loads(json.dumps(encode(facts))), "cutlass") == facts

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.driver import DeviceNode, DriverFacts, ModuleKind, probe_driver
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.nvml import ask_nvml
@@ -14,6 +13,7 @@ from firstlight.machine import ChildAnswer, Host, Stat
 from firstlight.machine.evidence import Evidence, PathEvidence
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion, DriverVersion
 
 HOST = Host(
@@ -244,4 +244,4 @@ def test_the_facts_survive_the_document(tmp_path: Path) -> None:
     _put(tmp_path, "/proc/driver/nvidia/version", OPEN_X86)
     _put(tmp_path, "/dev/nvidiactl")
     driver = _probe(tmp_path)
-    assert from_json(DriverFacts, to_json(driver), "driver") == driver
+    assert decode(DriverFacts, encode(driver), "driver") == driver

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.driver import probe_driver
 from firstlight.facts.fleet import FleetFacts, probe_fleet
 from firstlight.facts.gpus import probe_gpus
@@ -20,6 +19,7 @@ from firstlight.facts.vgpu import LicenceState
 from firstlight.machine import Machine
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 VGPU = {"name": "NVIDIA L4-12Q", "virtualization": 2, "pci_address": "00000000:18:00.0"}
 RUNS = "ActiveState=active\nSubState=running\nResult=success\nExecMainStatus=0"
@@ -72,7 +72,7 @@ def test_a_machine_with_nothing_of_a_fleet_starts_no_program(tmp_path: Path) -> 
     _no_call_may_be_made(tmp_path, *names)
     facts = _look(_machine(tmp_path), _said({"name": "NVIDIA H200", "virtualization": 0, "fabric_state": 3}))
     assert not [name for name in names if (tmp_path / f"{name}-was-run").exists()]
-    assert from_json(FleetFacts, to_json(facts), "facts") == facts
+    assert decode(FleetFacts, encode(facts), "facts") == facts
 
 
 def test_a_licence_is_read_from_nvml(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.gpus import ComputeMode, GpuFacts, PciKind, Virtualization, probe_gpus
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.nvml import NvmlAnswer, Readings, ask_nvml
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import ComputeCapability
 
 H200: dict[str, object] = {
@@ -279,4 +279,4 @@ def test_the_facts_survive_the_document(tmp_path: Path) -> None:
     _pci(tmp_path, "0000:18:00.0", vendor="0x10de", device="0x2335", kind="0x030200", driver="nvidia")
     mig: dict[str, object] = {**H200, "mig_mode": 1, "mig_devices": [{"name": "NVIDIA H200 MIG 1g.18gb"}]}
     facts = probe_gpus(_machine(tmp_path), _said(mig, {"index": 1}))
-    assert from_json(GpuFacts, to_json(facts), "gpus") == facts
+    assert decode(GpuFacts, encode(facts), "gpus") == facts

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.driver import probe_driver
 from firstlight.facts.gpus import probe_gpus
 from firstlight.facts.health import FabricState, HealthFacts, probe_health
@@ -16,6 +15,7 @@ from firstlight.facts.nvml import NvmlAnswer, Readings, ask_nvml
 from firstlight.machine import Machine
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import DriverVersion
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -298,4 +298,4 @@ def test_without_a_pid_file_nothing_is_claimed(tmp_path: Path) -> None:
 def test_the_facts_survive_the_document(tmp_path: Path) -> None:
     _dmesg_says(tmp_path, f"2026-11-15T02:38:26,123456+00:00 {FELL_OFF}", "NVRM: RmInitAdapter failed")
     facts = _probe(_machine(tmp_path), _said({"index": 0, "throttle_bits": 5, "fabric_state": 3}))
-    assert from_json(HealthFacts, to_json(facts), "health") == facts
+    assert decode(HealthFacts, encode(facts), "health") == facts

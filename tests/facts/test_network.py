@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.network import NetworkFacts, Setting, probe_network
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 PIP_CONF = (
     "[global]\n"
@@ -143,4 +143,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(machine_of(tmp_path, HTTPS_PROXY="x"))
     facts = probe_network(recording)
     assert probe_network(RecordedMachine(recording.evidence)) == facts
-    assert from_json(NetworkFacts, json.loads(json.dumps(to_json(facts))), "network") == facts
+    assert decode(NetworkFacts, json.loads(json.dumps(encode(facts))), "network") == facts

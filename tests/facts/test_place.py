@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from firstlight.facts.ability import probe_ability
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.compilers import probe_compilers
 from firstlight.facts.containers import probe_containers
 from firstlight.facts.cuda_libraries import probe_cuda_libraries
@@ -23,6 +22,7 @@ from firstlight.facts.toolkits import probe_toolkits
 from firstlight.machine import Machine
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 # Every probe that looks at files of the system; none may raise for what it finds there.
 PROBES = (
@@ -231,4 +231,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(thor(tmp_path))
     place = probe_place(recording)
     assert probe_place(RecordedMachine(recording.evidence)) == place
-    assert from_json(PlaceFacts, json.loads(json.dumps(to_json(place))), "place") == place
+    assert decode(PlaceFacts, json.loads(json.dumps(encode(place))), "place") == place

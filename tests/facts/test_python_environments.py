@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.distributions import list_distributions
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment, PythonFacts, probe_environments
 from firstlight.machine import Host
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 HOST: Host = replace(
     LiveMachine().host, user="maria", home="/home/maria", cwd="/home/maria/app", python_prefix="", python_version=""
@@ -335,7 +335,7 @@ def test_a_recorded_machine_gives_the_same_facts_and_they_survive_json(tmp_path:
     recording = RecordingMachine(_machine(tmp_path, VIRTUAL_ENV="/opt/venv", PYTHONHOME="/opt/home"))
     live = probe_environments(recording)
     assert probe_environments(RecordedMachine(recording.evidence)) == live
-    assert from_json(PythonFacts, json.loads(json.dumps(to_json(live))), "facts") == live
+    assert decode(PythonFacts, json.loads(json.dumps(encode(live))), "facts") == live
     assert live.python_home == Known("/opt/home", "PYTHONHOME")
 
 

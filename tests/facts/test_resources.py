@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.resources import Mount, ResourceFacts, probe_resources
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 
 GIB = 1 << 30
 MEMINFO = "MemTotal:       2113536000 kB\nMemFree:        1000000 kB\nMemAvailable:   2000000000 kB\n"
@@ -241,4 +241,4 @@ def test_the_answer_can_be_written_down_and_replayed(tmp_path: Path) -> None:
     recording = RecordingMachine(runpod(tmp_path))
     facts = probe_resources(recording)
     assert probe_resources(RecordedMachine(recording.evidence)) == facts
-    assert from_json(ResourceFacts, json.loads(json.dumps(to_json(facts))), "resources") == facts
+    assert decode(ResourceFacts, json.loads(json.dumps(encode(facts))), "resources") == facts

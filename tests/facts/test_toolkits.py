@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part, Toolkit, ToolkitFacts, defines, plain_path, probe_toolkits
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion
 
 # The limits as 13.0 and 13.4 write them; the first clang limit is for another operating system.
@@ -320,4 +320,4 @@ def test_this_machine_answers_and_the_answer_can_be_written_down_and_replayed() 
     recording = RecordingMachine(LiveMachine())
     facts = probe_toolkits(recording)
     assert probe_toolkits(RecordedMachine(recording.evidence)) == facts
-    assert from_json(ToolkitFacts, json.loads(json.dumps(to_json(facts))), "toolkits") == facts
+    assert decode(ToolkitFacts, json.loads(json.dumps(encode(facts))), "toolkits") == facts

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from packaging.markers import Marker
 
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.companions import probe_companions
 from firstlight.facts.distributions import InstalledFrom, Requirement, evaluate_marker, requirements
 from firstlight.facts.known import Fact, Known, Unknown
@@ -24,6 +23,7 @@ from firstlight.facts.torch_install import TorchBuild, TorchChannel, TorchInstal
 from firstlight.machine import Host, Machine
 from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
+from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion, TorchVersion
 
 HOST: Host = replace(LiveMachine().host, home="/home/maria", cwd="/home/maria/app", arch="x86_64", python_prefix="")
@@ -293,7 +293,7 @@ def test_a_recorded_machine_gives_the_same_torch_and_it_survives_json(tmp_path: 
     live = _probe(recording)
     assert _probe(RecordedMachine(recording.evidence)) == live
     assert isinstance(live, Known)
-    assert from_json(TorchInstall, json.loads(json.dumps(to_json(live.value))), "torch") == live.value
+    assert decode(TorchInstall, json.loads(json.dumps(encode(live.value))), "torch") == live.value
 
 
 def _wheel(folder: Path, name: str, *, version: str, requires: tuple[str, ...], files: dict[str, str]) -> None:

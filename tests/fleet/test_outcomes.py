@@ -142,7 +142,12 @@ def test_the_check_knows_every_word_of_the_schemas_and_agrees_with_jsonschema(na
 def _words(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
-    inside = [*schema.get("properties", {}).values(), schema.get("items"), *schema.get("oneOf", ())]
+    inside = [
+        *schema.get("properties", {}).values(),
+        *schema.get("$defs", {}).values(),
+        schema.get("items"),
+        *schema.get("oneOf", ()),
+    ]
     return {*schema, *(word for each in inside for word in _words(each))}
 
 

@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "near": set(),
     "opening": set(),
     "owned": {"errors", "opening"},
+    "records": {"facts", "versions", "errors"},  # of facts, what Known and Unknown are
     "secrets": set(),
     "visible": set(),
     "versions": {"errors"},
@@ -124,7 +125,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"*"},
     "api": {"*"},
 }
-EVERYBODYS = ("frozen", "near", "secrets", "visible")
+EVERYBODYS = ("frozen", "near", "records", "secrets", "visible")
 STANDARD_LIBRARY_ONLY = (
     "ahead",
     "errors",
@@ -132,6 +133,7 @@ STANDARD_LIBRARY_ONLY = (
     "near",
     "opening",
     "owned",
+    "records",
     "secrets",
     "visible",
     "versions",

@@ -105,8 +105,7 @@ def _in_another_order(facts: Facts, luck: random.Random) -> Facts:
 
 def _essence(ranked: Ranked) -> list[dict[str, Any]]:
     """The options without what lists things in the order in which they were found."""
-    options: list[dict[str, Any]] = options_document(ranked)["options"]
-    return [{**each, "unsure": len(each["unsure"])} for each in options]
+    return [{**each, "unsure": len(each["unsure"])} for each in options_document(ranked)["options"]]
 
 
 @settings(max_examples=100, deadline=None)

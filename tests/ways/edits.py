@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
+from firstlight.records import VERSION_TYPES
 
 _KEPT = ("selected",)  # an index into a list beside it
 _FORGOTTEN = Unknown("forgotten")

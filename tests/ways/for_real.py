@@ -9,11 +9,11 @@ from typing import Any
 
 from firstlight.apply.session import Asked, act
 from firstlight.cli.plan_files import extras_of
-from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts, collect
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.known import Known, Unknown
 from firstlight.machine.live import LiveMachine
+from firstlight.records import VERSION_TYPES
 from firstlight.tables import load
 from firstlight.ways.at import At
 from firstlight.ways.effects import after

@@ -8,8 +8,8 @@ import os
 
 from firstlight.apply.shelf import described, opened, sha256_of, wheel_file
 from firstlight.errors import BadFactsFile, BadInput
-from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
+from firstlight.records import decode, encode
 from firstlight.secrets import without_login
 from firstlight.ways.shelf import ListedWheel
 from firstlight.ways.wheel_target import Target, missing, takes
@@ -51,13 +51,13 @@ class Bundle:
 
 def plan_digest(requirements: tuple[str, ...], *, index: str, target: Target) -> str:
     """What was chosen as one number, e.g. 5f0c...; files and days do not change it."""
-    chosen = {"requirements": list(requirements), "index": without_login(index), "target": to_json(target)}
+    chosen = {"requirements": list(requirements), "index": without_login(index), "target": encode(target)}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
 
 def manifest_text(bundle: Bundle) -> str:
     """bundle.json: the schema first, the wheels in the order of their names."""
-    return json.dumps({"schema": SCHEMA, **to_json(bundle)}, indent=1) + "\n"
+    return json.dumps({"schema": SCHEMA, **encode(bundle)}, indent=1) + "\n"
 
 
 def read_bundle(folder: str) -> Bundle:
@@ -78,7 +78,7 @@ def read_bundle(folder: str) -> Bundle:
     if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
         raise BadInput(f"{path}: accepted is the schema {SCHEMA}. Make the bundle with this firstlight.")
     try:
-        bundle = from_json(Bundle, document, "bundle")
+        bundle = decode(Bundle, document, "bundle")
     except BadFactsFile as error:
         raise BadInput(f"{path}: {str(error).partition(';')[0]}. Make the bundle again.") from None
     for wheel in bundle.wheels:

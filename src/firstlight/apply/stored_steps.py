@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.errors import BadInput
-from firstlight.facts.codec import from_json, to_json
+from firstlight.records import decode, encode
 from firstlight.ways.back import BackKind
 from firstlight.ways.step import Step
 
@@ -20,7 +20,7 @@ def steps_to_json(steps: tuple[Step, ...]) -> list[Any]:
     """Steps for the journal; texts of files travel as base64, so that any byte and any length comes back as it was."""
     documents = []
     for step in steps:
-        document = to_json(step)
+        document = encode(step)
         del document["awaited"], document["lines"]  # of a person's step, and no person's step is ever written down
         for change in document["files"]:
             del change["unread"]  # of a saved machine, and nothing is ever done to one
@@ -54,7 +54,7 @@ def _step(document: Any, written_in: int) -> Step:
         change.setdefault("variables", [])  # and of before variables were set in shells
     for condition in empty["done_when"]:
         condition.setdefault("folder", "")  # and of before a condition named a folder
-    step = from_json(Step, empty, "step")
+    step = decode(Step, empty, "step")
     if written_in != TEXT_COMMANDS and any(back.kind is BackKind.STORED for back in step.back):
         raise BadInput("step.back: a command line as text, which only a journal of format 1 may hold")
     files = tuple(

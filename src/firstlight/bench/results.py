@@ -10,13 +10,16 @@ import enum
 import re
 from typing import Any
 
-from firstlight.bench.codec import decode, encode, short
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_given
+from firstlight.records import Reading, decode, encode, short
 
 SCHEMA = "firstlight.bench/1"
 FILE_LIMIT = 256 << 20
+# Nothing that is counted or measured here is larger or, unless it is 0, smaller: a year of an exaflop has 3e25 FLOP.
+# What lies beyond is a slip or malice, and products and quotients of it leave what a double can hold.
+RESULTS = Reading(BadInput, exact=False, list_limit=200_000, largest=1e30, smallest=1e-30)
 SHORTEST_S, LONGEST_S = 1e-12, 1e9  # a picosecond, thirty years: no call is shorter or longer
 
 
@@ -309,7 +312,7 @@ def from_json(document: Any, where: str) -> RunResult:
             raise BadInput(f"{where}: schema is {schema}; this firstlight reads {SCHEMA}. Upgrade firstlight.")
         shown = "missing" if schema is None else short(schema)
         raise BadInput(f"{where}: schema is {shown}; accepted: {SCHEMA}, the file that `firstlight bench` writes")
-    run = decode(RunResult, document, where)
+    run = decode(RunResult, document, where, RESULTS)
     seen: set[tuple[str, int]] = set()
     for index, case in enumerate(run.cases):
         spot = f"{where}.cases[{index}]"

@@ -10,8 +10,8 @@ from firstlight.build.memory_watch import MemoryWatch
 from firstlight.build.ninja_output import BuiltUnit, kind_of_unit, read_ninja_log
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 from firstlight.errors import BadInput
-from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
+from firstlight.records import decode, encode
 from firstlight.tables import load
 from firstlight.tables.build_rows import UnitKind
 
@@ -92,7 +92,7 @@ class Progress:
             jobs=self.jobs, seconds_left=left, basis=basis, memory_bytes=self.watch.now,
             worst_bytes=peaks.get(worst, 0), worst_unit=worst, running=self.watch.running, log=self._log,
         )  # fmt: skip
-        write_document(self._spec.folder, NAME, to_json(status))
+        write_document(self._spec.folder, NAME, encode(status))
         self.keep_peaks()
 
     def keep_peaks(self) -> None:
@@ -100,7 +100,7 @@ class Progress:
         grown = {unit: held for unit, held in self.watch.peaks.items() if held > self._before.get(unit, 0)}
         if grown:
             self._before |= grown
-            kept = [to_json(UnitPeak(*each)) for each in sorted(self._before.items())]
+            kept = [encode(UnitPeak(*each)) for each in sorted(self._before.items())]
             write_document(self._spec.folder, UNITS, kept)
 
 
@@ -108,14 +108,14 @@ def read_status(folder: str) -> BuildStatus | None:
     """The newest status of a build; None where none was ever written."""
     document = read_document(os.path.join(folder, NAME))
     try:
-        return from_json(BuildStatus, document, "status") if document else None
+        return decode(BuildStatus, document, "status") if document else None
     except BadInput:
         return None
 
 
 def read_peaks(folder: str) -> tuple[UnitPeak, ...]:
     document = read_document(os.path.join(folder, UNITS))
-    return tuple(from_json(UnitPeak, each, "unit") for each in document) if isinstance(document, list) else ()
+    return tuple(decode(UnitPeak, each, "unit") for each in document) if isinstance(document, list) else ()
 
 
 def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from firstlight.build.backend import Backend
 from firstlight.errors import BadFactsFile, BadInput, CouldNotAct
-from firstlight.facts.codec import from_json, to_json
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
 from firstlight.owned import our_folder, read_ours
+from firstlight.records import decode, encode
 from firstlight.tables.build_rows import UnitKind
 
 SCHEMA = "firstlight.build/1"
@@ -129,7 +129,7 @@ class SourceSpec:
 def digest_of(spec: BuildSpec | SourceSpec) -> str:
     """What was agreed to, as a digest; jobs and time limits do not count: they follow the memory of the moment."""
     agreed = replace(spec, kinds=(), jobs=0, max_minutes=0) if isinstance(spec, BuildSpec) else spec
-    text = json.dumps(to_json(agreed), sort_keys=True)
+    text = json.dumps(encode(agreed), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -155,21 +155,21 @@ def read_document(path: str) -> object:
 def write_spec(spec: BuildSpec | SourceSpec) -> None:
     with our_folder(spec.folder, make=0o700):
         pass
-    write_document(spec.folder, NAME if isinstance(spec, BuildSpec) else "source.json", to_json(spec))
+    write_document(spec.folder, NAME if isinstance(spec, BuildSpec) else "source.json", encode(spec))
 
 
 def read_spec(folder: str) -> BuildSpec | None:
     """The build that a folder holds; None where there is none yet; BadInput where it is nobody's we know."""
     text = _read(folder, NAME)
     try:
-        return None if text is None else from_json(BuildSpec, _json(text, folder), "build")
+        return None if text is None else decode(BuildSpec, _json(text, folder), "build")
     except BadFactsFile:
         return None  # of another release of firstlight, which wrote down more or less than this one
 
 
 def read_source_spec(folder: str) -> SourceSpec | None:
     text = _read(folder, "source.json")
-    return None if text is None else from_json(SourceSpec, _json(text, folder), "source")
+    return None if text is None else decode(SourceSpec, _json(text, folder), "source")
 
 
 def _read(folder: str, name: str) -> bytes | None:

@@ -64,11 +64,11 @@ def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
 def _print(check: Check, lock: Lock, look: Look, given: dict[str, Any]) -> None:
     if given["as_json"]:
         from firstlight import __version__
-        from firstlight.facts.codec import to_json
+        from firstlight.records import encode
         from firstlight.report.check import SCHEMA
 
         head = {"schema": SCHEMA, "made_by": f"firstlight {__version__}"}
-        click.echo(json.dumps({**head, **to_json(check)}, indent=1))
+        click.echo(json.dumps({**head, **encode(check)}, indent=1))
     elif check.class_name:
         from firstlight.report.check_text import check_text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -58,5 +59,5 @@ def _all(severity: str | None, *, as_json: bool) -> str:
     return _document(rules_document(rules)) if as_json else rules_text(rules)
 
 
-def _document(content: dict[str, Any]) -> str:
+def _document(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=1) + "\n"

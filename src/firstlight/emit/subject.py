@@ -13,7 +13,6 @@ from firstlight.emit.gates import CompatPart, Gates, gates_of
 from firstlight.emit.packages import Part, cuda_of, packages_of, torch_of
 from firstlight.emit.python_choice import default_python, numpy_beside
 from firstlight.errors import BadInput
-from firstlight.facts.codec import to_json
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
@@ -24,6 +23,7 @@ from firstlight.plan.plan import Plan, plan_for
 from firstlight.plan.request import Request
 from firstlight.plan.want import PYTHON as PYTHON_WANT
 from firstlight.plan.want import Want, parse_want
+from firstlight.records import encode
 from firstlight.tables import Tables
 from firstlight.versions import TorchVersion
 from firstlight.ways.building import installed_versions
@@ -165,8 +165,8 @@ def shipped_digest(steps: str, parts: tuple[Part, ...], *, compat: tuple[CompatP
     import hashlib
     import json
 
-    shipped = {"steps": steps, "parts": [to_json(each) for each in parts],
-               "compat": [to_json(each) for each in compat], "target": to_json(target)}  # fmt: skip
+    shipped = {"steps": steps, "parts": [encode(each) for each in parts],
+               "compat": [encode(each) for each in compat], "target": encode(target)}  # fmt: skip
     text = json.dumps(shipped, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

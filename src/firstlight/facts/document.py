@@ -10,15 +10,16 @@ from typing import Any
 
 from firstlight import __version__
 from firstlight.errors import BadFactsFile, BadInput
-from firstlight.facts.codec import from_json, to_json
 from firstlight.facts.collect import Facts, collect
 from firstlight.facts.known import Known
+from firstlight.facts.later_fields import FACTS
 from firstlight.facts.pseudonyms import Pseudonyms, rename_all
 from firstlight.machine import Host
 from firstlight.machine.evidence import SCHEMA as MACHINE_SCHEMA
 from firstlight.machine.evidence import Evidence, from_document, to_document
 from firstlight.machine.recorded import RecordedMachine
 from firstlight.opening import is_handed_over, open_given
+from firstlight.records import decode, encode
 from firstlight.secrets import without_credentials
 
 SCHEMA = "firstlight.facts/1"
@@ -48,7 +49,7 @@ def pseudonyms_of(facts: Facts, host: Host) -> Pseudonyms:
 
 def to_text(facts: Facts) -> str:
     """The document, schema first, as indented JSON with a final newline."""
-    document = {"schema": SCHEMA, "made_by": f"firstlight {__version__}", **to_json(facts)}
+    document = {"schema": SCHEMA, "made_by": f"firstlight {__version__}", **encode(facts)}
     return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
 
 
@@ -87,7 +88,9 @@ def from_document_text(document: Any, where: str) -> Facts:
         )
     if not isinstance(document.get("made_by"), str):
         raise BadFactsFile(f"{where}: made_by: expected text")
-    return from_json(Facts, {key: value for key, value in document.items() if key not in ("schema", "made_by")}, where)
+    return decode(
+        Facts, {key: value for key, value in document.items() if key not in ("schema", "made_by")}, where, FACTS
+    )
 
 
 def replay(document: Any, where: str) -> Facts:

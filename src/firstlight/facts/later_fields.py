@@ -5,6 +5,8 @@ A new field of a fact goes here, so that facts which somebody kept stay readable
 
 from __future__ import annotations
 
+from firstlight.records import Reading
+
 LATER = frozenset(
     {
         ("PlaceFacts", "os_like"),
@@ -29,3 +31,4 @@ LATER = frozenset(
         ("Companion", "gpu_requires"),
     }
 )
+FACTS = Reading(later=LATER)

@@ -7,8 +7,8 @@ from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, get_args, get_origin
 
 from firstlight.errors import BadInput, BadVersion
-from firstlight.facts.codec import VERSION_TYPES, fact_type, hints, is_fact
 from firstlight.facts.known import PRETENDED_BY, Known, Origin, Unknown
+from firstlight.records import VERSION_TYPES, fact_type, hints, is_fact
 
 T = TypeVar("T")
 

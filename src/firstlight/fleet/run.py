@@ -9,6 +9,7 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.records import encode
 
 SCHEMA = "firstlight.fleet-run/1"
 VAULT = "--vault-password-file"
@@ -172,19 +173,7 @@ def run_document(run: FleetRun, *, made_by: str, folder: str) -> dict[str, Any]:
         "ssh_config": run.engine.ssh_config,
         "passed_on": list(run.engine.passed_on),
         "exit_code": run.exit_code,
-        "hosts": [_host_document(host) for host in run.hosts],
-    }
-
-
-def _host_document(host: HostRun) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "attempt": host.attempt,
-        "end": host.end.value,
-        "reason": host.reason,
-        "digest": host.digest,
-        "made": [{"number": made.number, "digest": made.digest} for made in host.made],
-        "steps": list(host.steps),
+        "hosts": encode(run.hosts),
     }
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from firstlight.diagnosis.finding import Question
 from firstlight.errors import BadInput
-from firstlight.facts.codec import to_json
 from firstlight.frozen import dataclass
 from firstlight.plan.option import Option
 from firstlight.plan.request import Ranked
 from firstlight.plan.steps import steps_for
+from firstlight.records import encode
 from firstlight.ways.extras import Extras
 from firstlight.ways.step import Step
 
@@ -43,7 +43,7 @@ def digest_of(steps: tuple[Step, ...]) -> str:
 
 def step_document(step: Step) -> dict[str, Any]:
     """A step as a reader of JSON gets it: `undo` as commands, without what `apply` keeps for itself."""
-    document: dict[str, Any] = to_json(step)
+    document: dict[str, Any] = encode(step)
     del document["back"], document["awaited"]
     return {**document, "undo": [list(argv) for argv in step.undo]}
 

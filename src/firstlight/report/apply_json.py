@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.apply.account import Taken
 from firstlight.apply.outcome import Failure, Outcome, Undone
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained, explain_text
-from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.report.explain_text import printable
 from firstlight.report.undo_text import state_of
 from firstlight.report.verify_json import verify_document
 from firstlight.verify.check import Report
 from firstlight.ways.step import Step
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.acting import (
+        ApplyDocument,
+        CauseSeen,
+        FailureSeen,
+        PersonsStep,
+        RunSeen,
+        StepDone,
+        StepToDo,
+        UndoDocument,
+    )
+
 APPLY, UNDO = "firstlight.apply/1", "firstlight.undo/1"
 
 
-def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> dict[str, Any]:
+def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> ApplyDocument:
     """The document, schema first; `verify` is null where it was not run."""
     return {
         "schema": APPLY,
@@ -37,11 +49,11 @@ def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> dict[str, An
         "by_a_person": [_person(step) for step in outcome.parts.persons],
         "waiting": [step.id for step in outcome.parts.waiting],
         "failure": next((_failure(failure) for failure in outcome.failure), None),
-        "verify": next((verify_document(report) for report in proofs), None),
+        "verify": next((dict(verify_document(report)) for report in proofs), None),
     }
 
 
-def _taken(taken: Taken, rate: Fact[float]) -> dict[str, Any]:
+def _taken(taken: Taken, rate: Fact[float]) -> StepDone:
     step = taken.step
     expected: Fact[float] = step.seconds
     return {
@@ -50,14 +62,14 @@ def _taken(taken: Taken, rate: Fact[float]) -> dict[str, Any]:
         "kind": step.kind.value,
         "state": taken.state.value,
         "saw": taken.saw,
-        "seconds": {"expected": _value(expected), "actual": round(taken.seconds, 3)},
-        "download_bytes": {"expected": _value(step.bytes)},
-        "disk_bytes": {"actual": _value(taken.disk_bytes)},
+        "seconds": {"expected": value_or(expected, None), "actual": round(taken.seconds, 3)},
+        "download_bytes": {"expected": value_or(step.bytes, None)},
+        "disk_bytes": {"actual": value_or(taken.disk_bytes, None)},
         "money": {"expected": _money(expected, rate), "actual": _money(Known(taken.seconds, ""), rate)},
     }
 
 
-def _to_do(step: Step, held: tuple[str, ...]) -> dict[str, Any]:
+def _to_do(step: Step, held: tuple[str, ...]) -> StepToDo:
     return {
         "id": step.id,
         "title": step.title,
@@ -67,13 +79,9 @@ def _to_do(step: Step, held: tuple[str, ...]) -> dict[str, Any]:
         "commands": [list(argv) for argv in step.commands],
         "files": [change.path for change in step.files],
         "undo": [list(argv) for argv in step.undo],
-        "seconds": {"expected": _value(step.seconds)},
-        "download_bytes": {"expected": _value(step.bytes)},
+        "seconds": {"expected": value_or(step.seconds, None)},
+        "download_bytes": {"expected": value_or(step.bytes, None)},
     }
-
-
-def _value(fact: Fact[float] | Fact[int]) -> float | int | None:
-    return fact.value if isinstance(fact, Known) else None
 
 
 def _money(seconds: Fact[float], rate: Fact[float]) -> float | None:
@@ -82,7 +90,7 @@ def _money(seconds: Fact[float], rate: Fact[float]) -> float | None:
     return round(seconds.value / 3600 * rate.value, 4)
 
 
-def _person(step: Step) -> dict[str, Any]:
+def _person(step: Step) -> PersonsStep:
     return {
         "id": step.id,
         "title": step.title,
@@ -92,7 +100,7 @@ def _person(step: Step) -> dict[str, Any]:
     }
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _failure(failure: Failure) -> FailureSeen:
     return {
         "message": printable(failure.message),
         "argv": list(failure.argv),
@@ -102,14 +110,14 @@ def _failure(failure: Failure) -> dict[str, Any]:
     }
 
 
-def _explained(explained: Explained) -> list[dict[str, Any]]:
+def _explained(explained: Explained) -> list[CauseSeen]:
     return [
         {"code": each.signature.code, "title": each.signature.title, "cause": each.signature.cause}
         for each in explained.explanations
     ]
 
 
-def undo_document(undone: Undone, runs: tuple[Run, ...]) -> dict[str, Any]:
+def undo_document(undone: Undone, runs: tuple[Run, ...]) -> UndoDocument:
     """The document of `undo` and of `undo --list`; `run` is null where there is nothing to take back."""
     return {
         "schema": UNDO,
@@ -123,7 +131,7 @@ def undo_document(undone: Undone, runs: tuple[Run, ...]) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> RunSeen:
     return {
         "number": run.number,
         "at": run.at,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.bench.claim import Claim, Judgement, Number
-from firstlight.bench.codec import encode
 from firstlight.bench.results import Bound
+from firstlight.records import encode
 from firstlight.report.layout import labelled
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.measuring import ClaimDocument
 
 SCHEMA = "firstlight.claim/1"
 _LABEL = 11
@@ -33,7 +36,7 @@ def claim_text(claim: Claim, judgement: Judgement) -> str:
     return out
 
 
-def claim_document(claim: Claim, judgement: Judgement) -> dict[str, Any]:
+def claim_document(claim: Claim, judgement: Judgement) -> ClaimDocument:
     """The document, schema first; a number that was not given is null, and so is a verdict that was not reached."""
     return {
         "schema": SCHEMA,
@@ -51,7 +54,7 @@ def claim_document(claim: Claim, judgement: Judgement) -> dict[str, Any]:
             "saturates": bool(claim.saturates),
         },
         "can_be_true": judgement.can_be_true,
-        "remarks": [encode(remark) for remark in judgement.remarks],
+        "remarks": encode(judgement.remarks),
         "counted": {
             "time_s": judgement.time_s,
             "flops": claim.work.flops,

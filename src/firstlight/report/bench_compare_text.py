@@ -6,16 +6,19 @@ import math
 import shlex
 from collections.abc import Iterable, Iterator
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight import __version__
 from firstlight.bench.between_processes import SPREADS
-from firstlight.bench.codec import encode
 from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange, Lost
 from firstlight.bench.results import RunResult
 from firstlight.bench.second_look import named, needs_second_look, repeated
 from firstlight.bench.statistics import Change
+from firstlight.records import encode
 from firstlight.report.layout import counted
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.measuring import ComparedRun
 
 SCHEMA = "firstlight.compare/1"
 _BASE_AGAIN = "base-again.json"
@@ -62,14 +65,13 @@ def compare_text(
 
 def compare_document(comparison: Comparison, base: RunResult, new: RunResult, code: int) -> dict[str, Any]:
     """The document, schema first; ratio is new time over base time."""
-    body = encode(comparison)
     return {
         "schema": SCHEMA,
         "made_by": f"firstlight {__version__}",
         "exit_code": code,
         "comparable": not comparison.refused,
         "counts": {change.value: comparison.count(change) for change in Change},
-        **body,
+        **encode(comparison),
         "base": _run_document(base),
         "new": _run_document(new),
     }
@@ -86,7 +88,7 @@ def _run_line(run: RunResult) -> str:
     return f"{run.run.started}  {gpus}, torch {run.software.torch or 'not known'}, {passes}"
 
 
-def _run_document(run: RunResult) -> dict[str, Any]:
+def _run_document(run: RunResult) -> ComparedRun:
     return {
         "id": run.run.id,
         "started": run.run.started,

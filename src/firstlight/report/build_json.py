@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.build.case import BuildCase
 from firstlight.build.estimate import NO_RATE, compile_seconds
@@ -12,8 +12,11 @@ from firstlight.build.places import KeptBuild
 from firstlight.build.progress import BuildStatus
 from firstlight.build.spec import SCHEMA, BuildSpec
 from firstlight.build.standing import ended_of, standing_of
-from firstlight.facts.codec import to_json
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.records import encode
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.building import BuildStanding, Estimate
 
 
 def build_document(
@@ -42,16 +45,16 @@ def build_document(
             }
             for each in case.judged
         ],
-        "needs": to_json(case.needs),
+        "needs": encode(case.needs),
         "estimate": _estimate(compile_seconds(case), rate),
         "environment": {each.name: each.value for each in spec.settings},
         "commands": [list(argv) for argv in engines_shown(spec)],
-        "faults": [to_json(each) for each in faults],
+        "faults": [encode(each) for each in faults],
         "local_version": spec.local,
     }
 
 
-def _estimate(seconds: Fact[float], rate: Fact[float]) -> dict[str, Any]:
+def _estimate(seconds: Fact[float], rate: Fact[float]) -> Estimate:
     """Minutes and money before anything is measured; null where they cannot be told, with the reason as basis."""
     if isinstance(seconds, Unknown):
         return {"minutes": None, "money": None, "basis": seconds.reason}
@@ -66,9 +69,9 @@ def ended_document(spec: BuildSpec, rate: Fact[float]) -> dict[str, Any]:
     return {"wheel": ended.wheel, "proofs": list(ended.proofs), "minutes": ended.minutes, "money": spent}
 
 
-def status_document(build: KeptBuild | None, status: BuildStatus | None) -> dict[str, Any]:
+def status_document(build: KeptBuild | None, status: BuildStatus | None) -> BuildStanding:
     return {
         "schema": SCHEMA,
-        "status": None if status is None else {**to_json(status), "alive": status.alive},
+        "status": None if status is None else {**encode(status), "alive": status.alive},
         "standing": None if build is None else standing_of(build).value,
     }

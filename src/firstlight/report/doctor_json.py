@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.agreement import doubts
@@ -14,10 +14,13 @@ from firstlight.report.options_json import option_document
 from firstlight.report.summary import machine_summary
 from firstlight.report.ways_json import chain_document
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.planning import DiagnosisDocument, FindingShown
+
 SCHEMA = "firstlight.diagnosis/2"
 
 
-def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, options: Ranked) -> dict[str, Any]:
+def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, options: Ranked) -> DiagnosisDocument:
     """The document, schema first; `primary` is null on a machine where nothing is wrong."""
     what, where = machine_summary(facts)
     return {
@@ -40,7 +43,7 @@ def diagnosis_document(facts: Facts, diagnosis: Diagnosis, question: Question, o
     }
 
 
-def finding_document(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
+def finding_document(finding: Finding, diagnosis: Diagnosis) -> FindingShown:
     """One finding; `primary` where it is the cause of the others."""
     return {
         "code": finding.code,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firstlight.emit.document import Emitted, EmittedFile, EmittedWheel, made_by
 from firstlight.emit.gates import Gates
 from firstlight.emit.subject import Subject
 from firstlight.facts.known import Fact, Known
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.acting import EmitDocument, EmittedGates, EmittedName
+
 SCHEMA = "firstlight.emit/1"
 
 
-def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
+def emit_document(subject: Subject, emitted: Emitted) -> EmitDocument:
     """The document, schema first: for whom, from which plan, the gates, and every file with its text."""
     return {
         "schema": SCHEMA,
@@ -50,18 +53,18 @@ def emit_document(subject: Subject, emitted: Emitted) -> dict[str, Any]:
     }
 
 
-def _named(file: EmittedFile) -> dict[str, Any]:
+def _named(file: EmittedFile) -> EmittedName:
     """A source of this package without its text, which is in every installation of firstlight."""
     data = file.text.encode()
     return {"name": file.name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
-def _wheel(wheel: EmittedWheel | None) -> dict[str, Any] | None:
+def _wheel(wheel: EmittedWheel | None) -> EmittedName | None:
     """firstlight's own wheel without its bytes; null: nothing installs firstlight, or an index is to have it."""
     return None if wheel is None else {"name": wheel.name, "sha256": wheel.sha256, "bytes": len(wheel.data)}
 
 
-def _gates(gates: Gates) -> dict[str, Any]:
+def _gates(gates: Gates) -> EmittedGates:
     return {
         "torch": str(gates.torch),
         "wheel_cuda": _said(gates.wheel_cuda),

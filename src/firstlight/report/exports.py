@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight.bench.results import RunResult
 from firstlight.report.exports_rows import left_out, rows
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.measuring import ExportDocument
 
 SCHEMA = "firstlight.export/1"
 
@@ -43,7 +46,7 @@ def exported(run: RunResult, wanted: Format) -> str:
     return junit(run)
 
 
-def export_document(run: RunResult, wanted: Format, *, text: str, out: str) -> dict[str, Any]:
+def export_document(run: RunResult, wanted: Format, *, text: str, out: str) -> ExportDocument:
     """The document, schema first; `text` is null where the export went to a file."""
     import hashlib
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
+from firstlight.records import VERSION_TYPES
 from firstlight.report import facts_lines as lines
 from firstlight.report.fleet_lines import fleet_lines
 from firstlight.report.layout import counted, labelled

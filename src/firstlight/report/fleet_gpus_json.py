@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.bench.slow_gpus import LEAST_EQUAL, LEAST_RUNS, MADS, SLOWER_BY, GpuClass, JudgedGpu, JudgedGpus
 from firstlight.report.host_names import HostNames
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.fleets import FleetGpusDocument, GpuClassShown, GpuShown
+
 SCHEMA = "firstlight.fleet-gpus/1"
 
 
-def gpus_document(judged: JudgedGpus, names: HostNames) -> dict[str, Any]:
+def gpus_document(judged: JudgedGpus, names: HostNames) -> FleetGpusDocument:
     """The part `gpus` of firstlight.fleet-run/1, and the data of the page (schema firstlight.fleet-gpus/1)."""
     return {
         "schema": SCHEMA,
@@ -22,7 +25,7 @@ def gpus_document(judged: JudgedGpus, names: HostNames) -> dict[str, Any]:
     }
 
 
-def _class(each: GpuClass, names: HostNames) -> dict[str, Any]:
+def _class(each: GpuClass, names: HostNames) -> GpuClassShown:
     return {
         "name": each.sort.name,
         "torch": each.sort.torch,
@@ -32,7 +35,7 @@ def _class(each: GpuClass, names: HostNames) -> dict[str, Any]:
     }
 
 
-def _gpu(gpu: JudgedGpu, names: HostNames) -> dict[str, Any]:
+def _gpu(gpu: JudgedGpu, names: HostNames) -> GpuShown:
     return {
         "host": names[gpu.host],
         "device": gpu.device,

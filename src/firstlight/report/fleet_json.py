@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.fleet.folding import folded
@@ -15,11 +15,14 @@ from firstlight.report.fleet_rows import against_words, cells_of, difference_wor
 from firstlight.report.host_names import HostNames
 from firstlight.secrets import masked
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.fleets import Difference, FleetDocument, FleetRow
+
 SCHEMA = "firstlight.fleet/1"
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def fleet_document(fleet: Fleet, names: HostNames) -> dict[str, Any]:
+def fleet_document(fleet: Fleet, names: HostNames) -> FleetDocument:
     """All rows; `names` says what each host is called in it."""
     return {
         "schema": SCHEMA,
@@ -50,7 +53,7 @@ def fleet_junit(fleet: Fleet, names: HostNames) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _row(row: Row, names: HostNames) -> dict[str, Any]:
+def _row(row: Row, names: HostNames) -> FleetRow:
     cells = cells_of(row)
     state = row.state
     findings = () if state is None else state.diagnosis.findings
@@ -85,7 +88,7 @@ def handed_on(row: Row, names: HostNames) -> Row:
     return replace(row, against=replace(row.against, lock=names.apply(row.against.lock)))
 
 
-def _drift(drift: Drift) -> dict[str, str]:
+def _drift(drift: Drift) -> Difference:
     return {
         "part": drift.part.value,
         "name": drift.name,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.guard.call import HOLE
 from firstlight.guard.judge import Decision
 from firstlight.guard.policy import Policy
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.files import GuardDocument
+
 MOST_CALLS = 500
 
 
-def guard_document(decision: Decision, policy: Policy, *, kind: str, text: str) -> dict[str, Any]:
+def guard_document(decision: Decision, policy: Policy, *, kind: str, text: str) -> GuardDocument:
     """The document; what only a running shell knows is a ? in it."""
     return {
         "schema": "firstlight.guard/1",

@@ -6,8 +6,8 @@ import enum
 from typing import Any
 
 from firstlight import __version__
-from firstlight.facts.codec import to_json
 from firstlight.frozen import dataclass
+from firstlight.records import encode
 
 SCHEMA = "firstlight.handover/1"
 
@@ -173,5 +173,5 @@ class Handover:
 
 def handover_document(handover: Handover, *, file: str) -> dict[str, Any]:
     """The document, schema first; `file` is the page that was written."""
-    said: dict[str, Any] = to_json(handover)
+    said: dict[str, Any] = encode(handover)
     return {"schema": SCHEMA, "made_by": f"firstlight {__version__}", "file": file, **said}

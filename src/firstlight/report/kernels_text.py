@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
+from firstlight.records import encode
 from firstlight.report.layout import counted, labelled
 
 if TYPE_CHECKING:  # importing them imports torch
     from firstlight.kernels.autotune import Tuned
     from firstlight.kernels.here import Compiler, Device, Here, Limit
+    from firstlight.report.documents.measuring import KernelsDocument
 
 SCHEMA = "firstlight.kernels/1"
 _LABEL = 11
@@ -55,7 +57,7 @@ def _device_lines(device: Device) -> list[str]:
     return lines
 
 
-def kernels_document(here: Here) -> dict[str, Any]:
+def kernels_document(here: Here) -> KernelsDocument:
     """The document, schema first."""
     return {
         "schema": SCHEMA,
@@ -65,7 +67,7 @@ def kernels_document(here: Here) -> dict[str, Any]:
         "torch": here.torch,
         "torch_cuda": here.torch_cuda or None,
         "triton": here.triton or None,
-        "backends": [{"name": item.name, "runs": item.runs, "why": item.why} for item in here.backends],
+        "backends": encode(here.backends),
         "devices": [
             {
                 "number": device.number,
@@ -74,15 +76,7 @@ def kernels_document(here: Here) -> dict[str, Any]:
                 "path": device.path,
                 "why": device.why,
                 "measured_in": device.measured_in or None,
-                "limits": [
-                    {
-                        "block": limit.block,
-                        "lowest": limit.lowest,
-                        "highest": limit.highest,
-                        "backend": limit.backend,
-                    }
-                    for limit in device.limits
-                ],
+                "limits": encode(device.limits),
             }
             for device in here.devices
         ],

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.apply.account import Taken
 from firstlight.apply.outcome import Ending, Failure
-from firstlight.facts.known import Fact, Known
+from firstlight.facts.known import Fact, Known, value_or
 from firstlight.frozen import dataclass
-from firstlight.libraries.analysis import Analysis, Loaded, Shadow
+from firstlight.libraries.analysis import Analysis, Shadow
 from firstlight.libraries.closing import Closing, Need
 from firstlight.libraries.proof import Proof
+from firstlight.libraries.providers import Provided
+from firstlight.records import encode
 from firstlight.report.explain_text import printable
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.libraries import (
+        Amount,
+        FixDone,
+        FixFailure,
+        LibsDocument,
+        MissingName,
+        ProvidedBy,
+        ShadowedName,
+    )
 
 LIBS = "firstlight.libs/1"
 
@@ -31,7 +44,7 @@ class Fixed:
     taken_back: tuple[int, ...] = ()  # runs that failed and were undone at once
 
 
-def libs_document(analysis: Analysis, closing: Closing, fixed: tuple[Fixed, ...]) -> dict[str, Any]:
+def libs_document(analysis: Analysis, closing: Closing, fixed: tuple[Fixed, ...]) -> LibsDocument:
     """The document, schema first; `fix` is null without --fix."""
     target = analysis.target
     return {
@@ -54,7 +67,7 @@ def libs_document(analysis: Analysis, closing: Closing, fixed: tuple[Fixed, ...]
                 "project": each.project,
                 "requirement": each.requirement,
                 "version": each.version,
-                "bytes": _amount(each.bytes)["value"],
+                "bytes": value_or(each.bytes, None),
                 "required_by": each.required_by,
                 "installed": each.installed,
             }
@@ -66,71 +79,41 @@ def libs_document(analysis: Analysis, closing: Closing, fixed: tuple[Fixed, ...]
         ],
         "download_bytes": _amount(closing.download_bytes),
         "version_gaps": [gap._asdict() for gap in analysis.gaps],
-        "stubs": [_loaded(each) for each in analysis.stubs],
-        "cuda_majors": [
-            {"major": each.major, "names": list(each.names), "requested_by": list(each.requested_by)}
-            for each in analysis.majors
-        ],
+        "stubs": encode(analysis.stubs),
+        "cuda_majors": encode(analysis.majors),
         "shadowed": [_shadow(each) for each in analysis.shadows],
         "not_judged": list(analysis.not_judged),
         "preloaded": list(analysis.preloaded),
         "preload_ignored": [{"name": each.name, "fault": each.fault} for each in analysis.ignored],
-        "loaded": [_loaded(each) for each in analysis.loaded],
+        "loaded": encode(analysis.loaded),
         "fix": next((_fixed(each) for each in fixed), None),
     }
 
 
-def _amount(fact: Fact[int]) -> dict[str, Any]:
+def _amount(fact: Fact[int]) -> Amount:
     if isinstance(fact, Known):
         return {"value": fact.value, "from": fact.seen_in}
     return {"value": None, "from": fact.reason}
 
 
-def _loaded(each: Loaded) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "path": each.path,
-        "rule": each.rule.value,
-        "entry": each.entry,
-        "owner": each.owner,
-        "requested_by": list(each.requested_by),
-    }
-
-
-def _shadow(each: Shadow) -> dict[str, Any]:
+def _shadow(each: Shadow) -> ShadowedName:
     return {
         "name": each.name,
         "wins": {"path": each.path, "rule": each.rule.value, "entry": each.entry},
-        "others": [{"path": other.path, "rule": other.rule.value, "entry": other.entry} for other in each.others],
+        "others": encode(each.others),
         "requested_by": each.requested_by,
         "exchanged": each.exchanged,
     }
 
 
-def _need(need: Need) -> dict[str, Any]:
-    provided = next(
-        (
-            {
-                "project": each.project,
-                "requirement": each.requirement,
-                "version": each.version,
-                "folder": each.folder,
-                "path": each.path,
-                "bytes": _amount(each.bytes)["value"],
-                "from_pin": each.from_pin,
-                "installed": each.installed,
-            }
-            for each in need.provided
-        ),
-        None,
-    )
+def _need(need: Need) -> MissingName:
     return {
         "name": need.missing.name,
         "requested_by": list(need.missing.requested_by),
         "damaged": need.missing.damaged,
         "fault": need.missing.fault,
         "way": need.way.value,
-        "provided": provided,
+        "provided": next(map(_provided, need.provided), None),
         "loading": need.loading.value,
         "link": need.link,
         "package": need.package,
@@ -138,7 +121,20 @@ def _need(need: Need) -> dict[str, Any]:
     }
 
 
-def _fixed(fixed: Fixed) -> dict[str, Any]:
+def _provided(each: Provided) -> ProvidedBy:
+    return {
+        "project": each.project,
+        "requirement": each.requirement,
+        "version": each.version,
+        "folder": each.folder,
+        "path": each.path,
+        "bytes": value_or(each.bytes, None),
+        "from_pin": each.from_pin,
+        "installed": each.installed,
+    }
+
+
+def _fixed(fixed: Fixed) -> FixDone:
     return {
         "ending": fixed.ending.value,
         "runs": list(fixed.runs),
@@ -165,11 +161,10 @@ def _fixed(fixed: Fixed) -> dict[str, Any]:
             for each in fixed.proofs
         ],
         "left": list(fixed.left),
-        "failure": next(
-            (
-                {"message": printable(each.message), "tail": [printable(line) for line in each.tail], "log": each.log}
-                for each in fixed.failure
-            ),
-            None,
-        ),
+        "failure": next(map(_failure, fixed.failure), None),
     }
+
+
+def _failure(failure: Failure) -> FixFailure:
+    tail = [printable(line) for line in failure.tail]
+    return {"message": printable(failure.message), "tail": tail, "log": failure.log}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import Question
@@ -15,10 +15,13 @@ from firstlight.report.ways_json import way_document
 from firstlight.secrets import masked
 from firstlight.ways.way import Chain
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.files import LineFinding, LintAnswer, LintDocument, LintedFile
+
 SCHEMA = "firstlight.lint/3"
 
 
-def lint_document(reports: Iterable[LintReport], question: Question) -> dict[str, Any]:
+def lint_document(reports: Iterable[LintReport], question: Question) -> LintDocument:
     """The document, schema first; files as they were given, findings in the order of the lines."""
     reports = tuple(reports)
     return {
@@ -31,7 +34,7 @@ def lint_document(reports: Iterable[LintReport], question: Question) -> dict[str
     }
 
 
-def _file(report: LintReport) -> dict[str, Any]:
+def _file(report: LintReport) -> LintedFile:
     return {
         "file": report.file,
         "kind": "" if report.syntax is None else report.syntax.value,
@@ -41,7 +44,7 @@ def _file(report: LintReport) -> dict[str, Any]:
     }
 
 
-def _finding(finding: LintFinding) -> dict[str, Any]:
+def _finding(finding: LintFinding) -> LineFinding:
     return {
         "code": finding.code,
         "severity": finding.severity.value,
@@ -57,7 +60,7 @@ def _finding(finding: LintFinding) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Chain, syntax: Syntax) -> dict[str, Any]:
+def _answer(answer: Chain, syntax: Syntax) -> LintAnswer:
     return {
         "says": says(answer, syntax),
         "ways": [way_document(way) for way in answer.ways],

@@ -6,9 +6,9 @@ from typing import Any
 
 from firstlight.apply.account import Taken
 from firstlight.apply.outcome import Ending
-from firstlight.facts.codec import to_json
 from firstlight.frozen import dataclass
 from firstlight.plan.request import NO_RATE
+from firstlight.records import encode
 from firstlight.report.apply_text import taken_text
 from firstlight.report.layout import counted, labelled
 from firstlight.report.plan_text import steps_text
@@ -67,5 +67,5 @@ class HoldShown:
 
 def hold_json(held: Held) -> dict[str, Any]:
     """The end of a call, as the part `hold` of the document of the class."""
-    shown: dict[str, Any] = to_json(HoldShown(held.ending.value, held.run, tuple(step.id for step in held.steps)))
+    shown: dict[str, Any] = encode(HoldShown(held.ending.value, held.run, tuple(step.id for step in held.steps)))
     return shown

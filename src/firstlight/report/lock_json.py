@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from firstlight import __version__
-from firstlight.facts.codec import to_json
 from firstlight.lock.stack import LockedClass
 from firstlight.lock.writing import SCHEMA, digest_of
+from firstlight.records import encode
 
 
 def lock_document(locked: LockedClass, *, file: str) -> dict[str, Any]:
@@ -17,5 +17,5 @@ def lock_document(locked: LockedClass, *, file: str) -> dict[str, Any]:
         "made_by": f"firstlight {__version__}",
         "file": file,
         "digest": digest_of(locked),
-        **to_json(locked),
+        **encode(locked),
     }

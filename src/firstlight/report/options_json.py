@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.facts.known import Fact, Known, Origin
 from firstlight.plan.option import Option
 from firstlight.plan.request import Ranked
+from firstlight.records import encode
 from firstlight.report.ways_json import way_document
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.planning import Amount, OptionsDocument, OptionShown
 
 SCHEMA = "firstlight.options/2"
 
 
-def options_document(ranked: Ranked) -> dict[str, Any]:
+def options_document(ranked: Ranked) -> OptionsDocument:
     """All options, best first, the rejected ones with their reasons, the rule, and wants that clash."""
     return {
         "schema": SCHEMA,
@@ -23,14 +27,11 @@ def options_document(ranked: Ranked) -> dict[str, Any]:
         "rejected": [option_document(option) for option in ranked.rejected],
         "impossible": ranked.impossible,
         "untried": ranked.untried,
-        "refused": [
-            {"first": each.first, "second": each.second, "said_by": each.said_by, "sentence": each.sentence}
-            for each in ranked.refused
-        ],
+        "refused": encode(ranked.refused),
     }
 
 
-def option_document(option: Option) -> dict[str, Any]:
+def option_document(option: Option) -> OptionShown:
     """One option; an amount that is not known is null, with the reason beside it."""
     cost = option.cost
     return {
@@ -60,7 +61,7 @@ def option_document(option: Option) -> dict[str, Any]:
     }
 
 
-def amount_document(amount: Fact[int] | Fact[float]) -> dict[str, Any]:
+def amount_document(amount: Fact[int] | Fact[float]) -> Amount:
     """A number with where it is from, or null with the reason; `assumed` where nobody measured or stated it."""
     if isinstance(amount, Known):
         return {"value": amount.value, "from": amount.seen_in, "assumed": amount.origin is not Origin.SEEN}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.profile.metrics import metric_named
-from firstlight.profile.result import Condition, Kernel, Profile, TierResult, Value
+from firstlight.profile.result import Kernel, Profile, Value
+from firstlight.records import encode
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.measuring import KernelSeen, ProfileDocument, ValueSeen
 
 SCHEMA = "firstlight.profile/1"
 
 
-def profile_document(profile: Profile) -> dict[str, Any]:
+def profile_document(profile: Profile) -> ProfileDocument:
     """The document, schema first; what is not known is null with the reason beside it."""
-    work, limit, trouble = profile.work, profile.limit, profile.trouble
+    work = profile.work
     return {
         "schema": SCHEMA,
         "made_by": f"firstlight {__version__}",
@@ -35,20 +39,18 @@ def profile_document(profile: Profile) -> dict[str, Any]:
         "excess_traffic": profile.excess_traffic,
         "values": [_value(each) for each in profile.values],
         "kernels": [_kernel(kernel) for kernel in profile.kernels],
-        "limit": {"tier": limit.tier, "pct": limit.pct, "time_s": limit.time_s, "seen_in": limit.seen_in},
+        "limit": encode(profile.limit),
         "tiers_file": profile.tiers_file,
         "reached": profile.reached or None,
         "not_refuted": profile.not_refuted or None,
-        "tiers": [_tier(tier) for tier in profile.tiers],
-        "changed": [
-            {"was": each.was, "now": each.now, "why": each.why, "source": each.source} for each in profile.changed
-        ],
+        "tiers": encode(profile.tiers),
+        "changed": encode(profile.changed),
         "notes": list(profile.notes),
-        "trouble": None if trouble is None else {"code": trouble.code, "says": trouble.says, "do": list(trouble.do)},
+        "trouble": encode(profile.trouble),
     }
 
 
-def _value(each: Value) -> dict[str, Any]:
+def _value(each: Value) -> ValueSeen:
     metric = metric_named(each.key)
     return {
         "key": each.key,
@@ -60,7 +62,7 @@ def _value(each: Value) -> dict[str, Any]:
     }
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
+def _kernel(kernel: Kernel) -> KernelSeen:
     return {
         "name": kernel.name,
         "on_gpu": kernel.on_gpu,
@@ -70,17 +72,3 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         "block": kernel.block or None,
         "values": {each.key: each.value for each in kernel.values},
     }
-
-
-def _tier(tier: TierResult) -> dict[str, Any]:
-    return {
-        "name": tier.name,
-        "title": tier.title,
-        "met": tier.met.value,
-        "conditions": [_condition(each) for each in tier.conditions],
-        "hints": [_condition(each) for each in tier.hints],
-    }
-
-
-def _condition(condition: Condition) -> dict[str, str]:
-    return {"text": condition.text, "met": condition.met.value, "saw": condition.saw}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import Diagnosis, Rule
@@ -11,13 +11,16 @@ from firstlight.report.doctor_json import finding_document
 from firstlight.report.doctor_text import facts_of_rule
 from firstlight.ways.way import type_name
 
+if TYPE_CHECKING:
+    from firstlight.report.documents.planning import RuleDocument, RuleShown, WhyNotDocument
 
-def rule_document(rule: Rule) -> dict[str, Any]:
+
+def rule_document(rule: Rule) -> RuleDocument:
     """When a rule fires and what that means."""
     return {"schema": "firstlight.rule/2", "made_by": f"firstlight {__version__}", **rule_words(rule)}
 
 
-def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> dict[str, Any]:
+def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> WhyNotDocument:
     """The condition of a rule beside what this machine has; `finding` is null where it did not fire."""
     fired = diagnosis.of(rule.code)
     return {
@@ -31,7 +34,7 @@ def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> dict[str
     }
 
 
-def rule_words(rule: Rule) -> dict[str, Any]:
+def rule_words(rule: Rule) -> RuleShown:
     """All that is known of a rule, as JSON."""
     return {
         "code": rule.code,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import WORST_FIRST, Rule
 from firstlight.report.layout import counted, labelled
 from firstlight.report.rule_json import rule_words
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.planning import RulesDocument
 
 _GAP = 2
 
@@ -24,7 +27,7 @@ def rules_text(rules: tuple[Rule, ...]) -> str:
     return "\n".join(blocks) + "\nWhen one fires, what it means and the error it leads to:\n  firstlight rules CODE\n"
 
 
-def rules_document(rules: tuple[Rule, ...]) -> dict[str, Any]:
+def rules_document(rules: tuple[Rule, ...]) -> RulesDocument:
     """The same with all that is known of each rule (schema firstlight.rules/1)."""
     counts = Counter(rule.severity for rule in rules)
     return {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight.report.host_names import HostNames
 from firstlight.report.layout import Painted, Part, Style, labelled
 from firstlight.ship.deciding import Gpus
 from firstlight.ship.image import Blob
 from firstlight.ship.shipping import Prepared, Proved, Shipped
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.acting import ShipDocument, ShippedProof
 
 SCHEMA = "firstlight.ship/1"
 _LAST_LINES = 12
@@ -50,7 +53,7 @@ def dry_text(prepared: Prepared) -> Iterator[Part]:
         yield labelled("room", [f"{need.mount}: {_bytes(need.needed_bytes)} needed, {need.free_bytes:,} free"])
 
 
-def ship_document(prepared: Prepared, shipped: Shipped | None, names: HostNames) -> dict[str, Any]:
+def ship_document(prepared: Prepared, shipped: Shipped | None, names: HostNames) -> ShipDocument:
     """Schema firstlight.ship/1; `shipped` is None after --dry-run, `names` says what the host is called."""
     image, left = prepared.image, {each.blob.digest: each for each in prepared.missing}
     again = {blob.digest for blob in shipped.again} if shipped is not None else set()
@@ -131,7 +134,7 @@ def _proof(proved: Proved) -> Iterator[Part]:
         yield f"    {line}\n"
 
 
-def _proof_document(proved: Proved, names: HostNames) -> dict[str, Any]:
+def _proof_document(proved: Proved, names: HostNames) -> ShippedProof:
     ran = proved.ran
     return {
         "ran": ran is not None,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight import __version__
-from firstlight.verify.check import Evidence, FeatureResult, Report, RequirementResult, Result
+from firstlight.records import encode
+from firstlight.verify.check import Evidence, Report, Result
 from firstlight.verify.verdict import exit_code, summary
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.measuring import ResultSeen, VerifyDocument
 
 SCHEMA = "firstlight.verify/1"
 
 
-def verify_document(report: Report) -> dict[str, Any]:
+def verify_document(report: Report) -> VerifyDocument:
     """The document, schema first."""
     return {
         "schema": SCHEMA,
@@ -27,13 +31,13 @@ def verify_document(report: Report) -> dict[str, Any]:
         "exit_code": exit_code(report),
         "summary": list(summary(report)),
         "results": [_result(result) for result in report.results],
-        "features": [_feature(row) for row in report.features],
+        "features": encode(report.features),
         "require_file": report.require_file or None,
-        "requirements": [_requirement(row) for row in report.requirements],
+        "requirements": encode(report.requirements),
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: Result) -> ResultSeen:
     return {
         "check": result.check,
         "title": result.title,
@@ -50,24 +54,3 @@ def _result(result: Result) -> dict[str, Any]:
 def _value(evidence: Evidence) -> str | int | float | bool:
     value = evidence.value
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no NaN
-
-
-def _feature(row: FeatureResult) -> dict[str, Any]:
-    return {
-        "feature": row.feature,
-        "title": row.title,
-        "state": row.state.value,
-        "saw": row.saw,
-        "is_so": row.is_so,
-        "source": row.source,
-    }
-
-
-def _requirement(row: RequirementResult) -> dict[str, Any]:
-    return {
-        "requirement": row.requirement,
-        "needed": row.needed,
-        "given": row.given,
-        "met": row.met.value,
-        "line": row.line,
-    }

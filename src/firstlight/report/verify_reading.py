@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from firstlight.errors import BadInput
-from firstlight.facts.codec import from_json, hints
+from firstlight.records import decode, hints
 from firstlight.report.apply_json import APPLY
 from firstlight.report.handover import CheckRead, Proof
 from firstlight.report.verify_json import SCHEMA
@@ -31,7 +31,7 @@ def proof_of(text: str, where: str) -> tuple[Proof, dict[str, Any]]:
     if schema != SCHEMA:
         shown = ascii(schema)[:60] if isinstance(schema, str) else "missing"
         raise BadInput(f"{where}: schema is {shown}; accepted: {SCHEMA}, {_ACCEPTED}")
-    return from_json(Proof, _known(document), where), document
+    return decode(Proof, _known(document), where), document
 
 
 def _known(document: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from firstlight.facts.codec import VERSION_TYPES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Origin, Unknown
+from firstlight.records import VERSION_TYPES
 from firstlight.ways.way import Way
 from firstlight.ways.words import words_of
 

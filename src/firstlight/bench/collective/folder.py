@@ -10,11 +10,11 @@ import json
 import os
 from typing import TypeVar
 
-from firstlight.bench.codec import decode, encode
-from firstlight.bench.results import CaseResult
+from firstlight.bench.results import RESULTS, CaseResult
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
+from firstlight.records import decode, encode
 
 T = TypeVar("T")
 READ_LIMIT = 64 << 20
@@ -105,6 +105,6 @@ def _write(path: str, record: object) -> None:
 def _read(kind: type[T], path: str) -> T | None:
     try:
         with open_regular(path) as file:
-            return decode(kind, json.loads(file.read(READ_LIMIT)), os.path.basename(path))
+            return decode(kind, json.loads(file.read(READ_LIMIT)), os.path.basename(path), RESULTS)
     except (OSError, ValueError, BadInput):
         return None

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from firstlight.bench.codec import encode
 from firstlight.bench.collective.folder import Failure, Measured, Told, failures_in, measured_in, told_in
 from firstlight.bench.collective.order import Order
 from firstlight.bench.collective.torchrun import FOLDER
 from firstlight.errors import CouldNotLook
 from firstlight.frozen import dataclass
+from firstlight.records import encode
 
 LOOK_EVERY_S = 0.1
 HEARD_OUT_S = 1.0  # after the first complaint the other ranks have this long for theirs

@@ -16,7 +16,6 @@ from typing import Any
 from firstlight.bench.attempts import Attempt, Tools, first_attempt, run_one_pass
 from firstlight.bench.choice import Choice, chosen
 from firstlight.bench.clocks import Gauge, NoGauge, NvmlCard, NvmlGauge, Watch, reasons_pct
-from firstlight.bench.codec import decode
 from firstlight.bench.collective.agreed import AgreedMemory, AgreedStopwatch, GpuTimer, ProcessTimer, TorchParty
 from firstlight.bench.collective.calls import prepare
 from firstlight.bench.collective.cases import CPU, LinkOf, Ranks, collective_cases, no_link
@@ -28,8 +27,9 @@ from firstlight.bench.figures import Setting, case_results
 from firstlight.bench.memory import CpuMemory, CudaMemory
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import Device, describe, place_of, with_link_under_load
-from firstlight.bench.results import Verdict
+from firstlight.bench.results import RESULTS, Verdict
 from firstlight.bench.stopwatch import Stopwatch
+from firstlight.records import decode
 from firstlight.tables import load
 
 HAND_IN_EVERY_S = 0.5
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     folder, rank = os.environ[FOLDER], int(os.environ["RANK"])
     told = Told(rank, os.getpid())
     tell(folder, told)
-    order = decode(Order, json.loads(argv[0]), "the order")
+    order = decode(Order, json.loads(argv[0]), "the order", RESULTS)
     work = _Rank(order, folder, told)
     try:
         work.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from firstlight.diagnosis.agreement import doubts
@@ -31,7 +31,7 @@ def doctor_page(
     facts: Facts,
     diagnosis: Diagnosis,
     options: Sequence[Option],
-    document: dict[str, Any],
+    document: Mapping[str, Any],
     *,
     steps: Sequence[Step] = (),
 ) -> str:

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from firstlight.errors import BadInput
@@ -25,7 +25,7 @@ _FOUND = re.compile(
 )
 
 
-def embed(documents: Sequence[dict[str, Any]]) -> Markup:
+def embed(documents: Sequence[Mapping[str, Any]]) -> Markup:
     """One script element of data per document; browsers do not run them."""
     return joined(_element(document) for document in documents)
 
@@ -52,7 +52,7 @@ def read_documents(path: str) -> tuple[dict[str, Any], ...]:
     return documents_in(raw.decode("utf-8", errors="replace"), where)
 
 
-def _element(document: dict[str, Any]) -> Markup:
+def _element(document: Mapping[str, Any]) -> Markup:
     text = masked(json.dumps(document, separators=(",", ":"), allow_nan=False))
     if len(text) < _PLAIN_BELOW:
         kind, body = _PLAIN, "".join(_UNSAFE.get(character, character) for character in text)

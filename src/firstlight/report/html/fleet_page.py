@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from firstlight.fleet.folding import folded
@@ -16,7 +17,7 @@ from firstlight.report.layout import counted
 _TONES = {0: "good", 1: "bad", 3: "warn", 4: "bad"}
 
 
-def fleet_page(fleet: Fleet, names: HostNames, document: dict[str, Any]) -> str:
+def fleet_page(fleet: Fleet, names: HostNames, document: Mapping[str, Any]) -> str:
     """The whole file; `names` says what each host is called in it."""
     odd = [row for row in fleet.rows if row.is_odd or row.reason]
     sections = sections_of(

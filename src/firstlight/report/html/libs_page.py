@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 from firstlight.libraries.analysis import Analysis
@@ -15,7 +16,7 @@ from firstlight.report.libs_tree import short_path, why_that_one
 MENU = (("graph", "The chain"), ("missing", "Missing"), ("wrong", "Not as it should be"), ("all", "Every library"))
 
 
-def libs_page(analysis: Analysis, closing: Closing, document: dict[str, Any], *, fix: str) -> str:
+def libs_page(analysis: Analysis, closing: Closing, document: Mapping[str, Any], *, fix: str) -> str:
     """The whole file; `fix` is the command that closes the chain."""
     verdict, tone = _verdict(analysis)
     sections = sections_of(_graph(analysis), _missing(closing, fix), _wrong(analysis), _all(analysis))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from firstlight import __version__
@@ -24,7 +24,7 @@ class Page:
     header: Markup
     sections: tuple[Markup, ...]
     menu: tuple[tuple[str, str], ...]
-    documents: tuple[dict[str, Any], ...]
+    documents: tuple[Mapping[str, Any], ...]
     made: str  # when the data was made, e.g. 2026-11-15T06:15:44Z; "" where it does not say
     held: str = "the data is in this file"
 
