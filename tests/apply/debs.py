@@ -42,7 +42,7 @@ class Repository:
         ]
         subprocess.run([*command, *arguments], check=True, capture_output=True)
 
-    def add(self, name: str, version: str, *, files: dict[str, str], depends: str = "") -> None:
+    def add(self, name: str, version: str, *, files: dict[str, str], depends: str = "", provides: str = "") -> None:
         """Build a package and sign the index anew."""
         tree = self.folder / f"{name}_{version}"
         for path, text in files.items():
@@ -52,6 +52,7 @@ class Repository:
         control = tree / "DEBIAN/control"
         control.parent.mkdir(parents=True, exist_ok=True)
         needs = f"Depends: {depends}\n" if depends else ""
+        needs += f"Provides: {provides}\n" if provides else ""
         control.write_text(
             f"Package: {name}\nVersion: {version}\nArchitecture: all\n{needs}"
             "Maintainer: tests <tests@example.invalid>\nDescription: stand-in for tests\n"

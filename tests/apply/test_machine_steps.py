@@ -5,13 +5,14 @@ The programs are stand-ins that keep their state in a folder: no kernel, no syst
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from firstlight.apply.executor import Acting, StepFailed
+from firstlight.apply.executor import Acting, StepFailed, lacks_rights
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.errors import BadInput
@@ -23,6 +24,7 @@ from firstlight.ways.kinds import (
     ConfigureContainers,
     HoldPackages,
     LoadModules,
+    MakeImexChannel,
     RefreshLoaderCache,
     ResetGpu,
     Service,
@@ -58,7 +60,7 @@ case "$*" in
     *query-compute-apps*) cat "$STATE/programs" 2>/dev/null || : ;;
     *query-gpu=compute_mode*) cat "$STATE/mode" ;;
     *query-gpu=mig*) cat "$STATE/mig" ;;
-    *query-gpu=power.limit*) echo "$(cat "$STATE/watts").00 W" ;;
+    *query-gpu=power.limit*) printf '%.2f W\\n' "$(cat "$STATE/watts")" ;;
     *"-pl "*) for each; do case "$each" in [0-9][0-9]*) echo "$each" > "$STATE/watts" ;; esac; done ;;
     *"-c DEFAULT"*) echo Default > "$STATE/mode" ;;
     *"-c PROHIBITED"*) echo Prohibited > "$STATE/mode" ;;
@@ -83,6 +85,8 @@ esac""",
 for each; do case "$each" in --output=*) echo written anew > "${each#--output=}" ;; esac; done
 for each; do case "$each" in --config=*) echo '{"runtimes": "nvidia-container-runtime"}' > "${each#--config=}" ;; esac
 done""",
+    "mknod": 'echo "$*" > "$1"',
+    "grep": 'case "$*" in *imex*) echo "511 nvidia-caps-imex-channels" ;; *) exec /usr/bin/grep "$@" ;; esac',
     "ldconfig": 'echo once >> "$STATE/ldconfig"',
 }
 
@@ -105,7 +109,7 @@ class Place:
     def step(self, way: Way) -> Step:
         facts = facts_of("a100-no-driver")
         gpu = replace(facts_of("gpu-prohibited").gpus.devices[0], id="gpu-0")
-        gpu = replace(gpu, compute_mode=Known(ComputeMode.PROHIBITED, "a test"), power_limit_w=Known(180.0, "a test"))
+        gpu = replace(gpu, compute_mode=Known(ComputeMode.PROHIBITED, "a test"), power_limit_w=Known(180.5, "a test"))
         where = at(replace(facts, gpus=replace(facts.gpus, devices=(gpu,))))
         own = replace(where.platform, is_root=True, container=ContainerKind.NONE, manager=Manager.APT, has_docker=True)
         return made(on(where, own), way)[0]
@@ -141,13 +145,28 @@ def _loads(place: Place) -> Step:
     return replace(step, done_when=(Condition(CheckKind.FILE_EXISTS, f"{place.state}/loaded-nvidia_uvm"),))
 
 
+def _channel(place: Place) -> Step:
+    """Below /dev only a kernel's nodes are made; here in the folder of the stand-ins."""
+    step, folder = place.step(MakeImexChannel()), "/dev/nvidia-caps-imex-channels"
+
+    def here(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(word.replace(folder, f"{place.state}/channels") for word in words)
+
+    [done], [back] = step.done_when, step.back
+    return replace(
+        step, commands=tuple(map(here, step.commands)), done_when=(replace(done, target=here((done.target,))[0]),),
+        back=(replace(back, words=here(back.words)),),
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Callable[[Place], Step], dict[str, str], list[str]]] = {
     "load a module": (_loads, {}, ["loaded-nvidia_uvm"]),
     "start a service": (lambda place: place.step(StartService("fm")), {}, ["enabled-fm", "running-fm"]),
     "hold packages": (lambda place: place.step(HoldPackages(("a", "b"))), {}, ["held-a", "held-b"]),
     "pull an image": (lambda place: place.step(UseImage("nvidia/cuda:13.0.2-base")), {}, ["pulled"]),
     "set a mode": (lambda place: place.step(SetComputeMode("0")), {"mode": "Prohibited\n"}, ["mode"]),
-    "set a power limit": (lambda place: place.step(SetPowerLimit("0", 300)), {"watts": "180\n"}, ["watts"]),
+    "set a power limit": (lambda place: place.step(SetPowerLimit("0", 300)), {"watts": "180.5\n"}, ["watts"]),
+    "make a channel": (_channel, {}, ["channels"]),
     "turn MIG off": (lambda place: place.step(TurnOffMig("0")), {"mig": "Enabled\n"}, ["mig"]),
 }
 
@@ -204,6 +223,18 @@ def test_every_gpu_at_once_is_reset_by_a_person_alone(place: Place) -> None:
     assert "others may be computing on the rest" in step.note
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_files_that_a_tool_writes_for_root_are_not_begun_by_a_user_who_could_not_put_them_back(place: Place) -> None:
+    ways = (ConfigureContainers("docker"), ConfigureContainers("podman", "/etc/cdi/nvidia.yaml"), StartService("fm"))
+    steps = [place.step(way) for way in ways]
+    through_sudo = [replace(step, commands=tuple(("sudo", *argv) for argv in step.commands)) for step in steps]
+    os.seteuid(65534)
+    try:
+        assert [lacks_rights(step) for step in through_sudo] == [True, True, False]
+    finally:
+        os.seteuid(0)
+
+
 def test_a_run_that_goes_on_does_not_restart_what_it_restarted_already(place: Place) -> None:
     fails = replace(place.step(StartService("fm")), id="02", commands=(("false",),))
     restart = replace(place.step(StartService("docker", Service.RESTART)), id="01")
@@ -250,6 +281,7 @@ def test_the_description_of_an_older_driver_comes_back_when_its_successor_is_tak
         (Back(BackKind.COMPUTE_MODE, ("fm",)), "has 1 words"),
         (Back(BackKind.UNHOLD, ()), "which are no plain names"),
         (Back(BackKind.POWER_LIMIT, ("0", "300")), "names 0, which its commands do not"),
+        (Back(BackKind.POWER_LIMIT, ("fm", "-300")), "which are no plain names"),
     ],
 )
 def test_a_journal_that_names_something_else_to_take_back_is_refused(place: Place, back: Back, fault: str) -> None:

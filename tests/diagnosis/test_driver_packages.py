@@ -85,7 +85,37 @@ def test_without_a_driver_the_pci_id_tells_which_module_drives_the_gpu(device_id
 def test_a_signed_module_for_volta_is_not_the_open_one() -> None:
     facts = _with_device(facts_of("secure-boot"), "0x1db6")
     first, *_ = ways_of(_found(facts, "secure-boot-blocks-module"))
-    assert first[0] == InstallPackages(("linux-modules-nvidia-580-server-6.8.0-60-generic",))
+    assert first[0] == InstallPackages(
+        ("linux-modules-nvidia-580-server-6.8.0-60-generic", "linux-modules-nvidia-580-server-generic-6.8")
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "installed", "package"),
+    [
+        ("5.15.0-60-generic", "nvidia-dkms-580-server-open", "linux-modules-nvidia-580-server-open-generic-5.15"),
+        (
+            "6.8.0-60-lowlatency",
+            "nvidia-dkms-580-server-open",
+            "linux-modules-nvidia-580-server-open-lowlatency-6.8",
+        ),
+        ("6.8.0-1029-gcp", "nvidia-dkms-580-server-open", "linux-modules-nvidia-580-server-open-gcp-6.8"),
+        ("6.8.0-1060-azure-fde", "nvidia-dkms-580-server-open", "linux-modules-nvidia-580-server-open-azure-fde-6.8"),
+        ("6.8.0-60-generic", "nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic-6.8"),
+        ("6.8.0-60-generic", "nvidia-dkms-580", "linux-modules-nvidia-580-generic-6.8"),
+    ],
+)
+def test_the_signed_modules_of_the_kernels_flavour_and_of_the_drivers_own_packages(
+    kernel: str, installed: str, package: str
+) -> None:
+    facts = facts_of("secure-boot")
+    facts = replace(
+        facts, place=replace(facts.place, kernel_release=kernel),
+        driver=replace(facts.driver, packages=Known((installed,), "dpkg")),
+    )  # fmt: skip
+    first, *_ = ways_of(_found(facts, "secure-boot-blocks-module"))
+    assert isinstance(first[0], InstallPackages)
+    assert first[0].packages[1] == package
 
 
 @pytest.mark.parametrize("device_id", ["", "not read", "0x2204", "0x0fc6"])

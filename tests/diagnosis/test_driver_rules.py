@@ -325,8 +325,13 @@ def test_secure_boot_is_not_blamed_once_the_module_has_spoken() -> None:
 def test_secure_boot_is_answered_by_a_signed_module_a_key_and_the_firmware() -> None:
     signed, key, firmware = ways_of(_found(facts_of("secure-boot"), "secure-boot-blocks-module"))
     assert signed == (
-        InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
-        RemovePackages(("nvidia-dkms-*",)),  # updates/dkms comes before what the system signed
+        InstallPackages(
+            (
+                "linux-modules-nvidia-580-server-open-6.8.0-60-generic",
+                "linux-modules-nvidia-580-server-open-generic-6.8",
+            )
+        ),
+        RemovePackages(("nvidia-dkms-*",), alone=True),  # updates/dkms comes before what the system signed
         LoadModules(("nvidia", "nvidia_uvm")),
     )
     assert key == (EnrolKey("/var/lib/shim-signed/mok/MOK.der"), Restart())

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from firstlight.apply.conditions import all_met
-from firstlight.apply.executor import Acting
+from firstlight.apply.executor import Acting, StepFailed
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.ways.kinds import HoldPackages, InstallPackages, RemovePackages
@@ -117,5 +117,53 @@ def test_a_held_package_is_not_replaced_and_a_free_one_is() -> None:
         assert states() == there
         assert apt("install", "main=2.0") == 0
         assert "installed main 2.0" in states()
+
+    in_a_room(work)
+
+
+_KERNEL = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+_FLAVOUR = "linux-modules-nvidia-580-server-open-generic-6.8"
+
+
+def _driver_built_here() -> Room:
+    """Ubuntu's driver as its packages need each other: only the modules of the flavour stand in for nvidia-dkms."""
+    room = Room()
+    dkms, add = "nvidia-dkms-580-server-open", room.repository.add
+    for name, needs, stands_in in (
+        (dkms, "", ""),
+        ("nvidia-driver-580-server-open", f"{dkms} (>= 1.0)", ""),
+        (_KERNEL, "", ""),
+        (_FLAVOUR, _KERNEL, f"{dkms} (= 1.0), nvidia-prebuilt-kernel"),
+    ):
+        add(name, "1.0", files={f"{FILES}/{name}": name}, depends=needs, provides=stands_in)
+    subprocess.run(["apt-get", "update"], env=room.repository.env, check=True, capture_output=True)
+    room.apply(room.step(InstallPackages(("nvidia-driver-580-server-open",))))
+    return room
+
+
+def test_modules_that_dkms_built_go_and_the_driver_stays_where_the_systems_own_stand_in_for_them() -> None:
+    def work() -> None:
+        room = _driver_built_here()
+        there = states()
+        room.apply(room.step(InstallPackages((_KERNEL, _FLAVOUR))))
+        room.apply(room.step(RemovePackages(("nvidia-dkms-*",), alone=True)))
+        assert "installed nvidia-dkms-580-server-open" not in states()
+        assert "installed nvidia-driver-580-server-open" in states()
+        room.undo()
+        room.undo()
+        assert states() == there
+
+    in_a_room(work)
+
+
+def test_nothing_is_removed_where_the_driver_would_go_with_it() -> None:
+    def work() -> None:
+        room = _driver_built_here()
+        room.apply(room.step(InstallPackages((_KERNEL,))))
+        there = states()
+        with pytest.raises(StepFailed) as caught:
+            room.apply(room.step(RemovePackages(("nvidia-dkms-*",), alone=True)))
+        said = "nvidia-driver-580-server-open needs it and would go too, so nothing was removed."
+        assert (caught.value.tail[-1], states()) == (said, there)
 
     in_a_room(work)

@@ -7,18 +7,23 @@ container toolkit are stand-ins: small scripts on PATH that change what the real
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from firstlight.facts.known import Known, Unknown
 from firstlight.ways.kinds import (
     BuildModules,
+    ChooseModules,
     ConfigureContainers,
+    Flavour,
     InstallPackages,
     LoadModules,
     MakeDeviceNodes,
+    MakeImexChannel,
     RefreshLoaderCache,
     RegisterFolder,
     ReloadModules,
@@ -68,6 +73,7 @@ mkdir -p /lib/modules/$3/updates/dkms && touch /lib/modules/$3/updates/dkms/nvid
     "modinfo": "[ -e /lib/modules/$2/updates/dkms/$3.ko ]",
     "update-initramfs": "true",
     "nvidia-ctk": """
+for each; do case "$each" in --output=*) echo "path: /usr/lib/libcuda.so.580.95.05" > "${each#--output=}" ;; esac; done
 [ "$1" = runtime ] || exit 0
 mkdir -p /etc/docker
 echo '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}' > /etc/docker/daemon.json
@@ -76,6 +82,9 @@ echo '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}' > /etc/doc
 case "$1" in is-active | is-enabled) [ -e /srv/on ]; exit ;; esac
 touch /srv/on
 case "$*" in *persistenced*) mkdir -p /run/nvidia-persistenced && touch /run/nvidia-persistenced/socket ;; esac
+""",
+    "grep": """
+case "$*" in *imex*) echo 511 nvidia-caps-imex-channels ;; *) exec /usr/bin/grep "$@" ;; esac
 """,
     "nvidia-smi": """
 [ -e /srv/mig ] || echo Enabled > /srv/mig
@@ -210,6 +219,39 @@ def _configures_docker() -> None:
     assert _predicted(ConfigureContainers("docker")) == ["container.runtime.nvidia_runtime"]
 
 
+def _describes_the_gpus_anew() -> None:
+    file = Path("/etc/cdi/nvidia.yaml")
+    file.parent.mkdir()
+    file.write_text("path: /usr/lib/libcuda.so.535.183.01\n")
+    assert _predicted(ConfigureContainers("podman", str(file))) == ["container.runtime.cdi_driver"]
+
+
+def _chooses_the_open_modules() -> None:
+    file = Path("/etc/nvidia/kernel.conf")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("# which modules: those of the kernel\nMODULE_VARIANT=kernel\n")
+    way = ChooseModules(Flavour.OPEN, str(file), "kernel-open", "kernel")
+    held = _predicted(way, unlike=("driver.module_kind",))  # that of the module that is built and loaded after it
+    assert held == ["place.boot.module_variant"], held
+
+
+def _makes_an_imex_channel() -> None:
+    """Channels are facts only where a GPU says that it is on a fabric: here the node itself is looked at."""
+    carried_out(MakeImexChannel(), look(ENVIRON), HOME, ENVIRON)
+    node = os.stat("/dev/nvidia-caps-imex-channels/channel0")
+    assert (stat.S_ISCHR(node.st_mode), os.major(node.st_rdev), os.minor(node.st_rdev)) == (True, 511, 0)
+
+
+def _moves_the_pipes_of_a_dead_mps_aside() -> None:
+    folder = Path("/run/nvidia-mps")
+    folder.mkdir()
+    os.mkfifo(folder / "control")
+    ENVIRON["CUDA_MPS_PIPE_DIRECTORY"] = str(folder)
+    assert look(ENVIRON).facts.gpus.mps_control == Known(f"{folder}/control", f"{folder}/control")
+    _predicted(RemoveFiles((str(folder),), as_root=True))
+    assert isinstance(look(ENVIRON).facts.gpus.mps_control, Unknown)
+
+
 def _starts_a_service() -> None:
     assert _predicted(StartService("nvidia-persistenced")) == ["health.persistence_daemon"]
 
@@ -231,6 +273,10 @@ def _turns_mig_off() -> None:
         _turns_hmm_off,
         _builds_a_module,
         _configures_docker,
+        _describes_the_gpus_anew,
+        _chooses_the_open_modules,
+        _makes_an_imex_channel,
+        _moves_the_pipes_of_a_dead_mps_aside,
         _starts_a_service,
         _turns_mig_off,
     ],

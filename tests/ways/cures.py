@@ -53,6 +53,9 @@ from firstlight.ways.kinds import (
 from firstlight.ways.way import Way
 
 _INDEX = "https://download.pytorch.org/whl/"
+_SIGNED = (
+    "linux-modules-nvidia-580-server-open-6.8.0-60-generic", "linux-modules-nvidia-580-server-open-generic-6.8",
+)  # fmt: skip
 _RUNNING = "libcuda.init_code"  # what is open wherever only starting CUDA can tell
 
 
@@ -220,15 +223,15 @@ CURES: tuple[Cure, ...] = (
     Cure("runpod-ssh", (ReadEnvironment("/etc/rp_environment", ("HF_HOME",)),), ("shell-lacks-container-env",)),
     Cure("secure-boot", (LoadModules(("nvidia",)),), (), stays=("secure-boot-blocks-module", "driver-not-loaded")),
     Cure("secure-boot",
-         (InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
+         (InstallPackages(_SIGNED),
           LoadModules(("nvidia", "nvidia_uvm"))),
          (), stays=("secure-boot-blocks-module", "driver-not-loaded")),  # updates/dkms/nvidia.ko comes before it
     Cure("secure-boot",
-         (InstallPackages(("linux-modules-nvidia-580-server-open-6.8.0-60-generic",)),
-          RemovePackages(("nvidia-dkms-*",)),
+         (InstallPackages(_SIGNED),
+          RemovePackages(("nvidia-dkms-*",), alone=True),
           LoadModules(("nvidia", "nvidia_uvm"))),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),
-    Cure("secure-boot", (RemovePackages(("nvidia-dkms-*",)), LoadModules(("nvidia", "nvidia_uvm"))),
+    Cure("secure-boot", (RemovePackages(("nvidia-dkms-*",), alone=True), LoadModules(("nvidia", "nvidia_uvm"))),
          (), stays=("driver-not-loaded",)),  # nothing is left to load
     Cure("secure-boot", (EnrolKey("/var/lib/shim-signed/mok/MOK.der"), Restart()),
          ("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"), (_RUNNING,)),

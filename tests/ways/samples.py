@@ -85,6 +85,7 @@ VARIANTS: tuple[Way, ...] = (
     kinds.InstallPackages(("g++", "ninja-build")),
     kinds.InstallPackages(("libnvidia-compute-570",), version="570.133.20*"),
     kinds.RemovePackages(("cuda-compat-13-0",), purge=True),
+    kinds.RemovePackages(("nvidia-dkms-*",), alone=True),
     kinds.InstallDriver(580, Flavour.OPEN),
     kinds.BuildModules("6.8.0-60-generic", ""),
     kinds.StartService("nvidia-fabricmanager", Service.RESTART),

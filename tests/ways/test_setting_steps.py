@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.apply.executor import is_done
 from firstlight.apply.session import Asked, act, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.tables.system_rows import Family
@@ -19,7 +20,7 @@ from firstlight.ways.traits import by_person
 from tests.apply.acting import acting
 from tests.ways.machines import at, made, on
 
-_CONF = "# which modules\nMODULE_VARIANT=kernel\n"
+_CONF = "# which modules: those of the kernel\nMODULE_VARIANT=kernel\n"
 
 
 def _done_and_undone(folder: Path, step: Step, file: Path) -> str:
@@ -39,7 +40,7 @@ def test_the_variant_of_the_modules_is_exchanged_and_comes_back(tmp_path: Path, 
     file.write_text(_CONF)
     texts = (FileText(str(file), _CONF),) if was_read else ()
     [step] = made(at("a100-no-driver", *texts), ChooseModules(Flavour.OPEN, str(file), "kernel-open", "kernel"))
-    assert _done_and_undone(tmp_path, step, file) == "# which modules\nMODULE_VARIANT=kernel-open\n"
+    assert _done_and_undone(tmp_path, step, file) == _CONF.replace("=kernel", "=kernel-open")
 
 
 def test_the_macro_of_akmods_is_added_to_a_file_that_is_there(tmp_path: Path) -> None:
@@ -50,11 +51,23 @@ def test_the_macro_of_akmods_is_added_to_a_file_that_is_there(tmp_path: Path) ->
     assert _done_and_undone(tmp_path, step, file) == "%other 1\n%_with_kmod_nvidia_open 1\n"
 
 
+def test_a_line_that_is_there_is_not_added_a_second_time(tmp_path: Path) -> None:
+    """Until the modules are built and the machine is restarted, the same is planned again."""
+    file = tmp_path / "macros.nvidia-kmod"
+    text = "%_with_kmod_nvidia_open 1\n%other 1\n"
+    file.write_text(text)
+    way = ChooseModules(Flavour.OPEN, str(file), "%_with_kmod_nvidia_open 1")
+    [step] = made(at("a100-no-driver", FileText(str(file), text)), way)
+    assert is_done((step,))
+    assert _done_and_undone(tmp_path, step, file) == text
+
+
 def test_grub_is_told_by_a_file_of_its_own_which_its_shell_can_read(tmp_path: Path) -> None:
     [step] = made(at("a100-no-driver"), StartKernel("6.8.0-1029-gcp"))
     [change] = step.files
     assert change.path == "/etc/default/grub.d/90-firstlight-kernel.cfg"
     assert step.commands == (("update-grub",),)
+    assert step.done_when[-1].argv[2:] == ("'Ubuntu, with Linux 6.8.0-1029-gcp'", "/boot/grub/grub.cfg")
     assert [argv for argv in step.undo if argv[-1] == "update-grub"], "the menu is made again when it is taken back"
     file = tmp_path / "kernel.cfg"
     file.write_text(change.after)
@@ -66,6 +79,14 @@ def test_a_system_whose_boot_loader_is_not_known_is_left_to_a_person() -> None:
     where = at("a100-no-driver")
     unknown = replace(where.platform, distribution="void", family=Family.OTHER)
     assert "is not known here" in by_person(StartKernel("6.1.0"), on(where, unknown).platform)
+
+
+def test_grubby_is_asked_by_root_whether_the_kernel_is_chosen_already() -> None:
+    where = at("fedora-44-cuda-12-8")
+    [step] = made(on(where, replace(where.platform, is_root=True)), StartKernel("6.8.0-200.fc39.x86_64"))
+    assert step.commands == (("grubby", "--set-default", "/boot/vmlinuz-6.8.0-200.fc39.x86_64"),)
+    [done] = step.done_when
+    assert done.argv[-3:] == ("/boot/vmlinuz-6.8.0-200.fc39.x86_64", "grubby", "--default-kernel")
 
 
 def test_memory_may_be_locked_by_root_too() -> None:

@@ -44,7 +44,7 @@ from firstlight.apply.runs import (
     steps_to_json,
 )  # fmt: skip
 from firstlight.apply.saved_files import SavedFiles
-from firstlight.apply.second_try import clear_half_made, is_copied, stands, was_cut_off
+from firstlight.apply.second_try import clear_half_made, is_copied, is_moved, stands, was_cut_off
 from firstlight.apply.sessions import wait_for_session
 from firstlight.apply.set_records import commands_of, save_sets, settle_sets
 from firstlight.errors import BadInput, CouldNotAct
@@ -182,7 +182,9 @@ def _do(acting: Acting, run: int, step: Step) -> None:
         acting.saved.change(change, run=run, step=step.id)
     commands = commands_of(step)
     for number, argv in enumerate(commands, 1):
-        if is_copied(acting.disk, journal, run, step, argv) or has_nothing_to_take(step, argv, acting.env):
+        if is_copied(acting.disk, journal, run, step, argv) or is_moved(journal, run, step, argv):
+            continue
+        if has_nothing_to_take(step, argv, acting.env):
             continue
         ended = run_command(acting, argv, run=run, step=step.id)
         if ended.status != 0:
@@ -213,8 +215,11 @@ def _settle(acting: Acting, run: int, step: Step) -> None:
 
 
 def lacks_rights(step: Step) -> bool:
-    """Whether the step needs root, we are not, and its commands do not go through sudo."""
-    elevates = bool(step.commands) and not step.files and any(argv[0] == "sudo" for argv in step.commands)
+    """Whether the step needs root, we are not, and its commands do not go through sudo.
+
+    Files of root are written, and put back by undo, without sudo: also those that a tool writes by itself.
+    """
+    elevates = not (step.files or project_files(step)) and any(argv[0] == "sudo" for argv in step.commands)
     return step.needs_root and os.geteuid() != 0 and not elevates
 
 

@@ -47,7 +47,7 @@ class Outcome:
     parts: Parts
     rate: Fact[float]  # money an hour
     failure: tuple[Failure, ...] = ()
-    journal: str = ""
+    journal: str = ""  # "" of another machine, for which this is only shown
     held: tuple[str, ...] = ()  # ids of our steps that hold already, looked at where none was taken
 
 

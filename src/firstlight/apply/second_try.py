@@ -9,16 +9,17 @@ from itertools import count
 from firstlight.apply.conditions import all_met
 from firstlight.apply.disk import Disk, named
 from firstlight.apply.half_made import foreign_in, is_whole_checkout
-from firstlight.apply.journal import Journal
+from firstlight.apply.journal import Journal, Record
 from firstlight.apply.runs import COMMAND_ENDED, COMMAND_STARTED, MOVED_ASIDE, STEP_BEGUN, STEP_DONE, about_step
-from firstlight.ways.back import copy_of, removes
+from firstlight.ways.back import Argv, copy_of, removes
 from firstlight.ways.step import Step, StepKind
 
 # A folder of their own: git refuses to clone into half of one and to work beside its own locks, venv and tar leave
 # files that look whole. pip, uv and apt know what they have half done, and their steps are proved package by package.
 MADE_ANEW = (StepKind.GIT, StepKind.VENV, StepKind.ARCHIVE)
-# Killed between two commands, e.g. before the lists of a new repository were fetched, the condition may hold already.
-RUN_AGAIN = (*MADE_ANEW, StepKind.APT, StepKind.PROJECT)
+# Killed between two commands, e.g. before the lists of a new repository were fetched, the condition may hold already;
+# so it does once a file is written, and GRUB's menu, the early boot image or the loader's cache is still the old one.
+RUN_AGAIN = (*MADE_ANEW, StepKind.APT, StepKind.PROJECT, StepKind.FILE)
 _BY_SIGNAL = 128  # a shell or sudo adds the signal's number to it
 _NAMED = 3
 
@@ -30,9 +31,20 @@ def was_cut_off(journal: Journal, run: int, step: Step) -> bool:
     started = about_step(journal, COMMAND_STARTED, run=run, step=step.id)
     ended = about_step(journal, COMMAND_ENDED, run=run, step=step.id)
     if not started:
+        return bool(step.commands and step.files and about_step(journal, STEP_BEGUN, run=run, step=step.id))
+    return len(started) > len(ended) or not _ended_well(ended).issuperset(step.commands)
+
+
+def _ended_well(ended: tuple[Record, ...]) -> set[Argv]:
+    return {tuple(record.about["argv"]) for record in ended if record.about["status"] == 0}
+
+
+def is_moved(journal: Journal, run: int, step: Step, argv: Argv) -> bool:
+    """Whether a first attempt moved this file aside: there is nothing left to move, and what follows is still to do."""
+    if "mv" not in argv[:2] or not was_cut_off(journal, run, step):
         return False
-    well = {tuple(record.about["argv"]) for record in ended if record.about["status"] == 0}
-    return len(started) > len(ended) or not well.issuperset(step.commands)
+    ended = about_step(journal, COMMAND_ENDED, run=run, step=step.id)
+    return argv in _ended_well(ended) or (os.path.lexists(argv[-1]) and not os.path.lexists(argv[-2]))
 
 
 def stands(journal: Journal, run: int, step: Step) -> bool:

@@ -31,6 +31,7 @@ _NAMED = (
     BackKind.MIG_ON, BackKind.POWER_LIMIT,
     BackKind.REMOVE_IMAGE, BackKind.EARLY_IMAGE,
 )  # fmt: skip
+_WATTS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _MODES = ("EXCLUSIVE_PROCESS", "PROHIBITED")
 _COUNTS = {
     BackKind.MOVE_BACK: 2,
@@ -115,8 +116,8 @@ def _name_fault(step: Step, back: Back) -> str:
     if back.kind is BackKind.EARLY_IMAGE and back.words[0] not in EARLY_IMAGE_TOOLS:
         return f"names {back.words[0]!a}, which is no tool that makes it"
     names = back.words
-    if back.kind is BackKind.POWER_LIMIT and back.words[-1].isdecimal():
-        names = back.words[:-1]  # the watts of before, which no command of the step has
+    if back.kind is BackKind.POWER_LIMIT and _WATTS.fullmatch(back.words[-1]):
+        names = back.words[:-1]  # those of before, which no command of the step has
     other = [word for word in names if not any(_tells(each, word) for each in ours)]
     if other or len(back.words) != len(set(back.words)):
         return f"names {', '.join(other or back.words)}, which its commands do not"

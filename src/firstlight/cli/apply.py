@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import enum
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,12 +24,13 @@ from firstlight.cli.acting import (
     journal_path,
     past_runs,
 )
-from firstlight.cli.planning import Ranking, Wanted, facts_of, plan_of, plan_options, ranking_of, sized_by_indexes
-from firstlight.cli.printing import tell
+from firstlight.cli.applied_before import applied_before, edits_shells_alone, is_offered
+from firstlight.cli.apply_shown import Form, How, echo, no_option, say_parts, show_plan
+from firstlight.cli.looking import saved_machines
+from firstlight.cli.planning import Wanted, facts_of, plan_of, plan_options, ranking_of, sized_by_indexes
 from firstlight.cli.proving import variables_after
-from firstlight.errors import AnotherIsActing, CouldNotAct, FirstlightError, NotBegun
+from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct, FirstlightError, NotBegun
 from firstlight.facts.look import Look
-from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.tables import load
 
@@ -39,34 +38,12 @@ if TYPE_CHECKING:
     from firstlight.apply.executor import Acting
     from firstlight.apply.runs import Run
     from firstlight.facts.collect import Facts
-    from firstlight.plan.plan import Plan
     from firstlight.verify.check import Report
     from firstlight.ways.shelf import Shelf
     from firstlight.ways.step import Step
 
 RESUME = "`firstlight apply` goes on where it stopped"
 BACK = "`firstlight undo` takes back what was done; after that another option can be chosen"
-
-
-class Form(enum.Enum):
-    """How the result is printed; with JSON the plan is shown on stderr."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How a plan is carried out, as the command line says."""
-
-    yes: bool
-    dry_run: bool
-    proves: bool
-    optional: tuple[str, ...]
-    offline: str
-    form: Form
-    look: Look
-    logins: tuple[str, ...] = ()  # indexes with their user and password, for the environment of commands alone
 
 
 @click.command(
@@ -81,6 +58,14 @@ class How:
 @click.option("--no-verify", is_flag=True, help="Do not run `firstlight verify` after the steps.")
 @click.option(
     "--offline", metavar="DIR", default="", help="Install from this folder of `firstlight bundle`, or of wheels."
+)
+@click.option(
+    "--facts",
+    "facts_file",
+    metavar="PATH",
+    default="",
+    shell_complete=saved_machines,
+    help="With --dry-run: a saved facts document, a recorded machine or example:NAME, instead of this machine.",
 )
 @click.option("--python", metavar="PATH", default="", help="Change the environment of this interpreter.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.apply/1).")
@@ -100,8 +85,10 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
         optional=given["optional"],
         offline=given["offline"],
         form=Form.JSON if given["as_json"] else Form.TEXT,
-        look=Look(python=given["python"]),
+        look=Look(given["facts_file"], python=given["python"]),
     )
+    if how.look.is_elsewhere:
+        _show_for_another(ctx, wanted, how)
     machine = LiveMachine()
     finished = finish_interrupted(ctx, machine, how)
     facts = facts_of(how.look)
@@ -111,8 +98,8 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     if not how.offline:
         ranking = sized_by_indexes(ranking, wanted, how.look)
     if not ranking.ranked.options and not wanted.option:
-        _no_option(ranking, how)
-    if not _is_offered(ranking, wanted.option) and (run := _applied_before(machine, wanted.option)):
+        no_option(ranking, how)
+    if not is_offered(ranking, wanted.option) and (run := applied_before(machine, wanted.option)):
         done = Outcome(
             Ending.NOTHING, run[0].option, run[0].title, run[0].digest, run[0].number, (), (), Parts((), (), (), ()),
             wanted.request.rate, journal=journal_path(machine),
@@ -124,13 +111,36 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
         Ending.SHOWN, plan.option.id, plan.option.title, plan.digest, 0, tuple(run.number for run in finished), (),
         parts, wanted.request.rate, journal=journal_path(machine),
     )  # fmt: skip
-    if _edits_shells_alone(parts) and (run := _applied_before(machine, plan.option.id)):
+    if edits_shells_alone(parts) and (run := applied_before(machine, plan.option.id)):
         _still_holds(ctx, outcome, how, run=run[0])
-    _show_plan(ranking, plan, how)
+    show_plan(ranking, plan, how)
     steps = tuple(step for run in finished for step in run.steps)
     if is_done(parts.ours) and steps and how.proves:
         _prove(ctx, replace(outcome, ending=Ending.NOTHING), how, steps=steps)
     _decide(ctx, machine, outcome, how, facts=facts)
+
+
+def _show_for_another(ctx: click.Context, wanted: Wanted, how: How) -> NoReturn:
+    """What would be done on a machine that is only known from a file; what holds there already is not looked at."""
+    given = f"--facts {how.look.facts_file}"
+    if not how.dry_run:
+        raise BadInput(f"{given}: apply changes this machine alone. Add --dry-run to see what it would do on that one.")
+    if how.offline:
+        raise BadInput(
+            f"{given} and --offline were both given; accepted is one: a folder is installed from here alone."
+        )
+    ranking = ranking_of(facts_of(how.look), wanted, how.look)
+    if not ranking.ranked.options and not wanted.option:
+        no_option(ranking, how)
+    plan = plan_of(how.look, ranking, wanted)
+    parts = parted(plan.steps, how.optional)
+    ending = Ending.SHOWN if parts.ours else Ending.BY_A_PERSON if parts.persons else Ending.NOTHING
+    option, rate = plan.option, wanted.request.rate
+    show_plan(ranking, plan, how)
+    if parts.ours:
+        say_parts(parts, how)
+    outcome = Outcome(ending, option.id, option.title, plan.digest, 0, (), (), parts, rate)
+    _end(ctx, outcome, how, code=1 if ending is Ending.BY_A_PERSON else 0)
 
 
 def _shelf(folder: str, facts: Facts) -> Shelf | None:
@@ -155,29 +165,8 @@ def _of_bundle(folder: str, wanted: Wanted) -> Wanted:
     return replace(wanted, request=replace(wanted.request, wants=parse_wants(wants_of(bundle))))
 
 
-def _no_option(ranking: Ranking, how: How) -> NoReturn:
-    from firstlight.report.plan_text import no_plan_text
-
-    _echo(no_plan_text(ranking.question, ranking.ranked), how)
-    raise CouldNotAct("no option can work here, so there is nothing to apply. `firstlight plan --options` says why.")
-
-
-def _show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
-    from firstlight.report.plan_text import option_text, plan_text
-
-    text = plan_text if plan.steps else option_text  # that there is nothing to do is said at the end
-    tell(text(ranking.question, plan, ranking.ranked), sys.stderr if how.form is Form.JSON else sys.stdout)
-
-
-def _echo(text: str, how: How) -> None:
-    """What a person reads before deciding and after it was done."""
-    click.echo(text, nl=False, err=how.form is Form.JSON)
-
-
 def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How, *, facts: Facts) -> None:
     """What becomes of the plan that was shown."""
-    from firstlight.report.apply_text import parts_text
-
     parts = outcome.parts
     if not parts.ours and parts.persons:
         _end(ctx, replace(outcome, ending=Ending.BY_A_PERSON), how, code=1)
@@ -185,7 +174,7 @@ def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How
         _say_debris(facts)
         _end(ctx, replace(outcome, ending=Ending.NOTHING), how, code=1 if parts.unfinished else 0)
     _check_rights(parts)
-    _echo(f"\n{parts_text(parts)}", how)
+    say_parts(parts, how)
     if how.dry_run:
         _end(ctx, outcome, how, code=0)
     if not agreed("apply it", yes=how.yes):
@@ -201,28 +190,6 @@ def _say_debris(facts: Facts) -> None:
     sentence = left_behind(interpreter_of(facts.environment)) if facts.environment is not None else ""
     if sentence:
         click.echo(f"firstlight: {sentence}", err=True)
-
-
-def _edits_shells_alone(parts: Parts) -> bool:
-    """Whether nothing else is left to do: a shell that is open does not see what was edited since it started."""
-    changes = [change for step in parts.ours for change in step.files]
-    alone = all(step.files and not step.commands for step in parts.ours)
-    return alone and all(change.takes_out or change.variables for change in changes)
-
-
-def _is_offered(ranking: Ranking, option: str) -> bool:
-    """Whether the option that is named can be chosen now; once it was done, it is not offered a second time."""
-    ids = {each.id for each in (*ranking.ranked.options, *ranking.ranked.rejected)}
-    return not option or option.isdecimal() or option in ids
-
-
-def _applied_before(machine: LiveMachine, option: str) -> tuple[Run, ...]:
-    """The earlier run that did this option and still holds: what is left of it is for a person.
-
-    The shell that runs this keeps a stale variable after the files that set it were mended.
-    """
-    did = [run for run in past_runs(machine) if run.done and not run.undone and run.option == option]
-    return tuple(run for run in did[-1:] if is_done(run.steps))
 
 
 def _still_holds(ctx: click.Context, outcome: Outcome, how: How, *, run: Run) -> NoReturn:
@@ -272,9 +239,9 @@ def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tu
     from firstlight.report.apply_text import interrupted_text
 
     for run in interrupted_in(past_runs(machine)):
-        _echo(interrupted_text(run), how)
+        echo(interrupted_text(run), how)
         if how.dry_run:
-            _echo("--dry-run: it is not finished now\n\n", how)
+            echo("--dry-run: it is not finished now\n\n", how)
             return ()
         if not agreed("finish it", yes=how.yes):
             raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")
@@ -291,7 +258,7 @@ def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tu
                 finish(acting, each, agreed=stored)
 
         _carried_out(ctx, machine, work, outcome=outcome, steps=run.steps, how=how)
-        _echo(f"{'the undo of ' if run.undoing else ''}run {run.number} is finished\n\n", how)
+        echo(f"{'the undo of ' if run.undoing else ''}run {run.number} is finished\n\n", how)
         return () if run.undoing else (run,)
     return ()
 
@@ -354,7 +321,7 @@ def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step,
     from firstlight.verify.check import Outcome as Proof
     from firstlight.verify.verdict import exit_code, with_outcome
 
-    _echo(f"\n{outcome_text(outcome)}\nverify\n", how)
+    echo(f"\n{outcome_text(outcome)}\nverify\n", how)
     try:
         report = proved(steps, persons=outcome.parts.persons, python=how.look.python)
     except FirstlightError as error:
@@ -362,7 +329,7 @@ def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step,
         if how.form is Form.JSON:
             _print_json(outcome, ())
         ctx.exit(error.exit_code)
-    _echo(verify_text(report, Detail.LINE), how)
+    echo(verify_text(report, Detail.LINE), how)
     if how.form is Form.JSON:
         _print_json(outcome, (report,))
     if exit_code(report):
@@ -384,6 +351,6 @@ def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoRetu
 def _print_json(outcome: Outcome, proofs: tuple[Report, ...]) -> None:
     from firstlight.report.apply_json import apply_document
 
-    if not outcome.taken:
+    if not outcome.taken and outcome.journal:
         outcome = replace(outcome, held=held_already(outcome.parts.ours))
     click.echo(json.dumps(apply_document(outcome, proofs), indent=1))

@@ -14,7 +14,8 @@ from firstlight.apply.parts import parted
 from firstlight.apply.session import Asked, act, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, past_runs
-from firstlight.cli.apply import Form, How, finish_interrupted
+from firstlight.cli.apply import finish_interrupted
+from firstlight.cli.apply_shown import Form, How
 from firstlight.cli.libs import look, print_json
 from firstlight.cli.offline import shelf_for, with_installed
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct

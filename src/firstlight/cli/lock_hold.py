@@ -14,7 +14,8 @@ from firstlight.apply.outcome import Ending
 from firstlight.apply.parts import parted
 from firstlight.apply.session import Asked, act, interrupted
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, past_runs
-from firstlight.cli.apply import Form, How, finish_interrupted
+from firstlight.cli.apply import finish_interrupted
+from firstlight.cli.apply_shown import Form, How
 from firstlight.cli.plan_files import extras_of
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct, NotBegun
 from firstlight.facts.collect import Facts

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.driver_answers import driver_answers, installed, of_somebody_else
-from firstlight.diagnosis.driver_packages import LTS_BRANCH, branch_on_disk, branch_to_have, flavour_of
+from firstlight.diagnosis.driver_packages import (
+    LTS_BRANCH,
+    branch_on_disk,
+    branch_to_have,
+    flavour_of,
+    open_only_gpus,
+)
 from firstlight.diagnosis.elsewhere_answers import WHOLE_SYSTEMS, libraries_of_host, started
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.module_build_answers import (
@@ -106,13 +112,29 @@ def module_let_in(question: Question) -> tuple[Chain, ...]:
     into_it = (typed(facts, *restart, "--firmware-setup"),) if restart else ()
     off = AskPerson("turn-secure-boot-off", Why.FIRMWARE, into_it, as_root=True)
     rest = (*_key_enrolled(question), chain(off, kinds.LoadModules(_MODULES)))
-    flavour, branch = flavour_of(question).value, branch_on_disk(facts) or branch_to_have(question) or LTS_BRANCH
-    package = names_for(Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch))
+    branch = branch_on_disk(facts) or branch_to_have(question) or LTS_BRANCH
+    flavour, of = _kind_installed(question)
+    package = names_for(
+        Role.SIGNED_MODULES, platform, tables, flavour=flavour, number=branch, branch=str(branch), of=of
+    )
     gone = built_here_taken_out(question)
     # taken out last: the driver's package is content with either, and goes where for a moment there is neither
     signed = (kinds.InstallPackages(package), *gone, kinds.LoadModules(_MODULES))
     first = chain(*signed, title="take the system's signed modules, not those built here" if gone else "")
     return (first, *rest) if package else rest
+
+
+def _kind_installed(question: Question) -> tuple[str, str]:
+    """The modules that stand in for those of the driver's packages: ("open", "desktop") for nvidia-driver-580-open.
+
+    Those for servers, and those that drive all GPUs, where packages were not seen.
+    """
+    names = value_or(question.facts.driver.packages, ())
+    own = [name for name in names if name.startswith(("nvidia-driver-", "nvidia-dkms-"))]
+    flavour = flavour_of(question)
+    if own and not any("-open" in name for name in own) and not open_only_gpus(question):
+        flavour = kinds.Flavour.PROPRIETARY
+    return flavour.value, "desktop" if own and not any("-server" in name for name in own) else ""
 
 
 def _key_enrolled(question: Question) -> tuple[Chain, ...]:

@@ -184,7 +184,7 @@ def _of_this_cuda(question: Question, companion: Companion, *, own: int) -> Iter
     beside = cuda_major(question.facts)
     if beside is not None and beside != own and beside in _ONNXRUNTIME:
         bounded = Package(companion.name, bounds=_ONNXRUNTIME[beside])
-        yield chain(InstallWheels((bounded,)), title=f"{companion.name} of torch's CUDA {beside}")
+        yield chain(InstallWheels((bounded,)), title=f"install {companion.name} for torch's CUDA {beside}")
     if own == 12 and beside != 13:
         names = ("nvidia-cuda-runtime-cu12", "nvidia-cublas-cu12", "nvidia-cudnn-cu12")
         yield chain(InstallWheels(tuple(Package(name) for name in names)))

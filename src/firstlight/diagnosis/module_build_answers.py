@@ -77,7 +77,7 @@ def built_here_taken_out(question: Question) -> tuple[RemovePackages, ...]:
         return ()
     # Where packages were not seen, by a pattern: which of them is installed only the package manager knows.
     names = source_package(question, DKMS) or names_for(Role.BUILT_MODULES, platform, question.tables)
-    return (RemovePackages(names),) if names else ()
+    return (RemovePackages(names, alone=True),) if names else ()
 
 
 def _of_tables(question: Question, platform: Platform, sign: str) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _variant(machine: Machine) -> Fact[str]:
     text = machine.read(_VARIANT_FILE, limit=4096)
     if text is None:
         return Unknown(f"{_VARIANT_FILE}: {machine.why_not(_VARIANT_FILE)}")
-    match = re.search(r"(?m)\b(kernel(?:-open)?)$", text)
+    match = re.search(r"(?m)^[^#\n]*\b(kernel(?:-open)?)$", text)
     return Unknown(f"{_VARIANT_FILE} names no variant") if match is None else Known(match.group(1), _VARIANT_FILE)
 
 

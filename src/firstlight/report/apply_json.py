@@ -44,7 +44,7 @@ def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> ApplyDocumen
         "resumed": list(outcome.resumed),
         "journal": outcome.journal,
         "steps": [_taken(taken, outcome.rate) for taken in outcome.taken],
-        "to_do": [] if outcome.taken else [_to_do(step, outcome.held) for step in outcome.parts.ours],
+        "to_do": [] if outcome.taken else [_to_do(step, outcome) for step in outcome.parts.ours],
         "left_out": [step.id for step in outcome.parts.left_out],
         "by_a_person": [_person(step) for step in outcome.parts.persons],
         "waiting": [step.id for step in outcome.parts.waiting],
@@ -69,12 +69,12 @@ def _taken(taken: Taken, rate: Fact[float]) -> StepDone:
     }
 
 
-def _to_do(step: Step, held: tuple[str, ...]) -> StepToDo:
+def _to_do(step: Step, outcome: Outcome) -> StepToDo:
     return {
         "id": step.id,
         "title": step.title,
         "kind": step.kind.value,
-        "holds_already": step.id in held,
+        "holds_already": step.id in outcome.held if outcome.journal else None,
         "needs_root": step.needs_root,
         "commands": [list(argv) for argv in step.commands],
         "files": [change.path for change in step.files],

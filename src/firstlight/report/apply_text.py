@@ -116,7 +116,8 @@ def _sentence(outcome: Outcome) -> str:
     if outcome.ending is Ending.BY_A_PERSON:
         return "nothing of this can be done from here: it is left to you"
     if outcome.ending is Ending.SHOWN:
-        return "--dry-run: nothing was changed"
+        not_here = "" if outcome.journal else "; which of the steps hold there already is not known here"
+        return f"--dry-run: nothing was changed{not_here}"
     return "nothing was changed"
 
 

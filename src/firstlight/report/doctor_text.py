@@ -52,7 +52,7 @@ def doctor_text(facts: Facts, diagnosis: Diagnosis, length: Length, out: WaysOut
     if primary is None and length is Length.SCREEN:
         yield labelled("", (what,), label_width=0)
         yield from _healthy(facts, diagnosis)
-        yield f"{_notes(diagnosis)}\n"
+        yield labelled("", (_notes(diagnosis),), label_width=0)
         yield from _not_explained(facts, diagnosis, length)
         yield from out.options
         yield from _next(out.next_calls)

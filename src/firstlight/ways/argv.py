@@ -15,7 +15,7 @@ from firstlight.ways.image_based import OF_THE_IMAGE
 from firstlight.ways.in_use import gpu_free, reloading
 from firstlight.ways.kinds import Service
 from firstlight.ways.managers import held, installed, reset_and_enabled, taken_out
-from firstlight.ways.platform import Platform
+from firstlight.ways.platform import Manager, Platform
 from firstlight.ways.system_names import names_for, shipped
 from firstlight.ways.way import Way
 
@@ -24,6 +24,15 @@ GRUB_NAMES = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}
 GRUB_MENU = ("update-grub",)
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 _MAKE_CHANNEL = """mknod "$1" c "$(grep nvidia-caps-imex-channels /proc/devices | cut -d' ' -f1)" 0"""
+_NOTHING_ELSE_GOES = (
+    "sh",
+    "-c",
+    'gone=$(apt-get --simulate remove "$@") || exit 1; '
+    'for each in $(echo "$gone" | sed -n "s/^Remv \\([^ ]*\\).*/\\1/p"); do '
+    'for name; do case "$each" in $name) continue 2;; esac; done; '
+    'echo "$each needs it and would go too, so nothing was removed."; exit 1; done',
+    "sh",
+)
 _CACHES = {
     "pip": ("python3", "-m", "pip", "cache", "purge"),
     "uv": ("uv", "cache", "clean"),
@@ -60,7 +69,8 @@ def _install(way: kinds.InstallPackages | kinds.InstallDriver, platform: Platfor
 
 def _remove(way: kinds.RemovePackages, platform: Platform) -> tuple[Argv, ...]:
     argv = taken_out(way.packages, platform, settings=way.purge)
-    return (as_root(platform, *argv),) if argv else ()
+    look = ((*_NOTHING_ELSE_GOES, *way.packages),) if way.alone and platform.manager is Manager.APT else ()
+    return (*look, as_root(platform, *argv)) if argv else ()
 
 
 def _hold(way: kinds.HoldPackages, platform: Platform) -> tuple[Argv, ...]:

@@ -141,6 +141,7 @@ class RemovePackages(Way):
 
     packages: tuple[str, ...]
     purge: bool = False
+    alone: bool = False  # nothing is removed where another package would go with them; looked at by apt
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -174,20 +175,22 @@ def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
 def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
     step = _step(way, at)
     was = next((gpu.power_limit_w for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
-    before = (way.gpu, f"{was.value:.0f}") if isinstance(was, Known) else ()
+    before = (way.gpu, f"{was.value:g}") if isinstance(was, Known) else ()
     yield replace(
         step,
         done_when=(_says(way.gpu, "power.limit", f"{way.watts}.00 W"),),
         back=(through(step.commands[0], Back(BackKind.POWER_LIMIT, before)),) if before else (),
-        note="It holds until the machine is restarted. Leave it where somebody lowered the limit on purpose.",
+        note="It holds until the driver is unloaded or the machine restarted. Leave one that was lowered on purpose.",
     )
 
 
 def channel_steps(way: MakeImexChannel, at: At) -> Iterator[Step]:
     step = _step(way, at)
-    yield replace(
-        step, done_when=(exists(IMEX_CHANNEL),), back=(through(step.commands[0], removed_file(IMEX_CHANNEL)),)
-    )
+    back = through(step.commands[0], removed_file(IMEX_CHANNEL))
+    note = "It is gone after a restart of the machine."
+    if back.sudo:
+        note += f" Its folder, {posixpath.dirname(IMEX_CHANNEL)}, stays until then where it is taken back."
+    yield replace(step, done_when=(exists(IMEX_CHANNEL),), back=(back,), note=note)
 
 
 def _says(gpu: str, field: str, value: str) -> Condition:

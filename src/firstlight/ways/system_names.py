@@ -67,12 +67,19 @@ def _given(platform: Platform, slots: dict[str, str]) -> dict[str, str]:
         "kernel_plain": platform.kernel.partition("+")[0],  # without the +64k of Red Hat's kernel for Arm
         "kernel_version": kernel_version,
         "kernel_variant": variant,  # default, azure: what SUSE ends its kernels' names with
+        "kernel_flavour": _flavour(platform.kernel),
         "arch": platform.arch,
         "nvidia_arch": "sbsa" if platform.arch == "aarch64" else platform.arch,
         "release": platform.release,
         "major_release": platform.release.partition(".")[0],
         **slots,
     }
+
+
+def _flavour(kernel: str) -> str:
+    """What Ubuntu's packages for all kernels of a series end with: generic-6.8 of 6.8.0-60-generic."""
+    version, *rest = kernel.split("-", 2)
+    return f"{''.join(rest[1:])}-{'.'.join(version.split('.')[:2])}"
 
 
 def kernel_kind(platform: Platform) -> str:

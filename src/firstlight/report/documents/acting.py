@@ -54,7 +54,7 @@ class StepToDo(TypedDict):
     id: str
     title: str
     kind: str
-    holds_already: bool
+    holds_already: bool | None  # null: of another machine, whose state is not known here
     needs_root: bool
     commands: list[Command]
     files: list[str]  # Paths that are written, changed or removed; undo puts them back from their backups.
