@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from firstlight.diagnosis.agreement import doubts, set_aside
 from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
 from firstlight.diagnosis.log_lines import not_explained
+from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
@@ -86,7 +87,7 @@ def _everything(facts: Facts, diagnosis: Diagnosis, answered: tuple[str, ...]) -
 
 def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
     """The word healthy where all that was seen agrees; else what was found, and what does not agree."""
-    if not facts.gpus.devices and not isinstance(facts.driver.kernel_version, Known):
+    if not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known):
         yield "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)\n"
         return
     if against := doubts(facts, diagnosis):
