@@ -145,11 +145,17 @@ def finding_text(finding: Finding) -> Iterator[Part]:
 
 
 def answers_text(answers: tuple[Chain, ...], platform: Platform) -> str:
-    """What the first answer does, way by way, and what does not work here."""
-    titles = list(dict.fromkeys(title_of(way, platform) for way in first_ways(answers)))
-    numbered = [f"{number}. {title}" for number, title in enumerate(titles, 1)] if len(titles) > 1 else titles
+    """What the first answer does, way by way, with its commands where that is all there is to it, and what cannot."""
+    from firstlight.ways.argv import commands  # a healthy machine has no need of it
+
+    ways = {title_of(way, platform): way for way in first_ways(answers)}
+    typed = [commands(way, platform) for way in ways.values()]
+    done = ""
+    for number, (title, argvs) in enumerate(zip(ways, typed, strict=True), 1):
+        done += labelled("" if done else "  do", [f"{number}. {title}" if len(ways) > 1 else title], label_width=_LABEL)
+        done += "".join(command_lines(argv, _LABEL) for argv in argvs) if all(typed) else ""
     refused = [f"{each.title}: {each.why_not}" for each in answers if each.why_not]
-    return _indented("do", numbered) + _indented("not", refused)
+    return done + _indented("not", refused)
 
 
 def _indented(label: str, lines: Iterable[str]) -> str:
