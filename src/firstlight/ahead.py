@@ -15,6 +15,7 @@ from collections.abc import Mapping
 NVML_LIMIT_S = 8.0  # after that nothing more is asked
 CUINIT_LIMIT_S = 8  # the child's own limit, below the machine's, so that what came before a hung cuInit is kept
 _LOOKING = ("doctor", "facts", "plan", "check")  # verbs that always ask cuInit of this machine
+_COMPLETING = "_FIRSTLIGHT_COMPLETE"  # the shell asks for words to complete with, at each press of a key
 _NOT_HERE = ("--facts", "--host", "--explain-rule", "--help", "-h", "--version")
 _DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu")
 
@@ -71,7 +72,7 @@ def child(python: tuple[str, ...], source: str, args: tuple[str, ...], env: Mapp
 
 def _begin(asked: _Asked) -> Begun:
     python, source, args, env = asked
-    answers, given = os.pipe()
+    answers, given = _pipe()
     try:
         process = start((*python, "-c", _ON_ITS_OWN_PIPE, str(given), source, *args), env, given)
     except BaseException:
@@ -82,8 +83,25 @@ def _begin(asked: _Asked) -> Begun:
     return Begun(process, answers)
 
 
+def _pipe() -> tuple[int, int]:
+    """The ends of a pipe, none of them 0 to 2: the child's own streams take those, and ours may be closed."""
+    ends = os.pipe()
+    if min(ends) > 2:
+        return ends
+    import fcntl
+
+    try:
+        answers, given = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
+    finally:
+        for end in ends:
+            os.close(end)
+    return answers, given
+
+
 def begin_for(args: list[str]) -> None:
     """Begin the children that ask the driver where a command line will ask it and its nodes are there."""
+    if _COMPLETING in os.environ:
+        return
     verb = args[0] if args else "doctor"
     elsewhere = any(arg.split("=", 1)[0] in _NOT_HERE for arg in args)
     if verb in _LOOKING and not elsewhere and any(map(os.path.exists, _DRIVER_NODES)):

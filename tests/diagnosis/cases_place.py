@@ -50,6 +50,7 @@ CASES: tuple[RuleCase, ...] = (
     RuleCase("no-gpu-in-container", "jetson-container-no-runtime", ("container.kind=none",)),
     RuleCase("uvm-not-allowed", "lxc-uvm-refused", ("container.kind=docker",)),
     RuleCase("description-of-other-driver", "cdi-of-older-driver", ("container.runtime.cdi_driver=570.133.20",)),
+    RuleCase("toolkit-writes-no-rules", "docker-host-without-rules", ("container.runtime.no_cgroups=false",)),
     RuleCase("podman-knows-no-gpus", "podman-host-no-cdi", _described),
     RuleCase("container-gate-differs", "runpod-gate-12-8", ("container.cuda_requirement.cuda_floor=13.0",)),
     RuleCase("container-runtime-missing", "docker-host-no-toolkit", ("container.runtime.container_toolkit=1.17.8",)),

@@ -19,18 +19,41 @@ from firstlight.diagnosis.finding import Question, Rule, Seen
 from firstlight.diagnosis.project_rules import project_would_undo
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import DuplicateDistribution
+from firstlight.facts.extensions import Extension
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.python_environments import EnvironmentKind, ProjectFile
 from firstlight.tables import load
 from firstlight.versions import CudaVersion
-from firstlight.ways.kinds import AskPerson, KeepInProject, Manner, Package, RemoveDistributions, Why
+from firstlight.ways.kinds import (
+    AskPerson,
+    InstallWheels,
+    KeepInProject,
+    Manner,
+    Package,
+    RemoveDistributions,
+    SetVariables,
+    Variable,
+    Why,
+)
 from tests.diagnosis.rule_case import facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
 from tests.diagnosis.wheels import wheels
 
 TABLES = load()
 Check = Callable[[Question], Iterator[Seen]]
+EXTENSION = Extension(
+    package="",
+    version=Unknown("x"),
+    path="/x/te.so",
+    needed=(),
+    lacks_libraries=(),
+    symbols=Unknown("x"),
+    strings=Unknown("x"),
+    cuda_major=Unknown("x"),
+    gpu_code=Unknown("x"),
+)
+NEWER = InstallWheels((Package("bitsandbytes", bounds=">2.8.3"),))  # plain, pip would leave the old one
 SITE = "/usr/local/lib/python3.12/dist-packages"
 
 
@@ -150,7 +173,37 @@ def test_bitsandbytes_is_judged_by_the_libraries_it_carries() -> None:
     for majors, fires in (((11, 12), True), ((12, 13), False)):
         carried = replace(flash, name="bitsandbytes", cuda_choices=tuple(CudaVersion(major, 0) for major in majors))
         found = seen(extension_for_other_cuda, replace(facts, companions=(carried,)))
-        assert [ways_of(each) for each in found] == ([[(wheels("bitsandbytes"),)]] if fires else [])
+        assert [ways_of(each) for each in found] == ([[(NEWER,)]] if fires else [])
+
+
+def test_bitsandbytes_wants_the_very_cuda_of_torch() -> None:
+    facts = facts_of("flash-attn-cu12")
+    assert isinstance(facts.torch, Known)
+    torch = replace(facts.torch.value, wheel_cuda=Known(CudaVersion(13, 2), "x"))
+    choices = tuple(CudaVersion(*each) for each in ((12, 8), (13, 0), (13, 1), (13, 3)))
+    carried = replace(facts.companions[0], name="bitsandbytes", cuda_choices=choices)
+    facts = replace(facts, torch=Known(torch, "x"), companions=(carried,))
+    [found] = seen(extension_for_other_cuda, facts)
+    assert ways_of(found) == [(NEWER,), (SetVariables((Variable("BNB_CUDA_VERSION", "131"),)),)]
+    assert "libbitsandbytes_cuda132.so" in found.error
+
+
+def test_a_package_is_judged_by_its_files_where_its_name_says_nothing_of_cuda() -> None:
+    facts = facts_of("flash-attn-cu12")
+    flash = facts.companions[0]
+    assert isinstance(flash.cuda_major, Known)
+    unnamed = replace(flash, name="transformer-engine-torch", cuda_major=Unknown("x"), built_for_cuda=Unknown("x"))
+    for needed, major, fires in (
+        (("libtorch.so",), 12, True),
+        (("libtorch.so",), 13, False),
+        (("libc.so.6",), 12, False),
+    ):
+        file = replace(EXTENSION, package=unnamed.name, needed=needed, cuda_major=Known(major, "te.so"))
+        extensions = replace(facts.extensions, files=Known((file,), "x"))
+        found = seen(extension_for_other_cuda, replace(facts, companions=(unnamed,), extensions=extensions))
+        assert [each.saw.partition(";")[0] for each in found] == (
+            [f"{unnamed.name} {unnamed.version} was built for CUDA 12 (te.so)"] if fires else []
+        )
 
 
 def test_the_same_torchvision_in_another_build_is_reinstalled_by_force() -> None:

@@ -203,6 +203,18 @@ def test_healthy_is_said_only_where_cuda_was_seen_to_work(change: dict[str, Unkn
     assert "healthy" not in screen(less)
 
 
+def test_a_gpu_that_only_cuda_sees_is_there() -> None:
+    facts, unseen = facts_of("h200-healthy"), Unknown("no such file")
+    hidden = replace(  # a sandbox without /sys and /proc of the host, given the driver for compute alone
+        facts,
+        gpus=replace(facts.gpus, pci=(), devices=()),
+        driver=replace(facts.driver, kernel_version=unseen, nodes=()),
+    )
+    assert "no-nvidia-device" not in {each.code for each in judged(hidden).findings}
+    assert "healthy: cuInit works" in screen(hidden)
+    assert "no NVIDIA GPU was found" not in screen(hidden)
+
+
 def test_nouveau_on_one_gpu_does_not_hide_that_the_others_work() -> None:
     facts = facts_of("l40-seven-of-eight")
     pci = tuple(

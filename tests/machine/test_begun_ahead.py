@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -112,3 +113,38 @@ def test_who_asks_nvml_gets_the_child_that_was_begun(tmp_path: Path, monkeypatch
     ask_nvml(machine)
     assert [asked[2] for asked, _ in ahead._unasked] == [(str(HUNG_AFTER_S),)]  # cuInit's alone is left
     ahead.end_unasked()
+
+
+@pytest.mark.parametrize("closed", [(0,), (0, 1), (0, 2), (0, 1, 2), (1, 2)])
+def test_an_answer_comes_although_our_own_streams_are_closed(closed: tuple[int, ...], tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    asks = (
+        "from firstlight.machine.interface import ChildScript; from firstlight.machine.live import LiveMachine; "
+        "import os\n"
+        f"for number in {closed}: os.close(number)\n"
+        "said = LiveMachine().child(ChildScript('asked', 'print(\\'{\"a\": 1}\\')'))\n"
+        f"open({str(answer)!r}, 'w').write(repr(said.answer) + said.complaint)"
+    )
+    subprocess.run((sys.executable, "-c", asks), check=True)
+    assert answer.read_text() == "{'a': 1}"
+
+
+def test_nothing_begins_while_a_shell_completes_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_DRIVER_NODES", ("/dev/null",))
+    monkeypatch.setenv("_FIRSTLIGHT_COMPLETE", "bash_complete")
+    ahead.begin_for([])
+    assert ahead._unasked == []
+
+
+def test_an_answer_counts_where_no_more_threads_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert LiveMachine().child(ChildScript("asked", "print('{\"a\": 1}')")).answer == {"a": 1}
+
+
+def test_an_answer_counts_although_a_process_of_the_childs_keeps_the_pipe_open() -> None:
+    forks = ChildScript("forks", "import os, time\nprint('{\"a\": 1}', flush=True)\nos.fork() or time.sleep(30)")
+    said = LiveMachine().child(forks, timeout_s=1.5)
+    assert (said.answer, said.complaint) == ({"a": 1}, "")

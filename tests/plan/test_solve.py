@@ -132,6 +132,12 @@ def test_python_3_15_is_impossible_for_torch_2_9_and_both_ways_out_are_named() -
     assert names(solution.nearest[0]) == ["torch==2.15.0"]
 
 
+def test_no_other_python_is_named_for_a_torch_that_this_gpu_cannot_run() -> None:
+    impossible = solved("h200-healthy", "torch==1.13.1").impossible
+    assert "which NVIDIA H200 (capability 9.0) cannot run. For Python 3.12 there are torch 2.2.0 to" in impossible
+    assert "an environment of Python" not in impossible
+
+
 def test_the_python_of_the_environment_counts_where_none_is_wanted() -> None:
     facts = facts_of("h200-healthy")
     assert facts.environment is not None

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from firstlight.diagnosis.explain import explain_text
+from firstlight.diagnosis.explain_here import shown_here
 from firstlight.diagnosis.finding import Goal, Question
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
@@ -15,6 +17,7 @@ from firstlight.report.layout import plain
 from firstlight.report.options_text import TOP, options_list
 from firstlight.ways.extras import Extras
 from firstlight.ways.platform import platform_of
+from tests.diagnosis.test_explain_answers import ELIDED
 from tests.platforms.cases import TABLES, Case, Judged, all_cases, judged
 
 CASES = all_cases()
@@ -76,6 +79,19 @@ def test_the_first_option_leaves_no_blocker_or_it_is_said_why_none_can(case: Cas
     if seen.diagnosis.blocked and not case.expected["why_no_option"]:
         assert seen.ranked.options, "no option at all"
         assert seen.ranked.options[0].stays == ()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_explain_is_led_back_to_doctors_finding_by_every_text_that_doctor_quotes(case: Case) -> None:
+    diagnosis = judged(case.make).diagnosis
+    primary = diagnosis.primary
+    for finding in [each for each in diagnosis.findings if primary and primary in (each.code, each.caused_by)]:
+        text = finding.error
+        for elided, real in ELIDED:
+            text = text.replace(elided, real)
+        if text:
+            found = shown_here(explain_text(text), diagnosis)
+            assert [each.code for each in found[:1]] == [primary], text
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

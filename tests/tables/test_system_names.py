@@ -81,6 +81,19 @@ def test_the_headers_are_those_of_the_kernel_that_runs(family: Family, kernel: s
     assert names_for(Role.KERNEL_HEADERS, platform, TABLES, of=kernel_kind(platform)) == (name,)
 
 
+@pytest.mark.parametrize(
+    ("release", "kernel", "names"),
+    [
+        ("12", "6.8.12-4-pve", ("proxmox-headers-6.8.12-4-pve",)),
+        ("11", "5.15.83-1-pve", ("pve-headers-5.15.83-1-pve",)),
+        ("12", "6.1.0-41-amd64", ("linux-headers-6.1.0-41-amd64",)),
+    ],
+)
+def test_a_host_of_proxmox_has_headers_of_its_own(release: str, kernel: str, names: tuple[str, ...]) -> None:
+    platform = on(Family.DEBIAN, release, kernel=kernel)
+    assert names_for(Role.KERNEL_HEADERS, platform, TABLES, of=kernel_kind(platform)) == names
+
+
 def test_a_name_is_recognised_on_its_own_family_alone() -> None:
     def roles(name: str, family: Family) -> set[Role]:
         return {row.role for row in roles_of(name, on(family, "24.04"), TABLES)}

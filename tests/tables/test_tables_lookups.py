@@ -210,6 +210,12 @@ def test_pypi_and_debian_have_no_compat_package_but_conda_forge_has() -> None:
         ("NVIDIA GB10", "GB10", "12.1", GpuKind.NOT_CERTAIN),
         ("NVIDIA Thor", "Jetson Thor", "11.0", GpuKind.JETSON),
         ("Orin (nvgpu)", "Jetson Orin", "8.7", GpuKind.JETSON),
+        ("NVIDIA GeForce GTX 960", "GeForce GTX 900 series", "5.2", GpuKind.GEFORCE),
+        ("NVIDIA GeForce GTX 960M", "GeForce GTX 960M, 950M, 940M, 930M", "5.0", GpuKind.GEFORCE),
+        ("NVIDIA GeForce GTX TITAN X", "GeForce GTX TITAN X", "5.2", GpuKind.TITAN),
+        ("Quadro M5000", "Quadro M series", "5.2", GpuKind.WORKSTATION),
+        ("Quadro M5000M", "Quadro M series, mobile", "5.0", GpuKind.WORKSTATION),
+        ("NVIDIA RTX PRO 5000 72GB Blackwell", "RTX PRO 5000 Blackwell", "12.0", GpuKind.WORKSTATION),
     ],
 )
 def test_a_device_name_gives_the_model(name: str, model: str, capability: str, kind: GpuKind) -> None:

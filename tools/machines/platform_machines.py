@@ -167,5 +167,23 @@ def cdi_of_older_driver() -> Reconstruction:
     return parts.loader_cache(machine)
 
 
+def docker_host_without_rules() -> Reconstruction:
+    """A host whose toolkit was set up for Docker without root, and whose Docker runs as root."""
+    machine = user(Reconstruction("docker-host-without-rules", "A10 host: no-cgroups = true beside Docker as root"))
+    source = "NVIDIA/nvidia-container-toolkit#381, NVIDIA/nvidia-container-toolkit#85"
+    parts.ubuntu(machine, "22.04", source=SUPPOSED)
+    works(machine, "570.133.20", A10, source=SUPPOSED)
+    machine.socket("/var/run/docker.sock", source=source)
+    runtime = '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}\n'
+    machine.file("/etc/docker/daemon.json", runtime, source=source)
+    machine.file("/etc/nvidia-container-runtime/config.toml", "[nvidia-container-cli]\nno-cgroups = true\n\n"
+                 '[nvidia-container-runtime]\nmode = "auto"\n', source=source)  # fmt: skip
+    machine.file("/usr/bin/nvidia-ctk", "#!", source=SUPPOSED)
+    machine.command("/usr/bin/nvidia-ctk --version", "NVIDIA Container Toolkit CLI version 1.17.8\n")
+    torch_of(machine, TORCH_28_CU128)
+    return parts.loader_cache(machine)
+
+
 MACHINES = (alpine_with_torch, silverblue_works, podman_label, podman_host_no_cdi, lxc_no_nodes, podman_groups,
-            proxmox_uvm_file, jetson_container_no_runtime, lxc_uvm_refused, cdi_of_older_driver)  # fmt: skip
+            proxmox_uvm_file, jetson_container_no_runtime, lxc_uvm_refused, cdi_of_older_driver,
+            docker_host_without_rules)  # fmt: skip

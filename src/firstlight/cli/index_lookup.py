@@ -46,7 +46,10 @@ def index_sizes(ways: Iterable[Way], facts: Facts) -> IndexSizes:
     for package, index in wanted:
         # Daemons: a name that is not resolved has no time limit, and the end of the program must not wait for it.
         asking = functools.partial(_put, answers, package, index, facts, deadline)
-        threading.Thread(target=asking, daemon=True).start()
+        try:
+            threading.Thread(target=asking, daemon=True).start()
+        except RuntimeError:  # no more threads allowed here, as under a container's pid limit
+            answers.put(None)
     found: list[IndexSize] = []
     for _ in wanted:
         with suppress(queue.Empty):

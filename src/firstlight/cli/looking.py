@@ -6,6 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,7 +73,8 @@ class Looking:
         timer = threading.Timer(PATIENCE_S, _say_what_is_waited_for, (self._look.host,))
         timer.daemon = True
         if sys.stderr.isatty():
-            timer.start()
+            with suppress(RuntimeError):  # no more threads allowed here: nothing is said then
+                timer.start()
         try:
             if self._thread.ident is not None:
                 self._thread.join()

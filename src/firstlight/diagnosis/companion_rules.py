@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.companion_answers import for_this_cuda, for_this_torch, one_torch_for_all, rebuilt
 from firstlight.diagnosis.copies import hiding
-from firstlight.diagnosis.extension_rules import EXTENSION_RULES
+from firstlight.diagnosis.extension_rules import EXTENSION_RULES, linked_to_cuda
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.framework_rules import FRAMEWORK_RULES
 from firstlight.diagnosis.observed import is_wanted
@@ -20,11 +20,13 @@ from firstlight.facts.distributions import DuplicateDistribution, Requirement, f
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.facts.torch_install import TorchChannel, TorchInstall
-from firstlight.ways.kinds import InstallWheels, Package, RemoveDistributions
-from firstlight.ways.way import Chain, Way, chain
+from firstlight.versions import CudaVersion
+from firstlight.ways.kinds import InstallWheels, Package, RemoveDistributions, SetVariables, Variable
+from firstlight.ways.way import Chain, Proof, Way, chain
 
 # Debian's Python has these in /usr/lib and lets pip put newer ones in front: that is how it is meant to be.
 _MEANT_TO_BE_SHADOWED = ("numpy", "setuptools")
+_BITSANDBYTES = "bitsandbytes-foundation/bitsandbytes#1848"
 _SPELLINGS = {"triton": ("triton", "pytorch-triton"), "pytorch-triton": ("pytorch-triton", "triton")}
 
 
@@ -94,23 +96,38 @@ def extension_for_other_cuda(question: Question) -> Iterator[Seen]:
         return
     for each in facts.companions:
         if each.cuda_choices:
-            if all(choice.major != wheel_cuda.value.major for choice in each.cuda_choices):
-                has = ", ".join(str(choice) for choice in each.cuda_choices)
-                yield Seen(
-                    saw=f"{each.name} {each.version} has libraries for CUDA {has} ({each.folder}); torch was built "
-                    f"with {wheel_cuda.value} ({wheel_cuda.seen_in})",
-                    answers=(chain(InstallWheels((Package(each.name),))),),
-                )
+            yield from _library_for(each, wheel_cuda)
             continue
-        if isinstance(each.cuda_major, Unknown) or each.cuda_major.value == wheel_cuda.value.major:
+        major = each.cuda_major if isinstance(each.cuda_major, Known) else linked_to_cuda(facts, each.name)
+        if isinstance(major, Unknown) or major.value == wheel_cuda.value.major:
             continue
         if _is_torch_extension(each):
-            torch = torch_answers(question, _of_major(each.cuda_major.value))
+            torch = torch_answers(question, _of_major(major.value))
             yield Seen(
-                saw=f"{each.name} {each.version} was built for CUDA {_cuda_of(each)} ({each.cuda_major.seen_in}); "
-                f"torch was built with {wheel_cuda.value} ({wheel_cuda.seen_in})",
+                saw=f"{each.name} {each.version} was built for CUDA {_cuda_of(each) or major.value} "
+                f"({major.seen_in}); torch was built with {wheel_cuda.value} ({wheel_cuda.seen_in})",
                 answers=(*(tuple(for_this_cuda(question, each.name)) or _rebuilt_unless_tied(each, torch)), *torch),
             )
+
+
+def _library_for(each: Companion, torch: Known[CudaVersion]) -> Iterator[Seen]:
+    """bitsandbytes opens the library of torch's very CUDA, 13.1 for 13.1, whatever else it brings."""
+    wanted = torch.value.release
+    if any(choice.release == wanted for choice in each.cuda_choices):
+        return
+    has = ", ".join(str(choice) for choice in each.cuda_choices)
+    near = [choice for choice in each.cuda_choices if choice.major == wanted.major and choice.minor < wanted.minor]
+    other = tuple(Variable("BNB_CUDA_VERSION", choice.release.tag.removeprefix("cu")) for choice in near[-1:])
+    yield Seen(
+        saw=f"{each.name} {each.version} has libraries for CUDA {has} ({each.folder}); torch was built with "
+        f"{torch.value} ({torch.seen_in})",
+        answers=(
+            chain(InstallWheels((Package(each.name, bounds=f">{each.version.partition('+')[0]}"),))),
+            *((chain(SetVariables(other), proof=Proof.REPORTED, by=_BITSANDBYTES),) if other else ()),
+        ),
+        means="torch itself works; what the package does on the GPU fails, unless BNB_CUDA_VERSION names another.",
+        error=f"Configured CUDA binary not found at .../libbitsandbytes_cuda{wanted.tag.removeprefix('cu')}.so",
+    )
 
 
 def extension_for_other_torch(question: Question) -> Iterator[Seen]:
@@ -285,11 +302,17 @@ COMPANION_RULES = (
         depth=45,
         title="A compiled package was built for another CUDA major than torch.",
         fires_when="A package that runs inside torch names or is linked to another CUDA major than torch's.",
-        looks_at=("companions.cuda_major", "companions.built_for_cuda", "companions.cuda_choices", "torch.wheel_cuda"),
+        looks_at=(
+            "companions.cuda_major",
+            "companions.built_for_cuda",
+            "companions.cuda_choices",
+            "extensions.files",
+            "torch.wheel_cuda",
+        ),
         means="torch itself works; the package does not import.",
         error="ImportError: libcudart.so...: cannot open shared object file: No such file or directory",
-        source="Dao-AILab/flash-attention#2118",
-        ways=TORCH_WAYS,
+        source=f"Dao-AILab/flash-attention#2118, {_BITSANDBYTES}",
+        ways=(*TORCH_WAYS, SetVariables),
     ),
     Rule(
         code="extension-for-other-torch",

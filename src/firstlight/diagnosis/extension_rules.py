@@ -15,7 +15,7 @@ from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, gpus_of
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import Companion
 from firstlight.facts.extensions import Extension, Strings
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchBuild
 from firstlight.tables.gpu_rows import Runs
 from firstlight.ways.building import environment_to_change
@@ -65,6 +65,18 @@ def extension_without_gpu_code(question: Question) -> Iterator[Seen]:
             saw=f"{_named(shown)} holds GPU code for {', '.join(sorted(codes, key=_order))}, nothing for {names}",
             answers=tuple(_for_this_gpu(question, package, shown)),
         )
+
+
+def linked_to_cuda(facts: Facts, package: str) -> Fact[int]:
+    """The CUDA major that all files of a package that run inside torch are linked to, e.g. 12."""
+    files = [each for each in _by_package(facts).get(package, ()) if any(map(_is_of_torch, each.needed))]
+    majors = [each.cuda_major for each in files if isinstance(each.cuda_major, Known)]
+    one = len({each.value for each in majors}) == 1
+    return majors[0] if one else Unknown(f"no file of {package} for torch is linked to one CUDA alone")
+
+
+def _is_of_torch(needed: str) -> bool:
+    return needed.startswith(("libtorch", "libc10"))
 
 
 def _by_package(facts: Facts) -> dict[str, list[Extension]]:

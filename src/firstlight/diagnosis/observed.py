@@ -104,9 +104,10 @@ def pci_gpus(facts: Facts) -> tuple[PciDevice, ...]:
 
 
 def has_nvidia_gpu(facts: Facts) -> bool:
-    """Whether anything on this machine is an NVIDIA GPU: on the bus, in the chip, behind a node or behind Windows."""
+    """Whether anything on this machine is an NVIDIA GPU: on the bus, in the chip, behind a node, counted by CUDA."""
     nodes = any(node.kind == "device" and _is_gpu_node(node.path) for node in facts.driver.nodes)
-    return bool(pci_gpus(facts) or facts.gpus.devices or nodes or isinstance(facts.gpus.tegra_chip, Known))
+    on_bus = pci_gpus(facts) or facts.gpus.devices or isinstance(facts.gpus.tegra_chip, Known)
+    return bool(on_bus or nodes or cuda_works(facts))
 
 
 def kernel_unseen(facts: Facts) -> bool:

@@ -33,6 +33,7 @@ _CONFINED = ("container_t", "container_init_t", "container_kvm_t", "svirt_lxc_ne
 _CDI = "docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 _UVM_THREADS = "lxc.container.conf(5); gist.github.com/paul-chambers/26a111e8f5206aab38c14be35bc3964e"
 _GROUPS = "NVIDIA/nvidia-container-toolkit#210, NVIDIA/nvidia-docker#1608"
+_NO_CGROUPS = "NVIDIA/nvidia-container-toolkit#381, NVIDIA/nvidia-container-toolkit#85"
 _MAKE_NODES = ("sudo", "nvidia-modprobe", "-c", "0", "-u")
 _GLIBC_IMAGE = "python:{python}-slim-bookworm"
 _MUSL_LACKS = "pthread_attr_setaffinity_np: symbol not found"
@@ -186,6 +187,22 @@ def podman_knows_no_gpus(question: Question) -> Iterator[Seen]:
     )
 
 
+def toolkit_writes_no_rules(question: Question) -> Iterator[Seen]:
+    """The setting that an engine without root needs, on a host whose Docker runs as root."""
+    facts, runtime = question.facts, question.facts.container.runtime
+    setting = runtime.no_cgroups
+    if container(facts) or isinstance(setting, Unknown) or not setting.value or not facts.gpus.devices:
+        return
+    if isinstance(runtime.docker_socket, Unknown) or value_or(runtime.runtime_mode, "") in ("cdi", "jit-cdi"):
+        return  # Docker without root listens elsewhere and needs the setting; with a description it does not count
+    command = ("sudo", "nvidia-ctk", "config", "--in-place", "--set", "nvidia-container-cli.no-cgroups=false")
+    write = AskPerson("let-toolkit-write-rules", Why.DECISION, (command,), as_root=True)
+    yield Seen(
+        f"no-cgroups = true ({setting.seen_in}); Docker runs as root ({runtime.docker_socket.seen_in})",
+        answers=(chain(write, proof=Proof.REPORTED, by=_NO_CGROUPS),),
+    )
+
+
 def _symptoms_of_musl() -> tuple[str, ...]:
     return (
         "libcuda-missing", "libcuda-damaged", "stub-libcuda-wins", "cuinit-fails", "compat-unused", "compat-stale",
@@ -324,5 +341,21 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         error="Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
         source=_CDI,
         ways=(kinds.ConfigureContainers,),
+    ),
+    Rule(
+        code="toolkit-writes-no-rules",
+        check=toolkit_writes_no_rules,
+        severity=Severity.NOTE,
+        depth=10,
+        title="Containers are handed GPUs that they may not open.",
+        fires_when="On a plain machine with GPUs NVIDIA's container toolkit has no-cgroups = true, and Docker runs as "
+        "root.",
+        looks_at=("container.runtime", "container.kind", "gpus.devices"),
+        of_host=True,
+        means="The machine itself is not touched by that. An engine without root needs the setting; containers that "
+        "Docker starts as root with --gpus see the GPUs and get NVML's Unknown Error.",
+        error="Failed to initialize NVML: Unknown Error",
+        source=_NO_CGROUPS,
+        ways=(AskPerson,),
     ),
 )

@@ -104,6 +104,7 @@ class RuntimeFacts:
     cdi_specs: tuple[str, ...]
     engines: tuple[str, ...]  # on PATH: docker, podman, ...
     cdi_driver: Fact[str]  # the driver whose files the description of the GPUs names: 570.133.20
+    no_cgroups: Fact[bool]  # the toolkit leaves device rules alone, as an engine without root wants it
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +251,7 @@ def _runtime(machine: Machine) -> RuntimeFacts:
         cdi_specs=specs,
         engines=tuple(name for name in _ENGINES if which(machine, name) is not None),
         cdi_driver=_cdi_driver(machine, specs),
+        no_cgroups=_no_cgroups(machine),
     )
 
 
@@ -260,6 +262,14 @@ def _cdi_driver(machine: Machine, specs: tuple[str, ...]) -> Fact[str]:
         if found:
             return Known(found[0].decode("ascii", "replace").removeprefix("libcuda.so."), seen_in=path)
     return Unknown("no file in /etc/cdi or /var/run/cdi names a libcuda")
+
+
+def _no_cgroups(machine: Machine) -> Fact[bool]:
+    """What config.toml sets; where it sets nothing, the toolkit writes device rules."""
+    found = _found(machine, _RUNTIME_CONFIG, rb"(?m)^[ \t]*no-cgroups[ \t]*=[ \t]*(?:true|false)")
+    if isinstance(found, Unknown):
+        return found
+    return Known(any(each.endswith("true") for each in found.value), seen_in=found.seen_in)
 
 
 def _label(machine: Machine) -> Fact[str]:

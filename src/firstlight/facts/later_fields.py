@@ -17,6 +17,7 @@ LATER = frozenset(
         ("PlaceFacts", "boot"),
         ("RuntimeFacts", "engines"),
         ("RuntimeFacts", "cdi_driver"),
+        ("RuntimeFacts", "no_cgroups"),
         ("ContainerFacts", "rootless"),
         ("ContainerFacts", "label"),
         ("ContainerFacts", "label_enforced"),

@@ -61,16 +61,16 @@ def _run_out(
 ) -> tuple[list[str], Completed]:
     """Wait for the end of a process, or make one; what came through each stream, and how it ended.
 
-    `is_whole` says whether the last stream holds all that is asked for once it is closed: the end of a process that
-    had a driver library loaded takes a while, and nobody waits for it then.
+    `is_whole` says whether the last stream holds all that is asked for once it is closed, or the time is up: the end
+    of a process that had a driver library loaded takes a while, and nobody waits for it then.
     """
     deadline = time.monotonic() + timeout_s
     try:
         outputs, outcome = _collect(streams, deadline, limit, is_whole)
-        if is_whole is not None and outcome is Outcome.EXITED and is_whole(outputs[-1]):
-            threading.Thread(target=process.wait, daemon=True).start()
+        if is_whole is not None and outcome is not Outcome.TOO_MUCH_OUTPUT and is_whole(outputs[-1]):
+            _reap(process)
             texts = [data.decode("utf-8", "replace") for data in outputs]
-            return texts, Completed(argv, outcome, 0, texts[0], texts[1])
+            return texts, Completed(argv, Outcome.EXITED, 0, texts[0], texts[1])
         if outcome is Outcome.EXITED:
             try:
                 process.wait(timeout=max(0.05, deadline - time.monotonic()))
@@ -119,6 +119,14 @@ def _collect(
     for stream in streams:
         stream.close()
     return [b"".join(part)[:limit] for part in parts], outcome
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Take the end of a process, whenever that comes, without waiting for it."""
+    try:
+        threading.Thread(target=process.wait, daemon=True).start()
+    except RuntimeError:  # no more threads allowed here: the next process that is started takes it
+        return
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -76,13 +76,14 @@ def _other_pythons(tables: Tables, build: Build, place: Place) -> Iterator[str]:
         return
     fitting = sorted(row.torch for row in rows if place.minor in row.cpython)
     plain = [each for each in release.cpython if not each.endswith("t")]
-    own = f"an environment of Python {plain[-1]} takes torch {build.torch.public}"
+    python_alone = len(build.why_not) == 1  # another Python helps with nothing else
+    own = f"; an environment of Python {plain[-1]} takes torch {build.torch.public}" if python_alone else ""
     if not fitting:
-        yield f"No torch has wheels for Python {place.minor} yet; {own}."
+        yield f"No torch has wheels for Python {place.minor} yet{own}."
     elif len(fitting) == 1:
-        yield f"For Python {place.minor} there is torch {fitting[0].public}; {own}."
+        yield f"For Python {place.minor} there is torch {fitting[0].public}{own}."
     else:
-        yield f"For Python {place.minor} there are torch {fitting[0].public} to {fitting[-1].public}; {own}."
+        yield f"For Python {place.minor} there are torch {fitting[0].public} to {fitting[-1].public}{own}."
 
 
 def _no_cuda_on_pypi(tables: Tables, want: Want, *, builds: tuple[Build, ...], place: Place) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.agreement import doubts
 from firstlight.diagnosis.finding import Diagnosis, Severity
+from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.report.layout import Painted, Part, Style, counted
@@ -26,7 +27,7 @@ def doctor_short(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
         yield _WORDS[primary.severity]
         yield f" {primary.code}: {primary.title}" + (f" (and {more} more)" if more else "") + "\n"
         return
-    if not facts.gpus.devices and not isinstance(facts.driver.kernel_version, Known):
+    if not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known):
         yield "no NVIDIA GPU was found, and none was asked for\n"
         return
     if against := doubts(facts, diagnosis):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from firstlight.diagnosis.agreement import doubts, set_aside
 from firstlight.diagnosis.finding import Diagnosis, Finding, Rule, Severity
 from firstlight.diagnosis.log_lines import not_explained
+from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
@@ -86,7 +87,7 @@ def _everything(facts: Facts, diagnosis: Diagnosis, answered: tuple[str, ...]) -
 
 def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
     """The word healthy where all that was seen agrees; else what was found, and what does not agree."""
-    if not facts.gpus.devices and not isinstance(facts.driver.kernel_version, Known):
+    if not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known):
         yield "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)\n"
         return
     if against := doubts(facts, diagnosis):
@@ -144,11 +145,17 @@ def finding_text(finding: Finding) -> Iterator[Part]:
 
 
 def answers_text(answers: tuple[Chain, ...], platform: Platform) -> str:
-    """What the first answer does, way by way, and what does not work here."""
-    titles = list(dict.fromkeys(title_of(way, platform) for way in first_ways(answers)))
-    numbered = [f"{number}. {title}" for number, title in enumerate(titles, 1)] if len(titles) > 1 else titles
+    """What the first answer does, way by way, with its commands where that is all there is to it, and what cannot."""
+    from firstlight.ways.argv import commands  # a healthy machine has no need of it
+
+    ways = {title_of(way, platform): way for way in first_ways(answers)}
+    typed = [commands(way, platform) for way in ways.values()]
+    done = ""
+    for number, (title, argvs) in enumerate(zip(ways, typed, strict=True), 1):
+        done += labelled("" if done else "  do", [f"{number}. {title}" if len(ways) > 1 else title], label_width=_LABEL)
+        done += "".join(command_lines(argv, _LABEL) for argv in argvs) if all(typed) else ""
     refused = [f"{each.title}: {each.why_not}" for each in answers if each.why_not]
-    return _indented("do", numbered) + _indented("not", refused)
+    return done + _indented("not", refused)
 
 
 def _indented(label: str, lines: Iterable[str]) -> str:

@@ -58,7 +58,7 @@ ASKS = {
     "keep-runtime-from-compat": "keep the host's runtime from using images' compat libraries",
     "leave-driver-out-of-image": "leave the driver's packages out where the image is built",
     "leave-gpu-to-other-machine": "leave that GPU to another machine: its last driver is older",
-    "let-toolkit-write-rules": "let the host's toolkit write device rules",
+    "let-toolkit-write-rules": "let the host's container toolkit write device rules",
     "link-nodes-on-host": "link the device nodes on the host, so that they stay",
     "load-own-libcuda": "make the driver's own libcuda load, not a compat one",
     "load-without-workers": "load data without workers: num_workers=0",

@@ -17,6 +17,7 @@ _ARCH_KERNELS = ("lts", "zen", "hardened")
 # Kernels beside the plain one whose packages have names of their own there: 6.6.35.1-rt34-1.azl3, 5.14.0-503.el9+64k.
 _RPM_FAMILIES = (Family.RHEL, Family.FEDORA, Family.AMAZON, Family.AZURE)
 _LARGE_PAGES = "64k"
+_PROXMOX = "pve"  # a host of Proxmox VE: Debian with a kernel of its own, 6.8.12-4-pve
 _OTHER_KERNEL = r"[-.+](rt|64k|debug)\d*(?=[-.+]|$)"
 
 
@@ -88,6 +89,8 @@ def kernel_kind(platform: Platform) -> str:
     if platform.family is Family.ARCH:
         own = next((each for each in _ARCH_KERNELS if kernel.endswith(f"-{each}")), "")
         return own or ("linux" if "-arch" in kernel else "other-kernel")
+    if platform.family is Family.DEBIAN and kernel.endswith(f"-{_PROXMOX}"):
+        return _PROXMOX
     if platform.family is Family.AMAZON and kernel.startswith("6.12."):
         return "6.12"
     if platform.family is Family.RHEL and _has_large_pages(platform):
