@@ -14,6 +14,7 @@ import urllib.parse
 import urllib.request
 
 from firstlight.build.patching import applied_patches, forget_patches, patch, take_patches_out
+from firstlight.build.remote_ref import RemoteRef, commit_of_build, require_not_a_tag
 from firstlight.build.running import say
 from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
 from firstlight.build.unpacking import only_folder_in, unpack
@@ -154,14 +155,12 @@ def _clone(spec: SourceSpec) -> None:
         _git(None, "clone", "--no-checkout", source.url, half)
         os.rename(half, spec.tree)
     take_patches_out(spec)  # a checkout leaves files that a patch brought
-    before = read_document(f"{spec.folder}/commit.json")
-    _git(spec.tree, "fetch", "--tags", "origin")
-    commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
-    if isinstance(before, dict) and before.get("commit", commit) != commit:
-        raise BadInput(
-            f"{source.ref or 'HEAD'} is {commit} now and was {before['commit']} when this build began. Name the commit "
-            "you mean behind @, or clean this build first."
-        )
+    _git(spec.tree, "fetch", "--tags", "--force", "origin")  # else a tag that moved ends as a network that is not there
+    name = _named(spec.tree, source.ref)
+    commit = _git(spec.tree, "rev-parse", "--verify", name).strip()
+    if (began := commit_of_build(spec.folder)) and began != commit:
+        require_not_a_tag(RemoteRef(name.removesuffix("^{commit}"), commit), began, spec.id)
+        commit = began
     write_document(spec.folder, "commit.json", {"commit": commit})
     _git(spec.tree, "checkout", "--force", commit)
     _record(spec, Stage.FETCH, {"commit": commit})

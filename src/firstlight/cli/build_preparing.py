@@ -23,6 +23,7 @@ from firstlight.build.patching import patch_state
 from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
 from firstlight.build.project import Project, read_project
+from firstlight.build.remote_ref import moved_ref
 from firstlight.build.request import BuildRequest
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_spec, write_spec
@@ -78,10 +79,12 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
                 f"{where.folder}: the build cannot be kept there: nothing can be written to it. Name a folder of yours "
                 "with --build-dir."
             )
+    moved = tuple(moved_ref(where, login=request.target.url))
     if not how.dry_run:
         _bring_source(machine, where, login=request.target.url)
     if os.path.isdir(where.tree) or source.folder:
-        return _read(request, where, where.tree, _Place(facts, tools, how))
+        found = _read(request, where, where.tree, _Place(facts, tools, how))
+        return replace(found, faults=(*found.faults, *moved))
     with _fetched_for_a_look(where, login=request.target.url) as tree:
         return _read(request, where, tree, _Place(facts, tools, how))
 
