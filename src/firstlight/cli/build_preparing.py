@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firstlight.apply.executor import StepFailed
-from firstlight.apply.lock import is_held_by_starter
+from firstlight.apply.lock import is_held_by_starter, machine_lock
 from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase, BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.fetching import missing_submodules
+from firstlight.build.fetching import missing_submodules, source_holds
 from firstlight.build.keys import units_to_compile, what_changed
 from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
-from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
+from firstlight.build.places import folder_for, forget, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
 from firstlight.build.project import Project, read_project
 from firstlight.build.remote_ref import moved_ref
@@ -127,16 +127,23 @@ def _fetched_for_a_look(where: SourceSpec, *, login: str) -> Iterator[str]:
 
 
 def _bring_source(machine: LiveMachine, where: SourceSpec, *, login: str) -> None:
-    """Fetch the tree, its submodules, its patches."""
+    """Fetch the tree, its submodules, its patches; where all is here, the journal of a stopped build stays as it is."""
+    new = not os.path.lexists(where.folder)
     write_spec(where)
     remember(machine, where.id, where.folder)
     steps, title = source_steps(where, sys.executable), f"fetch the source of {where.source.target}"
+    if not is_held_by_starter() and all(source_holds(where, Stage(each.id)) for each in steps):
+        with machine_lock():  # another that is at work is told before the plan, not after it was agreed to
+            return
     try:
         run_steps(machine, steps, MINE + where.id, title, login=login)
     except StepFailed as error:
         if not is_held_by_starter():
             _give_up(machine, MINE + where.id)
-        raise read_failure(where.folder, Stage(error.step.id)) or error from error
+        failure = read_failure(where.folder, Stage(error.step.id)) or error
+        if new and isinstance(failure, BadInput):  # an archive or a ref that cannot be: nothing of it is kept
+            forget(machine, where.id, where.folder)
+        raise failure from error
 
 
 def _give_up(machine: LiveMachine, option: str) -> None:
