@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import zipfile
 
+from firstlight.build.backend import Backend
 from firstlight.build.keys import finished_wheel, installation, mark_done, site_folders
 from firstlight.build.loading_chain import chain_of
 from firstlight.build.requirements_here import unmet_by_wheel
@@ -115,8 +116,11 @@ def _unpacked(spec: BuildSpec, wheel: str) -> list[str]:
 def _child(spec: BuildSpec, wheel: str) -> tuple[tuple[Proof, ...], tuple[str, ...]]:
     """What the environment itself says, in a process of its own and outside of the tree; and what it loaded."""
     info = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
-    modules = _modules(wheel)
-    question = {"project": normal(spec.name), "modules": modules, "info": os.path.basename(os.path.dirname(info))}
+    question = {
+        "project": normal(spec.name), "modules": _modules(wheel), "inside": compiled_inside(wheel),
+        "info": os.path.basename(os.path.dirname(info)),
+        "before": ["torch"] if spec.backend is Backend.TORCH_EXTENSION else [],  # whose libraries they lean on
+    }  # fmt: skip
     env = {name: value for name, value in os.environ.items() if name not in spec.removed}
     if spec.prefix:
         env["PYTHONPATH"] = ":".join(site_folders(spec))
@@ -147,3 +151,17 @@ def _modules(wheel: str) -> list[str]:
             elif not rest and top.endswith((".py", ".so")):
                 found[top.split(".")[0]] = None
     return list(found)
+
+
+def compiled_inside(wheel: str) -> list[str]:
+    """The compiled modules inside of packages, pkg._C: an __init__.py need not import what was built."""
+    found = []
+    with zipfile.ZipFile(wheel) as file:
+        for name in file.namelist():
+            folder, _, base = name.rpartition("/")
+            words = (*folder.split("/"), base.split(".")[0])
+            if not folder or not base.endswith(".so") or not all(each.isidentifier() for each in words):
+                continue
+            if f"PyInit_{words[-1]}\0".encode() in file.read(name):
+                found.append(".".join(words))
+    return found

@@ -64,7 +64,8 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
         click.echo(
             failure_text(told, explain_text("\n".join(failure.tail)), resume=RESUME, back=BACK), err=True, nl=False
         )
-        click.echo(_without_compiling(spec), err=True, nl=False)
+        if isinstance(error, StepFailed) and error.step.id == Stage.INSTALL.value:
+            click.echo(_without_compiling(spec), err=True, nl=False)
         return "failed", error.exit_code
     except KeyboardInterrupt:
         click.echo(f"firstlight: interrupted; everything is kept. {RESUME}", err=True)
