@@ -12,10 +12,12 @@ from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase, BuildPlace, case_of
 from firstlight.build.estimate import compile_seconds
 from firstlight.build.flags import parse_flag
+from firstlight.build.needs import Cuda, needs_of
 from firstlight.build.ninja_units import kinds_of
 from firstlight.build.progress import Progress, read_status, time_left
 from firstlight.build.request import BuildRequest, Target
-from firstlight.build.spec import Stage
+from firstlight.build.seen_peaks import SeenPeak, seen_peaks
+from firstlight.build.spec import Stage, write_document
 from firstlight.build.tools import tools_of_saved
 from firstlight.facts.known import Known, Unknown
 from firstlight.report.build_text import estimate_text
@@ -136,3 +138,28 @@ def test_one_small_unit_does_not_speak_for_all_of_its_kind(tmp_path: Path) -> No
     left, _ = time_left(str(tmp_path), 9, 13, 1)
     expected = 9 * load().seconds_of(UnitKind.CUDA, "").seconds / load().seconds_of(UnitKind.CXX, "").seconds
     assert left == int(4 * (1 + 2 * expected) / 3)
+
+
+def test_what_units_took_here_decides_the_jobs_of_the_next_time(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path / "b", backend=Backend.SKBUILD, tree=str(tmp_path))
+    build = tmp_path / "b/build"
+    build.mkdir(parents=True)
+    names = [f"u{n}.cpp.o" for n in range(4)] + [f"k{n}.o" for n in range(4)]
+    rules = ["CXX_COMPILER__x"] * 4 + ["CUDA_COMPILER__x"] * 4
+    lines = [f"build {name}: {rule} /src/a\n" for name, rule in zip(names, rules, strict=True)]
+    (build / "build.ninja").write_text("".join(lines))
+    held = {"u0.cpp.o": 300 << 20, "u1.cpp.o": 200 << 20, "u2.cpp.o": 100 << 20, "k0.o": 1 << 20, "gone.o": 99 << 30}
+    write_document(spec.folder, "units.json", [{"unit": name, "bytes": size} for name, size in held.items()])
+    seen = seen_peaks(spec)
+    assert seen == (SeenPeak(UnitKind.CXX, 3, 4, 300 << 20), SeenPeak(UnitKind.CUDA, 1, 4, 1 << 20))
+    project, _ = read_tree("lightgbm-4.7.0")
+    cuda = Cuda(compiled=True, archs=1)
+    facts = facts_of(PLACES[0], "13.0.48")
+    before = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda).by_kind}
+    found = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda, seen=seen).by_kind}
+    assert found[UnitKind.CXX].peak_bytes == 300 << 20
+    assert found[UnitKind.CXX].basis == "measured here: the most of 3 of 4 units of this build"
+    assert found[UnitKind.CUDA] == before[UnitKind.CUDA], "one small unit of four speaks for no others"
+    large = (SeenPeak(UnitKind.CUDA, 1, 4, 40 << 30),)
+    found = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda, seen=large).by_kind}
+    assert found[UnitKind.CUDA].jobs < before[UnitKind.CUDA].jobs, "a large one does"

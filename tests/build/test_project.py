@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from firstlight.build.asked_name import ask_name, name_not_stated
 from firstlight.build.project import read_project
+from firstlight.build.tools import tools_of_saved
+from firstlight.facts.known import Known, Unknown
+from tests.build.plans import PLACES, facts_of
 
 SETUP = """
 from setuptools import setup
@@ -39,3 +45,17 @@ def test_the_name_and_version_of_a_tree(tmp_path: Path, files: dict[str, str], e
         (tmp_path / "tree" / name).write_text(text)
     project = read_project(str(tmp_path / "tree"))
     assert (project.name, project.version) == expected
+
+
+def test_a_name_that_setup_py_makes_up_is_asked_of_it_and_one_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nprint('hello')\nsetup(name='-'.join(['a', 'b']))\n"
+    )
+    project = read_project(str(tmp_path))
+    assert (project.name, project.name_stated) == (tmp_path.name, False)
+    tools = replace(tools_of_saved(facts_of(PLACES[0], "13.0.48")), python=Known(sys.executable, "a test"))
+    assert ask_name(tools, str(tmp_path)) == Known("a-b", seen_in="setup.py --name")
+    (tmp_path / "setup.py").write_text("raise SystemExit('needs a GPU')\n")
+    found = ask_name(tools, str(tmp_path))
+    assert isinstance(found, Unknown)
+    assert "needs a GPU" in name_not_stated(project, found).saw

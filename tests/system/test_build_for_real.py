@@ -155,6 +155,7 @@ def test_a_faulty_unit_is_told_with_its_error_and_the_rest_is_compiled(room: Roo
     unit.write_text(kept)
     done = room.build()
     assert done.returncode == 0, done.stderr
+    assert "taking back" not in done.stderr, "its objects stay"
 
 
 def test_a_changed_flag_is_said_before_and_one_that_nothing_reads_is_refused(room: Room) -> None:

@@ -36,6 +36,7 @@ class Project:
     cmake_minimum: str  # "" = no CMake
     uses_ninja: bool = True  # of a torch extension: its setup.py may turn it off
     runtime: tuple[str, ...] = ()  # what its wheel requires when it runs, where the tree states it
+    name_stated: bool = True  # else it is the folder's, until setup.py is asked
 
 
 def read_project(root: str) -> Project:
@@ -59,7 +60,7 @@ def read_project(root: str) -> Project:
     top = os.path.join(root, "CMakeLists.txt")
     return Project(
         root=root,
-        name=name,
+        name=name or os.path.basename(os.path.abspath(root)),
         version=version,
         backend=_backend(str(system.get("build-backend", "")), script, root),
         requires=tuple(str(each) for each in system.get("requires", ("setuptools", "wheel"))),
@@ -69,6 +70,7 @@ def read_project(root: str) -> Project:
         cmake_minimum=_cmake_minimum(read_text(top)) if os.path.isfile(top) else "",
         uses_ninja=re.search(r"use_ninja\s*=\s*False", script) is None,
         runtime=stated_requirements(root, document, script),
+        name_stated=name != "",
     )
 
 
@@ -111,7 +113,7 @@ def _name_and_version(root: str, document: dict[str, Any], script: str, tree: as
     names = (
         str(project.get("name", "")), str(poetry.get("name", "")), _first(r"(?m)^Name: (\S+)", info),
         _of_config(config, "name"), called.get("name", ""), "torch" if pytorch else "",
-        "" if called else _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script),
+        "" if tree is not None else _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script),
     )  # fmt: skip
     versions = (
         str(project.get("version", "")), str(poetry.get("version", "")), _first(r"(?m)^Version: (\S+)", info),
@@ -119,8 +121,7 @@ def _name_and_version(root: str, document: dict[str, Any], script: str, tree: as
         _if_there(os.path.join(root, "version.txt")).strip().removesuffix("a0"),  # so does PyTorch's at its tags
         _first(r"""(?m)^__version__\s*=\s*["']([\w.+-]+)["']""", script),
     )  # fmt: skip
-    base = os.path.basename(os.path.abspath(root))
-    return next(filter(None, names), base), next(filter(None, versions), "")
+    return next(filter(None, names), ""), next(filter(None, versions), "")
 
 
 def _if_there(path: str) -> str:
