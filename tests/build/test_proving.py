@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from firstlight.build import proving
-from firstlight.build.proving import compiled_inside
+from firstlight.build.proving import compiled_inside, missing_code
 
 MODULE = """
 #include <Python.h>
@@ -83,3 +83,8 @@ def test_what_leans_on_another_package_is_imported_after_it(site: Path) -> None:
 def test_a_module_that_wants_the_driver_is_left_where_there_is_none(site: Path) -> None:
     found = asked(site, modules=["gpu"], inside=["gpu._C"])
     assert (found["holds"], found["saw"]) == (True, "gpu, gpu._C not: libcuda.so.1 comes with the driver")
+
+
+def test_code_with_a_suffix_does_for_the_architecture_asked_for_and_not_the_other_way_round() -> None:
+    assert missing_code(("sm_90", "sm_100"), {"sm_90a", "sm_100f", "sm_80"}) == []
+    assert missing_code(("sm_90a", "sm_90"), {"sm_90"}) == ["sm_90a"]

@@ -131,6 +131,7 @@ def _require_time(ended: EngineEnded, spec: BuildSpec) -> None:
 
 def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
     """setuptools drives ninja itself; after a failure ninja is asked for all faults in the folder it left."""
+    os.makedirs(spec.build_dir, exist_ok=True)  # a setup.py that is told this folder takes it where it is there
     jobs = spec.jobs
     while True:
         progress.jobs = jobs

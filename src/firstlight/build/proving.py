@@ -59,11 +59,16 @@ def _code(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
     for path in _unpacked(spec, wheel):
         codes = read_fatbins(machine, path).codes
         found |= {f"{each.capability.sm}{each.suffix}" for each in codes if each.kind == CodeKind.MACHINE_CODE.value}
-    missing = [each for each in spec.sms if each not in found]
+    missing = missing_code(spec.sms, found)
     saw = f"machine code for {', '.join(sorted(found)) or 'no GPU'}" + (
         f"; missing: {', '.join(missing)}" if missing else ""
     )
     return (Proof("architectures", not missing, saw),)
+
+
+def missing_code(asked: tuple[str, ...], found: set[str]) -> list[str]:
+    """The architectures without code: sm_90a in the file does for sm_90, whose GPUs run it; not the other way round."""
+    return [each for each in asked if not {each, f"{each}a", f"{each}f"} & found]
 
 
 def _of_installed(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
