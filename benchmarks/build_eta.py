@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from firstlight.build.ninja_output import kind_of_unit, read_ninja_log
-from firstlight.build.progress import read_status, time_left, units_of_ninja_file
+from firstlight.build.ninja_units import units_of_ninja_file
+from firstlight.build.progress import read_status, time_left
 from tests.build.standin import make_environment, make_standin
 
 QUARTERS = (0.25, 0.5, 0.75)
@@ -31,7 +32,7 @@ def replay(log: Path, ninja: Path, jobs: int) -> list[dict[str, Any]]:
         shutil.copy(ninja, f"{folder}/build.ninja")
         head, *lines = log.read_text().splitlines()
         rows = sorted((line.split("\t") for line in lines if line.count("\t") >= 3), key=lambda row: int(row[1]))
-        named = set(units_of_ninja_file(folder))
+        named = {each.output for each in units_of_ninja_file(folder)}
         units = [row for row in rows if kind_of_unit(row[3]) is not None and row[3] in named]
         end = max(int(row[1]) for row in units)
         found = []

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from firstlight.build.ninja_output import read_ninja_log
-from firstlight.build.progress import units_of_ninja_file
+from firstlight.build.ninja_units import units_of_ninja_file
 from tests.build.kills import kill_all
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,13 @@ import jsonschema
 import pytest
 
 from firstlight.build.fault import stops
+from firstlight.build.fetching import near_releases
 from firstlight.build.flags import parse_flag
 from firstlight.build.keys import mark_done
 from firstlight.build.places import KeptBuild
 from firstlight.build.planning import bringing_step, source_of, source_spec
 from firstlight.build.progress import BuildStatus
-from firstlight.build.request import Target
+from firstlight.build.request import Target, parse_target
 from firstlight.build.spec import Stage, write_spec
 from firstlight.cli.build import request_of
 from firstlight.errors import BadInput
@@ -100,6 +101,20 @@ def test_what_was_typed_wrong_ends_with_2_and_begins_nothing(tmp_path: Path) -> 
     refused = dry_run(tmp_path, str(spaced))
     assert (refused.returncode, "space-in-path" in refused.stdout) == (2, True)
     assert not (tmp_path / "state/builds").exists()
+
+
+def test_a_name_without_a_version_is_told_what_it_lacks() -> None:
+    for text in ("flash-attn", "flash-attn>=2.8"):
+        with pytest.raises(BadInput, match="a release is named with its version, flash-attn==VERSION"):
+            parse_target(text)
+
+
+def test_a_release_without_an_sdist_is_refused_with_those_that_have_one() -> None:
+    there = ["0.0.30", "0.0.31.post1", "0.0.32.post1", "0.0.35", "0.0.36.dev1", "no-version"]
+    assert near_releases("0.0.32", there) == ["0.0.31.post1", "0.0.32.post1", "0.0.35"]
+    assert near_releases("9", there) == ["0.0.35"]
+    assert near_releases("1.0", ["1.0rc1"]) == ["1.0rc1"]
+    assert near_releases("1.0", []) == []
 
 
 @pytest.mark.parametrize("words", [("--dry-run",), ("--yes",)])

@@ -12,11 +12,13 @@ import pytest
 
 from firstlight.build.backend import Backend
 from firstlight.build.engines import environment_for, wheel_engine
+from firstlight.build.fault import Weight
 from firstlight.build.fetching import fetch, missing_submodules, patch_tree, source_holds, submodules
 from firstlight.build.keys import holds, key_of, mark_done, what_changed
 from firstlight.build.patching import patch_state
 from firstlight.build.planning import id_of, source_of, source_spec
 from firstlight.build.project import read_project
+from firstlight.build.remote_ref import moved_ref
 from firstlight.build.request import Target, parse_target
 from firstlight.build.spec import (
     SCHEMA,
@@ -29,9 +31,10 @@ from firstlight.build.spec import (
     read_spec,
     write_spec,
 )
+from firstlight.build.tree_state import commit_of
 from firstlight.build.wheel_finish import finish_wheel, with_local
 from firstlight.errors import BadInput, CouldNotAct
-from tests.build.standin import git, make_standin
+from tests.build.standin import git, make_part, make_standin
 
 PATCH = "--- a/part.h\n+++ b/part.h\n@@ -1 +1 @@\n-#define PART 1\n+#define PART 2\n"
 
@@ -86,11 +89,29 @@ def test_a_checkout_with_submodules_comes_whole_and_a_moved_tag_is_refused(
     git(tree, "add", "more.txt")
     git(tree, "commit", "-m", "more")
     git(tree, "tag", "--force", "v1")
-    git(Path(spec.tree), "tag", "--delete", "v1")
     with pytest.raises(BadInput, match=r"was .* when this build began"):
         fetch(spec)
+    assert source_holds(spec, Stage.FETCH), "nothing is fetched any more, and yet the tag is looked at"
+    with pytest.raises(BadInput, match=r"the tag v1 is .* it moved"):
+        list(moved_ref(spec, login=""))
     with pytest.raises(BadInput, match="no such tag"):
         fetch(replace(spec, source=replace(spec.source, ref="v9")))
+
+
+def test_a_branch_that_moved_is_told_and_the_build_goes_on_where_it_began(tmp_path: Path) -> None:
+    tree = make_part(tmp_path / "tree")
+    spec = source_in(tmp_path / "b", source_of(parse_target(f"git+file://{tree}"), "", ()))
+    fetch(spec)
+    began = commit_of(spec.tree)
+    assert list(moved_ref(spec, login="")) == []
+    git(tree, "commit", "--allow-empty", "-m", "more")
+    [said] = moved_ref(spec, login="")
+    assert (said.code, said.weight, began[:12] in said.saw) == ("branch-moved", Weight.NOTE, True)
+    fetch(spec)
+    assert commit_of(spec.tree) == began
+    tree.rename(tmp_path / "gone")
+    [said] = moved_ref(spec, login="")
+    assert (said.code, said.weight) == ("remote-not-asked", Weight.NOTE)
 
 
 def test_a_folder_that_is_no_project_is_refused(tmp_path: Path) -> None:

@@ -8,17 +8,23 @@ import pytest
 from benchmarks.build_eta import replay
 
 from firstlight.build.archs import parse_archs
+from firstlight.build.backend import Backend
 from firstlight.build.case import BuildCase, BuildPlace, case_of
 from firstlight.build.estimate import compile_seconds
 from firstlight.build.flags import parse_flag
-from firstlight.build.progress import time_left
+from firstlight.build.needs import Cuda, needs_of
+from firstlight.build.ninja_units import kinds_of
+from firstlight.build.progress import Progress, read_status, time_left
 from firstlight.build.request import BuildRequest, Target
+from firstlight.build.seen_peaks import SeenPeak, seen_peaks
+from firstlight.build.spec import Stage, write_document
 from firstlight.build.tools import tools_of_saved
 from firstlight.facts.known import Known, Unknown
 from firstlight.report.build_text import estimate_text
 from firstlight.tables import load
 from firstlight.tables.build_rows import UnitKind
 from tests.build.plans import PLACES, facts_of
+from tests.build.test_build_sources import spec_in
 from tests.build.trees import read_tree
 
 
@@ -78,6 +84,52 @@ def test_after_a_quarter_of_a_real_build_the_time_left_is_within_30_percent() ->
     assert abs(told[2]["off_by"]) < 0.3, "after three quarters too, where the CUDA units so far were the small ones"
 
 
+# As torch 2.13.0's cpp_extension and CMake 3.31 with Ninja write them.
+TORCHS = """rule compile
+  command = $cxx -MMD -MF $out.d $cflags -c $in -o $out $post_cflags
+rule cuda_compile
+  command = $nvcc  $cuda_cflags -c $in -o $out $cuda_post_cflags
+build /src/flash/build/temp.linux-x86_64-cpython-311/csrc/api.o: compile /src/flash/csrc/api.cpp
+build /src/flash/build/temp.linux-x86_64-cpython-311/csrc/fwd.o: cuda_compile /src/flash/csrc/fwd.cu
+build /src/flash/build/temp.linux-x86_64-cpython-311/csrc/fmha_bwd.o: cuda_compile /src/flash/csrc/fmha_bwd.cu
+build /src/flash/build/temp.linux-x86_64-cpython-311/csrc/dlink.o: cuda_devlink /src/flash/csrc/fwd.o
+"""
+CMAKES = """build x.dir/src/a.cpp.o | x.dir/src/a.ddi: CXX_COMPILER__x_unscanned_Release /src/src/a.cpp || d
+build CMakeFiles/x.dir/src/k.o: CUDA_COMPILER__x_unscanned_Release /src/src/k.cu
+build CMakeFiles/x.dir/cmake_device_link.o: CUDA_DEVICE_LINK__x_Release CMakeFiles/x.dir/src/k.o
+build cmake_object_order_depends_target_x: phony || .
+"""
+
+
+def test_the_kind_of_an_object_is_that_of_the_rule_that_makes_it(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "flash"
+    for name, text in (("torch", TORCHS), ("cmake", CMAKES)):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "build.ninja").write_text(text.replace("/src/flash/build", f"{tmp_path}/{name}"))
+    found = {Path(output).name: kind for output, kind in kinds_of(str(tmp_path / "torch")).items()}
+    wanted = {"api.o": UnitKind.CXX, "fwd.o": UnitKind.CUDA, "fmha_bwd.o": UnitKind.ATTENTION, "dlink.o": None}
+    assert found == wanted, "the folder's own name says nothing"
+    found = {Path(output).name: kind for output, kind in kinds_of(str(tmp_path / "cmake")).items()}
+    assert found == {"a.cpp.o": UnitKind.CXX, "k.o": UnitKind.CUDA, "cmake_device_link.o": None}
+
+
+def test_the_time_left_of_a_torch_extension_rests_on_the_ninja_below_its_tree(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path / "b", backend=Backend.TORCH_EXTENSION, tree=str(tmp_path / "tree"))
+    temp = tmp_path / "tree/build/temp.linux-x86_64-cpython-311"
+    temp.mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    names = [f"{temp}/fwd_{n}.o" for n in range(8)]
+    (temp / "build.ninja").write_text("".join(f"build {each}: cuda_compile /src/fwd.cu\n" for each in names))
+    rows = "".join(f"{n * 1000}\t{n * 1000 + 1000}\t0\t{each}\tx\n" for n, each in enumerate(names[:4]))
+    (temp / ".ninja_log").write_text("# ninja log v5\n" + rows)
+    progress = Progress(spec, Stage.COMPILE)
+    progress.heard(4, 8)
+    progress.write()
+    status = read_status(spec.folder)
+    assert status is not None
+    assert (status.seconds_left, status.basis) == (2, "mean of each kind so far (cuda 1.0 s) over 2 at a time")
+
+
 def test_one_small_unit_does_not_speak_for_all_of_its_kind(tmp_path: Path) -> None:
     names = [f"u{n}.cpp.o" for n in range(8)] + [f"k{n}.cu.o" for n in range(5)]
     (tmp_path / "build.ninja").write_text("".join(f"build {each}: CXX x\n" for each in names))
@@ -86,3 +138,28 @@ def test_one_small_unit_does_not_speak_for_all_of_its_kind(tmp_path: Path) -> No
     left, _ = time_left(str(tmp_path), 9, 13, 1)
     expected = 9 * load().seconds_of(UnitKind.CUDA, "").seconds / load().seconds_of(UnitKind.CXX, "").seconds
     assert left == int(4 * (1 + 2 * expected) / 3)
+
+
+def test_what_units_took_here_decides_the_jobs_of_the_next_time(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path / "b", backend=Backend.SKBUILD, tree=str(tmp_path))
+    build = tmp_path / "b/build"
+    build.mkdir(parents=True)
+    names = [f"u{n}.cpp.o" for n in range(4)] + [f"k{n}.o" for n in range(4)]
+    rules = ["CXX_COMPILER__x"] * 4 + ["CUDA_COMPILER__x"] * 4
+    lines = [f"build {name}: {rule} /src/a\n" for name, rule in zip(names, rules, strict=True)]
+    (build / "build.ninja").write_text("".join(lines))
+    held = {"u0.cpp.o": 300 << 20, "u1.cpp.o": 200 << 20, "u2.cpp.o": 100 << 20, "k0.o": 1 << 20, "gone.o": 99 << 30}
+    write_document(spec.folder, "units.json", [{"unit": name, "bytes": size} for name, size in held.items()])
+    seen = seen_peaks(spec)
+    assert seen == (SeenPeak(UnitKind.CXX, 3, 4, 300 << 20), SeenPeak(UnitKind.CUDA, 1, 4, 1 << 20))
+    project, _ = read_tree("lightgbm-4.7.0")
+    cuda = Cuda(compiled=True, archs=1)
+    facts = facts_of(PLACES[0], "13.0.48")
+    before = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda).by_kind}
+    found = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda, seen=seen).by_kind}
+    assert found[UnitKind.CXX].peak_bytes == 300 << 20
+    assert found[UnitKind.CXX].basis == "measured here: the most of 3 of 4 units of this build"
+    assert found[UnitKind.CUDA] == before[UnitKind.CUDA], "one small unit of four speaks for no others"
+    large = (SeenPeak(UnitKind.CUDA, 1, 4, 40 << 30),)
+    found = {each.kind: each for each in needs_of(project, facts, load(), asked=0, cuda=cuda, seen=large).by_kind}
+    assert found[UnitKind.CUDA].jobs < before[UnitKind.CUDA].jobs, "a large one does"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_killed_while_it_compiles_it_goes_on_and_is_proved(room: Room) -> None:
     assert "not running: the same command goes on where it stopped" in told.stdout
     done = room.build()
     assert done.returncode == 0, done.stderr
+    assert "taking back" not in done.stderr, "what was stopped goes on; nothing of it is given up"
     assert times == {each: os.stat(room.folder / "build" / each).st_mtime_ns for each in compiled}
     assert room.total() == str(sum(range(UNITS)))
     again = room.build("--json", "--rate", "2.69")
@@ -90,6 +92,15 @@ def test_killed_while_it_compiles_it_goes_on_and_is_proved(room: Room) -> None:
     assert "import: standin" in document["proofs"]
     assert Path(document["wheel"]).exists()
     assert "built, installed and proved" in room.firstlight("build", "--status").stdout
+
+
+def test_an_archive_that_is_refused_leaves_no_build_in_the_list(room: Room) -> None:
+    archive = room.base / "x-1.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(__file__, "x-1/../../x.py")
+    done = room.firstlight("build", str(archive), "--yes")
+    assert (done.returncode, "leads out of the folder" in done.stderr) == (2, True), done.stderr
+    assert str(archive) not in room.firstlight("build", "--list").stdout
 
 
 def test_a_lost_wheel_is_made_and_installed_again_without_compiling(room: Room) -> None:
@@ -144,6 +155,7 @@ def test_a_faulty_unit_is_told_with_its_error_and_the_rest_is_compiled(room: Roo
     unit.write_text(kept)
     done = room.build()
     assert done.returncode == 0, done.stderr
+    assert "taking back" not in done.stderr, "its objects stay"
 
 
 def test_a_changed_flag_is_said_before_and_one_that_nothing_reads_is_refused(room: Room) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from firstlight.apply.executor import Acting, wait_for_what_still_runs
+from firstlight.apply.executor import BUILD_STAGE, Acting, wait_for_what_still_runs
 from firstlight.apply.new_folders import remove_new_folders
 from firstlight.apply.runs import (
     COMMAND_STARTED,
@@ -43,11 +43,17 @@ def undo(acting: Acting, run: Run, *, agreed: tuple[Argv, ...] = ()) -> None:
     if not run.undoing:
         acting.journal.add(UNDO_BEGUN, run=run.number)
     for number, step in reversed(left):
-        taking = replace(step, title=f"taking back: {step.title}")
-        acting.watcher.step_begins(taking, number=number, total=len(run.steps))
+        if step.back or not _keeps_what_it_made(step):
+            taking = replace(step, title=f"taking back: {step.title}")
+            acting.watcher.step_begins(taking, number=number, total=len(run.steps))
         _undo_step(acting, run, step)
         acting.journal.add(STEP_UNDONE, run=run.number, step=step.id)
     acting.journal.add(RUN_UNDONE, run=run.number)
+
+
+def _keeps_what_it_made(step: Step) -> bool:
+    """Whether a step is a stage of a build: tree and objects stay, and nobody shall read that they are taken back."""
+    return any(BUILD_STAGE in argv for argv in step.commands)
 
 
 def _is_left(run: Run, step: Step) -> bool:

@@ -12,6 +12,7 @@ from firstlight.build.libraries_needed import NeededLibrary, feature_called, fla
 from firstlight.build.needs import Cuda, Needs, needs_of
 from firstlight.build.project import Project
 from firstlight.build.request import BuildRequest
+from firstlight.build.seen_peaks import SeenPeak
 from firstlight.build.source_reads import SourceReads
 from firstlight.build.tools import BuildTools
 from firstlight.build.torch_headers import folder_for_torch
@@ -77,6 +78,7 @@ class BuildPlace:
     tools: BuildTools
     tables: Tables
     room: BuildRoom | None = None  # None = a saved machine, whose list of disks has to do
+    seen: tuple[SeenPeak, ...] = ()  # when this build was at work there before
 
 
 def case_of(request: BuildRequest, project: Project, source: SourceReads, machine: BuildPlace) -> BuildCase:
@@ -91,7 +93,7 @@ def case_of(request: BuildRequest, project: Project, source: SourceReads, machin
     )
     compiled = compiles_cuda(project, source, flags)
     cuda = Cuda(compiled, len(archs.value) if isinstance(archs, Known) else 1)
-    needs = needs_of(project, machine.facts, machine.tables, asked=request.jobs, cuda=cuda)
+    needs = needs_of(project, machine.facts, machine.tables, asked=request.jobs, cuda=cuda, seen=machine.seen)
     libraries = needed_libraries(source, flags, machine.facts) if compiled else ()
     given = {flag.name for flag in flags}
     off = tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import subprocess
@@ -12,7 +11,8 @@ from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.engines import Engine, common_settings, compile_engine, configure_engine, ninja_of, wheel_engine
 from firstlight.build.keys import mark_done
 from firstlight.build.ninja_output import FailedUnit, failed_units, first_error, kind_of_unit, read_ninja_log
-from firstlight.build.progress import Progress, units_of_ninja_file
+from firstlight.build.ninja_units import ninja_folder, units_of_ninja_file
+from firstlight.build.progress import Progress
 from firstlight.build.running import EngineEnded, run_engine, say
 from firstlight.build.spec import BuildSpec, Stage
 from firstlight.errors import BadInput, CouldNotAct
@@ -59,7 +59,9 @@ def compile_all(spec: BuildSpec) -> None:
         "worst_unit_bytes": worst,
         "together_bytes": progress.watch.together,
     }
-    units = sum(kind_of_unit(each.output) is not None for each in read_ninja_log(spec.build_dir))  # code is made too
+    units = sum(
+        kind_of_unit(each.output) is not None for each in read_ninja_log(ninja_folder(spec))
+    )  # code is made too
     mark_done(spec, Stage.COMPILE, {**about, "units": units})
 
 
@@ -67,7 +69,7 @@ def _by_ninja(spec: BuildSpec, progress: Progress, until: float) -> None:
     """The heavy kinds first and few at a time, where their number of jobs is smaller; then everything."""
     _require_target(spec)
     for kind, jobs in _heavier(spec):
-        units = tuple(each for each in units_of_ninja_file(spec.build_dir) if kind_of_unit(each) is kind)
+        units = tuple(each.output for each in units_of_ninja_file(spec.build_dir) if each.kind is kind)
         if units and not spec.only:
             say(f"firstlight: {len(units)} {kind.value} units first, {jobs} at a time: memory does not allow more")
             _in_passes(spec, progress, jobs=jobs, units=units, until=until)
@@ -129,6 +131,7 @@ def _require_time(ended: EngineEnded, spec: BuildSpec) -> None:
 
 def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
     """setuptools drives ninja itself; after a failure ninja is asked for all faults in the folder it left."""
+    os.makedirs(spec.build_dir, exist_ok=True)  # a setup.py that is told this folder takes it where it is there
     jobs = spec.jobs
     while True:
         progress.jobs = jobs
@@ -141,19 +144,13 @@ def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
             jobs = fewer_jobs(jobs, len(failed))
             say(f"firstlight: {len(failed)} units were killed for memory; the rest goes on, {jobs} at a time")
             continue
-        left = _ninja_folder(spec)
+        left = ninja_folder(spec)
         if failed and left and spec.backend is Backend.TORCH_EXTENSION:
             say("firstlight: the other units go on, so that all faults are known at once")
             argv = (ninja_of(spec), "-C", left, "-k", "0", "-j", str(jobs))
             again = run_engine(spec, Engine(argv, common_settings(spec, jobs), spec.tree), progress, until=until)
             failed = failed_units(list(again.lines)) or failed
         raise CouldNotAct(failure_text(failed, ended.lines))
-
-
-def _ninja_folder(spec: BuildSpec) -> str:
-    found = glob.glob(f"{glob.escape(spec.tree)}/build/temp*/**/build.ninja", recursive=True)
-    newest = max(found, key=os.path.getmtime, default="")
-    return os.path.dirname(newest)
 
 
 def failure_text(failed: tuple[FailedUnit, ...], lines: tuple[str, ...]) -> str:

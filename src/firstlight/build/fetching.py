@@ -13,7 +13,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from packaging.version import InvalidVersion, Version
+
 from firstlight.build.patching import applied_patches, forget_patches, patch, take_patches_out
+from firstlight.build.remote_ref import RemoteRef, commit_of_build, require_not_a_tag
 from firstlight.build.running import say
 from firstlight.build.spec import Source, SourceSpec, Stage, read_document, write_document
 from firstlight.build.unpacking import only_folder_in, unpack
@@ -105,6 +108,7 @@ def _index() -> str:
 
 def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
     text = _get(page).decode("utf-8", "replace")
+    there: list[str] = []
     for link in _LINK.findall(text):
         address, _, fragment = urllib.parse.urljoin(page, link.replace("&amp;", "&")).partition("#")
         file = urllib.parse.unquote(os.path.basename(urllib.parse.urlsplit(address).path))
@@ -112,7 +116,29 @@ def _sdist_on(page: str, name: str, version: str) -> tuple[str, str]:
         stem, _, found = file.removesuffix(ending).rpartition("-") if ending else ("", "", "")
         if ending and normal(stem) == name and found == version:
             return address, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    raise BadInput(f"{name}=={version}: the index has no sdist of it. Name an archive, a folder or git+URL@REF.")
+        if ending and normal(stem) == name:
+            there.append(found)
+    near = near_releases(version, there)
+    has = f"It has those of {', '.join(near)}." if near else "It has none of any release."
+    raise BadInput(f"{name}=={version}: the index has no sdist of it. {has} Name an archive, a folder or git+URL@REF.")
+
+
+def near_releases(version: str, there: list[str]) -> list[str]:
+    """Of the releases that have an sdist those below and above the one asked for, and the newest."""
+    known = sorted(each for text in set(there) if (each := _version(text)) is not None)
+    finals = [each for each in known if not each.is_prerelease] or known
+    wanted = _version(version)
+    if wanted is None or not finals:
+        return [str(each) for each in finals[-1:]]
+    below, above = [each for each in finals if each < wanted], [each for each in finals if each > wanted]
+    return [str(each) for each in dict.fromkeys((*below[-1:], *above[:1], finals[-1]))]
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
 
 
 def _get(url: str) -> bytes:
@@ -154,14 +180,12 @@ def _clone(spec: SourceSpec) -> None:
         _git(None, "clone", "--no-checkout", source.url, half)
         os.rename(half, spec.tree)
     take_patches_out(spec)  # a checkout leaves files that a patch brought
-    before = read_document(f"{spec.folder}/commit.json")
-    _git(spec.tree, "fetch", "--tags", "origin")
-    commit = _git(spec.tree, "rev-parse", "--verify", _named(spec.tree, source.ref)).strip()
-    if isinstance(before, dict) and before.get("commit", commit) != commit:
-        raise BadInput(
-            f"{source.ref or 'HEAD'} is {commit} now and was {before['commit']} when this build began. Name the commit "
-            "you mean behind @, or clean this build first."
-        )
+    _git(spec.tree, "fetch", "--tags", "--force", "origin")  # else a tag that moved ends as a network that is not there
+    name = _named(spec.tree, source.ref)
+    commit = _git(spec.tree, "rev-parse", "--verify", name).strip()
+    if (began := commit_of_build(spec.folder)) and began != commit:
+        require_not_a_tag(RemoteRef(name.removesuffix("^{commit}"), commit), began, spec.id)
+        commit = began
     write_document(spec.folder, "commit.json", {"commit": commit})
     _git(spec.tree, "checkout", "--force", commit)
     _record(spec, Stage.FETCH, {"commit": commit})
@@ -191,7 +215,10 @@ def _git(tree: str | None, *words: str) -> str:
             (line for line in done.stderr.splitlines() if line.startswith(("fatal", "error"))), "no reason given"
         )
         if words[0] in ("clone", "fetch"):
-            raise CouldNotLook(f"git {words[0]} did not get the source: {masked(said)}")
+            raise CouldNotLook(
+                f"git {words[0]} did not get the source: {masked(said)}. Without a network, give --source a tree that "
+                "is here."
+            )
         raise CouldNotAct(f"git {words[0]} ended with status {done.returncode}: {masked(said)}")
     return done.stdout
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firstlight.build.project import Project
+from firstlight.build.seen_peaks import SeenPeak
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Fact
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
 from firstlight.tables.build_rows import UnitKind, UnitMemory
@@ -37,8 +37,10 @@ class Needs:
     disk_basis: str
 
 
-def needs_of(project: Project, facts: Facts, tables: Tables, *, asked: int, cuda: Cuda) -> Needs:
-    """Jobs and disk for a project on a machine; `asked` is --jobs, 0 = none."""
+def needs_of(
+    project: Project, facts: Facts, tables: Tables, *, asked: int, cuda: Cuda, seen: tuple[SeenPeak, ...] = ()
+) -> Needs:
+    """Jobs and disk for a project on a machine; `asked` is --jobs, 0 = none; `seen` goes before the table's peaks."""
     counts = {UnitKind.CXX: project.units.cxx}
     if cuda.compiled:
         counts |= {UnitKind.CUDA: project.units.cuda, UnitKind.ATTENTION: project.units.heavy}
@@ -48,7 +50,9 @@ def needs_of(project: Project, facts: Facts, tables: Tables, *, asked: int, cuda
     for kind, units in counts.items():
         if units:
             row = tables.memory_of(kind, project.name.lower().replace("_", "-"))
-            found.append(_need(kind, units, row, memory=memory, cores=cores, asked=asked))
+            peak = _peak(row, next((each for each in seen if each.kind is kind), None))
+            jobs = asked or jobs_for(peak.bytes, memory, cores)
+            found.append(UnitNeed(kind, units, peak.bytes, jobs, peak.basis))
     kinds = tuple(found)
     jobs = min((each.jobs for each in kinds), default=min(cores, asked or cores))
     disk = _disk(project, kinds, archs=max(1, cuda.archs), tables=tables)
@@ -64,9 +68,17 @@ class Cuda:
     archs: int
 
 
-def _need(kind: UnitKind, units: int, row: UnitMemory, *, memory: Fact[int], cores: int, asked: int) -> UnitNeed:
-    about = f"{row.project or 'any project'}, {row.confidence.value}: {row.source}"
-    return UnitNeed(kind, units, row.peak_bytes, asked or jobs_for(row.peak_bytes, memory, cores), about)
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    bytes: int
+    basis: str
+
+
+def _peak(row: UnitMemory, seen: SeenPeak | None) -> _Peak:
+    """What one unit takes: as seen here where that is more than the table says, or most units were seen."""
+    if seen is not None and (seen.speaks_for_all or seen.bytes > row.peak_bytes):
+        return _Peak(seen.bytes, f"measured here: the most of {seen.units} of {seen.of} units of this build")
+    return _Peak(row.peak_bytes, f"{row.project or 'any project'}, {row.confidence.value}: {row.source}")
 
 
 @dataclass(frozen=True, slots=True)

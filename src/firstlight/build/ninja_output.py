@@ -13,7 +13,7 @@ _OF_CMAKE = ("Re-checking globbed directories", "Re-running CMake")
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _ENDS = re.compile(r"ninja: (?:build stopped|error|fatal)|subprocess\.CalledProcessError|Traceback \(most recent")
 _MESSAGE_LINES = 6  # a blank one before and behind a folder
-_ATTENTION = re.compile(r"flash|fmha|mem_eff", re.I)
+ATTENTION = re.compile(r"flash|fmha|mem_eff", re.I)
 _MEMORY = re.compile(
     r"Killed signal terminated program|\bKilled\b|virtual memory exhausted|std::bad_alloc|out of memory allocating|"
     r"Cannot allocate memory|died due to signal 9|signal 9|memory exhausted|LLVM ERROR: out of memory|\bcode=137\]",
@@ -111,11 +111,11 @@ def _with_message(lines: tuple[str, ...] | list[str], at: int) -> str:
 
 
 def kind_of_unit(output: str) -> UnitKind | None:
-    """The kind of an object file by its name; None for what is linked or made otherwise."""
+    """The kind of an object file by its name alone; None for what is linked or made otherwise."""
     if not output.endswith((".o", ".obj")):
         return None
     if ".cu." in output or output.endswith(".cu.o") or "_cuda.o" in output:
-        return UnitKind.ATTENTION if _ATTENTION.search(output) else UnitKind.CUDA
+        return UnitKind.ATTENTION if ATTENTION.search(output) else UnitKind.CUDA
     return UnitKind.CXX
 
 

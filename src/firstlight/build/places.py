@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from firstlight.apply.place import ready_place, state_folder
 from firstlight.build.spec import BuildSpec, SourceSpec, read_source_spec, read_spec
 from firstlight.errors import BadInput, NotOurs
 from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
+from firstlight.owned import our_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,16 @@ def remember(machine: Machine, build_id: str, folder: str) -> None:
         if os.path.islink(place):
             os.unlink(place)
         os.symlink(folder, place)
+
+
+def forget(machine: Machine, build_id: str, folder: str) -> None:
+    """Remove a build's folder, and the link by which one elsewhere is listed."""
+    with our_folder(folder):
+        pass
+    shutil.rmtree(folder)
+    link = f"{builds_folder(machine)}/{build_id}"
+    if os.path.islink(link):
+        os.unlink(link)
 
 
 def size_of(folder: str) -> int:

@@ -17,6 +17,7 @@ from firstlight.build.flags import FlagVerdict, Through
 from firstlight.build.into_prefix import ledger_path
 from firstlight.build.keys import digest_of_file
 from firstlight.build.logins import address_without_login
+from firstlight.build.own_variables import variables_of_the_tree
 from firstlight.build.patching import applied_patches
 from firstlight.build.preflight_machine import TAKEN_OUT
 from firstlight.build.preflight_runtime import requirements_to_bring
@@ -136,14 +137,12 @@ def _settings(case: BuildCase, folder: str) -> tuple[Setting, ...]:
         found.setdefault("CUDACXX", f"{case.toolkit.path}/bin/nvcc")
     if isinstance(case.archs, Known):
         archs = ";".join(map(str, case.archs.value))
-        if case.project.backend in (Backend.TORCH_EXTENSION, Backend.PYTORCH) or case.source.of("TORCH_CUDA_ARCH_LIST"):
+        if case.project.backend in (Backend.TORCH_EXTENSION, Backend.PYTORCH):
             found.setdefault("TORCH_CUDA_ARCH_LIST", archs)
-        if case.source.of("FLASH_ATTN_CUDA_ARCHS"):
-            found.setdefault(
-                "FLASH_ATTN_CUDA_ARCHS", ";".join(each.sm.removeprefix("sm_") for each in case.archs.value)
-            )
         if case.project.backend in (Backend.SETUPTOOLS, Backend.OTHER) and case.source.cmake_files:
             found.setdefault("CUDAARCHS", ";".join(each.cmake for each in case.archs.value))  # CMake itself reads it
+    for name, value in variables_of_the_tree(case, folder).items():
+        found.setdefault(name, value)
     if case.project.backend is Backend.PYTORCH and case.project.version:  # else the commit goes into the version
         found.setdefault("PYTORCH_BUILD_VERSION", case.project.version)
         found.setdefault("PYTORCH_BUILD_NUMBER", "1")

@@ -14,6 +14,7 @@ from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase
 from firstlight.build.fault import Fault, note, stops
 from firstlight.build.flags import FlagVerdict, JudgedFlag, what_reads
+from firstlight.build.own_variables import unknown_arch_variables
 from firstlight.build.preflight_machine import MACHINE_CHECKS
 from firstlight.build.preflight_runtime import RUNTIME_CHECKS
 from firstlight.build.torch_headers import WHEELS
@@ -159,6 +160,15 @@ def architectures(case: BuildCase) -> Iterator[Fault]:
         yield stops("arch-unknown-to-toolkit", saw, "Name another, or give --toolkit a CUDA that knows it.")
 
 
+def arch_variables(case: BuildCase) -> Iterator[Fault]:
+    """--archs does not reach a setup.py that asks a variable of its own, in a form of its own."""
+    for name in unknown_arch_variables(case) if case.cuda.compiled else ():
+        where = case.source.of(name)[0]
+        default = f" (default {where.default})" if where.default else ""
+        yield note("arch-variable", f"{where.where} takes its GPUs from {name}{default}, and how it wants them written "
+                   "is not known here", f"Give --flag {name}=..., as its documentation says.")  # fmt: skip
+
+
 def gpu_hidden(case: BuildCase) -> Iterator[Fault]:
     """A setup.py that asks torch for a GPU builds without CUDA where none is seen, as in docker build."""
     if case.project.backend is not Backend.TORCH_EXTENSION or not case.cuda.compiled or case.facts.gpus.devices:
@@ -247,6 +257,7 @@ CHECKS: tuple[Check, ...] = (
     torch_for_extensions,
     headers_of_torch,
     architectures,
+    arch_variables,
     gpu_hidden,
     libraries,
     turned_off,

@@ -8,6 +8,7 @@ import time
 from firstlight.apply.commands import process_start
 from firstlight.build.memory_watch import MemoryWatch
 from firstlight.build.ninja_output import BuiltUnit, kind_of_unit, read_ninja_log
+from firstlight.build.ninja_units import kinds_of, ninja_folder
 from firstlight.build.spec import BuildSpec, Stage, read_document, write_document
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
@@ -20,6 +21,7 @@ UNITS = "units.json"
 STILL_S = 15 * 60
 _LIKE_UNITS = 2  # units of a kind that what is expected of it counts for: the first one may be the smallest of all
 _Seconds = dict[UnitKind | None, float]
+_Kinds = dict[str, UnitKind | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Progress:
         return now - self._changed
 
     def write(self) -> None:
-        left, basis = time_left(self._spec.build_dir, self.done, self.total, self.jobs)
+        left, basis = time_left(ninja_folder(self._spec), self.done, self.total, self.jobs)
         peaks = self.watch.peaks
         worst = max(peaks, key=lambda unit: peaks[unit], default="")
         status = BuildStatus(
@@ -123,8 +125,9 @@ def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
     built = read_ninja_log(folder)
     if not built or not total or done < min(4, total):
         return -1, "too few units are built to tell"
-    means, weighed = _seconds_by_kind(built)
-    left = _left_by_kind(folder, {each.output for each in built})
+    kinds = kinds_of(folder)
+    means, weighed = _seconds_by_kind(built, kinds)
+    left = _left_by_kind(kinds, {each.output for each in built})
     if not left or abs(sum(left.values()) - (total - done)) > max(3, (total - done) // 4):
         mean = sum(each.seconds for each in built) / len(built)
         return int((total - done) * mean / max(1, jobs)), f"{len(built)} units took {mean:.1f} s each on average"
@@ -136,10 +139,11 @@ def time_left(folder: str, done: int, total: int, jobs: int) -> tuple[int, str]:
     return int(seconds), f"mean of each kind so far ({told}) over {jobs} at a time{more}"
 
 
-def _seconds_by_kind(built: tuple[BuiltUnit, ...]) -> tuple[_Seconds, _Seconds]:
+def _seconds_by_kind(built: tuple[BuiltUnit, ...], kinds: _Kinds) -> tuple[_Seconds, _Seconds]:
     """The mean of each kind so far, and the same where the first few units of a kind do not speak for all of it."""
-    kinds = {kind_of_unit(each.output) for each in built}
-    of_kind = {kind: [each.seconds for each in built if kind_of_unit(each.output) is kind] for kind in kinds}
+    of_kind: dict[UnitKind | None, list[float]] = {}
+    for unit in built:
+        of_kind.setdefault(kinds.get(unit.output, kind_of_unit(unit.output)), []).append(unit.seconds)
     means = {kind: sum(each) / len(each) for kind, each in of_kind.items()}
     weighed = {}
     for kind, each in of_kind.items():
@@ -159,29 +163,13 @@ def _by_other_kinds(kind: UnitKind | None, means: _Seconds) -> float:
     return tables.seconds_of(kind, "").seconds * sum(ratios) / len(ratios)
 
 
-def _left_by_kind(folder: str, built: set[str]) -> dict[UnitKind | None, int]:
+def _left_by_kind(kinds: _Kinds, built: set[str]) -> dict[UnitKind | None, int]:
     """Units of build.ninja that are not in the log; {} where that file cannot be read."""
     found: dict[UnitKind | None, int] = {}
-    for output in units_of_ninja_file(folder):
+    for output, kind in kinds.items():
         if output not in built:
-            kind = kind_of_unit(output)
             found[kind] = found.get(kind, 0) + 1
     return found
-
-
-def units_of_ninja_file(folder: str) -> tuple[str, ...]:
-    """The object files that a build.ninja makes, by its `build` lines."""
-    try:
-        with open(os.path.join(folder, "build.ninja"), encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()
-    except OSError:
-        return ()
-    found: list[str] = []
-    for line in lines:
-        if line.startswith("build ") and ".o:" in line:
-            outputs = line[6:].partition(":")[0].split()
-            found.extend(each.replace("$", "") for each in outputs if each.endswith(".o"))
-    return tuple(found)
 
 
 def _log_of_this() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import configparser
 import importlib
 import os
 import re
@@ -9,7 +11,7 @@ import sys
 from typing import Any
 
 from firstlight.build.backend import Backend
-from firstlight.build.python_reads import parsed
+from firstlight.build.python_reads import parsed, setup_words
 from firstlight.build.runtime_needs import stated_requirements
 from firstlight.build.unit_count import Units, units_and_bytes
 from firstlight.errors import BadInput
@@ -34,6 +36,7 @@ class Project:
     cmake_minimum: str  # "" = no CMake
     uses_ninja: bool = True  # of a torch extension: its setup.py may turn it off
     runtime: tuple[str, ...] = ()  # what its wheel requires when it runs, where the tree states it
+    name_stated: bool = True  # else it is the folder's, until setup.py is asked
 
 
 def read_project(root: str) -> Project:
@@ -49,15 +52,15 @@ def read_project(root: str) -> Project:
     document = _toml(pyproject) if os.path.isfile(pyproject) else {}
     script = read_text(setup) if os.path.isfile(setup) else ""
     system = document.get("build-system", {})
-    name, version = _name_and_version(root, document, script)
     tree = parsed(script)
+    name, version = _name_and_version(root, document, script, tree)
     units, size = units_and_bytes(root, (tree,) if tree is not None else ())
     skbuild = document.get("tool", {}).get("scikit-build", {})
     targets = skbuild.get("build", {}).get("targets", []) if isinstance(skbuild.get("build", {}), dict) else []
     top = os.path.join(root, "CMakeLists.txt")
     return Project(
         root=root,
-        name=name,
+        name=name or os.path.basename(os.path.abspath(root)),
         version=version,
         backend=_backend(str(system.get("build-backend", "")), script, root),
         requires=tuple(str(each) for each in system.get("requires", ("setuptools", "wheel"))),
@@ -67,6 +70,7 @@ def read_project(root: str) -> Project:
         cmake_minimum=_cmake_minimum(read_text(top)) if os.path.isfile(top) else "",
         uses_ninja=re.search(r"use_ninja\s*=\s*False", script) is None,
         runtime=stated_requirements(root, document, script),
+        name_stated=name != "",
     )
 
 
@@ -100,23 +104,39 @@ def _toml(path: str) -> dict[str, Any]:
     return document
 
 
-def _name_and_version(root: str, document: dict[str, Any], script: str) -> tuple[str, str]:
-    project = document.get("project", {})
-    name, version = str(project.get("name", "")), str(project.get("version", ""))
-    info = os.path.join(root, "PKG-INFO")
-    if os.path.isfile(info):
-        text = read_text(info)
-        name = name or _first(r"(?m)^Name: (\S+)", text)
-        version = version or _first(r"(?m)^Version: (\S+)", text)
-    if os.path.isfile(os.path.join(root, "version.txt")) and not version:
-        version = (
-            read_text(os.path.join(root, "version.txt")).strip().removesuffix("a0")
-        )  # so does PyTorch's at its tags
-    if os.path.isfile(os.path.join(root, "caffe2/CMakeLists.txt")) and not name:
-        name = "torch"
-    name = name or _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script)
-    version = version or _first(r"""(?m)^__version__\s*=\s*["']([\w.+-]+)["']""", script)
-    return name or os.path.basename(os.path.abspath(root)), version
+def _name_and_version(root: str, document: dict[str, Any], script: str, tree: ast.Module | None) -> tuple[str, str]:
+    """As pyproject.toml states them, else PKG-INFO, setup.cfg, the call of setup(), PyTorch's version.txt."""
+    project, poetry = document.get("project", {}), document.get("tool", {}).get("poetry", {})
+    info, config = (_if_there(os.path.join(root, each)) for each in ("PKG-INFO", "setup.cfg"))
+    called = setup_words(tree) if tree is not None else {}
+    pytorch = os.path.isfile(os.path.join(root, "caffe2/CMakeLists.txt"))
+    names = (
+        str(project.get("name", "")), str(poetry.get("name", "")), _first(r"(?m)^Name: (\S+)", info),
+        _of_config(config, "name"), called.get("name", ""), "torch" if pytorch else "",
+        "" if tree is not None else _first(r"""\bname\s*=\s*["']([\w.-]+)["']""", script),
+    )  # fmt: skip
+    versions = (
+        str(project.get("version", "")), str(poetry.get("version", "")), _first(r"(?m)^Version: (\S+)", info),
+        _of_config(config, "version"), called.get("version", ""),
+        _if_there(os.path.join(root, "version.txt")).strip().removesuffix("a0"),  # so does PyTorch's at its tags
+        _first(r"""(?m)^__version__\s*=\s*["']([\w.+-]+)["']""", script),
+    )  # fmt: skip
+    return next(filter(None, names), ""), next(filter(None, versions), "")
+
+
+def _if_there(path: str) -> str:
+    return read_text(path) if os.path.isfile(path) else ""
+
+
+def _of_config(text: str, key: str) -> str:
+    """A word of [metadata] in setup.cfg; "" where it is taken from elsewhere (attr:, file:)."""
+    config = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        config.read_string(text)
+    except configparser.Error:
+        return ""
+    found = config.get("metadata", key, fallback="").strip()
+    return "" if found.startswith(("attr:", "file:")) else found
 
 
 def _first(pattern: str, text: str) -> str:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import zipfile
 
+from firstlight.build.backend import Backend
 from firstlight.build.keys import finished_wheel, installation, mark_done, site_folders
 from firstlight.build.loading_chain import chain_of
 from firstlight.build.requirements_here import unmet_by_wheel
@@ -58,11 +59,16 @@ def _code(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
     for path in _unpacked(spec, wheel):
         codes = read_fatbins(machine, path).codes
         found |= {f"{each.capability.sm}{each.suffix}" for each in codes if each.kind == CodeKind.MACHINE_CODE.value}
-    missing = [each for each in spec.sms if each not in found]
+    missing = missing_code(spec.sms, found)
     saw = f"machine code for {', '.join(sorted(found)) or 'no GPU'}" + (
         f"; missing: {', '.join(missing)}" if missing else ""
     )
     return (Proof("architectures", not missing, saw),)
+
+
+def missing_code(asked: tuple[str, ...], found: set[str]) -> list[str]:
+    """The architectures without code: sm_90a in the file does for sm_90, whose GPUs run it; not the other way round."""
+    return [each for each in asked if not {each, f"{each}a", f"{each}f"} & found]
 
 
 def _of_installed(spec: BuildSpec, wheel: str) -> tuple[Proof, ...]:
@@ -115,8 +121,11 @@ def _unpacked(spec: BuildSpec, wheel: str) -> list[str]:
 def _child(spec: BuildSpec, wheel: str) -> tuple[tuple[Proof, ...], tuple[str, ...]]:
     """What the environment itself says, in a process of its own and outside of the tree; and what it loaded."""
     info = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
-    modules = _modules(wheel)
-    question = {"project": normal(spec.name), "modules": modules, "info": os.path.basename(os.path.dirname(info))}
+    question = {
+        "project": normal(spec.name), "modules": _modules(wheel), "inside": compiled_inside(wheel),
+        "info": os.path.basename(os.path.dirname(info)),
+        "before": ["torch"] if spec.backend is Backend.TORCH_EXTENSION else [],  # whose libraries they lean on
+    }  # fmt: skip
     env = {name: value for name, value in os.environ.items() if name not in spec.removed}
     if spec.prefix:
         env["PYTHONPATH"] = ":".join(site_folders(spec))
@@ -147,3 +156,17 @@ def _modules(wheel: str) -> list[str]:
             elif not rest and top.endswith((".py", ".so")):
                 found[top.split(".")[0]] = None
     return list(found)
+
+
+def compiled_inside(wheel: str) -> list[str]:
+    """The compiled modules inside of packages, pkg._C: an __init__.py need not import what was built."""
+    found = []
+    with zipfile.ZipFile(wheel) as file:
+        for name in file.namelist():
+            folder, _, base = name.rpartition("/")
+            words = (*folder.split("/"), base.split(".")[0])
+            if not folder or not base.endswith(".so") or not all(each.isidentifier() for each in words):
+                continue
+            if f"PyInit_{words[-1]}\0".encode() in file.read(name):
+                found.append(".".join(words))
+    return found

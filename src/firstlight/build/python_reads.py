@@ -173,6 +173,18 @@ def _constants(tree: ast.Module) -> dict[str, str]:
     return found
 
 
+def setup_words(tree: ast.Module) -> dict[str, str]:
+    """What the call of setup() is given as plain text, or under a name that a file gives one text to: name, version."""
+    constants = _constants(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node.func) == "setup":
+            given = {each.arg: each.value for each in node.keywords if each.arg}
+            words = {name: constants.get(value.id) if isinstance(value, ast.Name) else getattr(value, "value", None)
+                     for name, value in given.items()}  # fmt: skip
+            return {name: value for name, value in words.items() if isinstance(value, str)}
+    return {}
+
+
 def _values(key: ast.expr, constants: dict[str, str]) -> Iterator[str]:
     text = (
         constants.get(key.id, "") if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else ""

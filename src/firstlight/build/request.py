@@ -11,6 +11,7 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:[<>=!~].*)?")
 _GIT = re.compile(r"git\+(?P<url>(?:https?|ssh|git|file)://(?:[^@/\s]+@)?[^@\s]+)(?:@(?P<ref>[\w./+-]+))?")
 SDIST = (".tar.gz", ".tar.xz", ".tar.bz2", ".zip")
 MOST_JOBS = 4096
@@ -64,10 +65,13 @@ def parse_target(text: str) -> Target:
         return Target(text, folder=os.path.abspath(text))
     if match := _REQUIREMENT.fullmatch(text):
         return Target(text, name=match[1], version=match[2])
-    raise BadInput(
-        f"{text!a} is nothing that can be built; accepted: NAME==VERSION (flash-attn==2.8.3), a folder, an sdist, or "
-        "git+URL@REF."
-    )
+    accepted = "accepted: NAME==VERSION (flash-attn==2.8.3), a folder, an sdist, or git+URL@REF."
+    if match := _NAME.fullmatch(text):
+        raise BadInput(
+            f"{text!a}: no folder of that name is here, and a release is named with its version, {match[1]}==VERSION; "
+            f"{accepted}"
+        )
+    raise BadInput(f"{text!a} is nothing that can be built; {accepted}")
 
 
 def check_jobs(jobs: int | None) -> int:

@@ -181,9 +181,9 @@ def in_order() -> Iterator[None]:
 
 def agreed(what: str, *, yes: bool) -> bool:
     """Whether it shall be done: --yes, or the answer of a person on a terminal; without either it is refused."""
+    sys.stdout.flush()  # in a log the plan stands above what is done by it
     if yes:
         return True
-    sys.stdout.flush()
     if not sys.stdin.isatty():
         raise BadInput(
             f"there is nobody to ask: standard input is not a terminal. Give --yes to {what} without asking."

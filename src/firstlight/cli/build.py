@@ -72,7 +72,12 @@ class HowToBuild:
 @click.option("--toolkit", default="", metavar="PATH", help="The CUDA toolkit to use.")
 @click.option("--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after so long.")
 @click.option("--source", default="", metavar="DIR", help="A tree that is here; nothing is fetched.")
-@click.option("--status", "status", is_flag=True, help="Where the build stands; of all builds without TARGET's id.")
+@click.option(
+    "--status",
+    "status",
+    is_flag=True,
+    help="How far a build is: TARGET, or an id of --list, else the one last at work.",
+)
 @click.option("--follow", is_flag=True, help="With --status: go on telling until it ends.")
 @click.option("--list", "listing", is_flag=True, help="Every build that is kept, with its size.")
 @click.option("--clean", default="", metavar="ID", help="Remove the folder of a build, after asking.")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 BY_PIP = ("build-requirements", "no-cmake", "cmake-too-old", "no-ninja", "ninja-too-old")  # faults of preflight
+WATCH = "How far it is, in any shell:\n    firstlight build --status --follow"
 RESUME = "The same command goes on where it stopped."
 BACK = "`firstlight undo` takes an installed wheel away again and leaves the tree."
 MINE = "build:"  # how runs of builds are called in the journal
@@ -50,6 +51,8 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
         return "declined", 1
     write_spec(spec)
     keep_what_is_installed(spec)
+    if not is_held_by_starter():
+        click.echo(WATCH, err=True)
     begun = time.monotonic()
     try:
         run_steps(machine, build_steps(spec, sys.executable), MINE + spec.id, title)
@@ -61,7 +64,8 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
         click.echo(
             failure_text(told, explain_text("\n".join(failure.tail)), resume=RESUME, back=BACK), err=True, nl=False
         )
-        click.echo(_without_compiling(spec), err=True, nl=False)
+        if isinstance(error, StepFailed) and error.step.id == Stage.INSTALL.value:
+            click.echo(_without_compiling(spec), err=True, nl=False)
         return "failed", error.exit_code
     except KeyboardInterrupt:
         click.echo(f"firstlight: interrupted; everything is kept. {RESUME}", err=True)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import glob
 import json
-import os
-import shutil
 import time
 from typing import Any
 
 import click
 
 from firstlight.build.keys import finished_wheel
-from firstlight.build.places import KeptBuild, builds_folder, kept_builds, size_of
+from firstlight.build.places import KeptBuild, forget, kept_builds, size_of
 from firstlight.build.progress import BuildStatus, read_status
 from firstlight.build.standing import Ended, ended_of, standing_of
 from firstlight.cli.acting import agreed
 from firstlight.errors import BadInput, CouldNotAct
 from firstlight.machine.live import LiveMachine
 from firstlight.near import nearest
-from firstlight.owned import our_folder
 from firstlight.report.build_json import status_document
 from firstlight.report.build_text import list_text, status_text
 from firstlight.report.layout import gib
@@ -103,12 +100,7 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed{what_goes_with(build)}.", err=True)
     if not agreed("remove it", yes=yes):
         raise CouldNotAct("nothing was removed.")
-    with our_folder(build.folder):
-        pass
-    shutil.rmtree(build.folder)
-    link = f"{builds_folder(machine)}/{build.source.id}"
-    if os.path.islink(link):
-        os.unlink(link)
+    forget(machine, build.source.id, build.folder)
     click.echo(f"{build.source.id} is removed.")
 
 

@@ -12,18 +12,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firstlight.apply.executor import StepFailed
-from firstlight.apply.lock import is_held_by_starter
+from firstlight.apply.lock import is_held_by_starter, machine_lock
+from firstlight.build.asked_name import ask_name, name_not_stated, name_of_a_look
 from firstlight.build.backend import BY_NINJA, Backend
 from firstlight.build.case import BuildCase, BuildPlace, BuildRoom, case_of, with_toolkit
 from firstlight.build.fault import Fault, note, stops
-from firstlight.build.fetching import missing_submodules
+from firstlight.build.fetching import missing_submodules, source_holds
 from firstlight.build.keys import units_to_compile, what_changed
 from firstlight.build.logins import git_variables
 from firstlight.build.patching import patch_state
-from firstlight.build.places import folder_for, remember, require_one_folder, require_same_target
+from firstlight.build.places import folder_for, forget, remember, require_one_folder, require_same_target
 from firstlight.build.planning import id_of, source_of, source_spec, source_steps, spec_of
 from firstlight.build.project import Project, read_project
+from firstlight.build.remote_ref import moved_ref
 from firstlight.build.request import BuildRequest
+from firstlight.build.seen_peaks import seen_peaks
 from firstlight.build.source_reads import read_source
 from firstlight.build.spec import BuildSpec, SourceSpec, Stage, digest_of, read_spec, write_spec
 from firstlight.build.standing import ended_of, read_failure
@@ -33,7 +36,7 @@ from firstlight.cli.acting import Watching, acting_on
 from firstlight.cli.build_acting import MINE, run_steps
 from firstlight.cli.planning import facts_of
 from firstlight.errors import BadInput, CouldNotAct
-from firstlight.facts.known import Fact, Known
+from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.report.apply_text import money
@@ -78,10 +81,12 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
                 f"{where.folder}: the build cannot be kept there: nothing can be written to it. Name a folder of yours "
                 "with --build-dir."
             )
+    moved = tuple(moved_ref(where, login=request.target.url))
     if not how.dry_run:
         _bring_source(machine, where, login=request.target.url)
     if os.path.isdir(where.tree) or source.folder:
-        return _read(request, where, where.tree, _Place(facts, tools, how))
+        found = _read(request, where, where.tree, _Place(facts, tools, how))
+        return replace(found, faults=(*found.faults, *moved))
     with _fetched_for_a_look(where, login=request.target.url) as tree:
         return _read(request, where, tree, _Place(facts, tools, how))
 
@@ -99,13 +104,28 @@ def _read(request: BuildRequest, where: SourceSpec, tree: str, place: _Place) ->
     """The plan of a build by the tree at hand; that lies elsewhere where it was fetched for a look."""
     project = read_project(tree)
     room = None if place.how.look.facts_file else _room(where, project)
-    machine = BuildPlace(place.facts, place.tools, load(), room)
-    faults = (*_another_project(request, project), *_faults_of_tree(tree, request))
+    before = None if place.how.look.facts_file else read_spec(where.folder)
+    machine = BuildPlace(place.facts, place.tools, load(), room, seen_peaks(before) if before else ())
+    faults: tuple[Fault, ...] = (*_another_project(request, project), *_faults_of_tree(tree, request))
+    project, unnamed = _named(project, tree, place)
+    faults = (*faults, *unnamed)
     if project.backend is Backend.PYTORCH and request.target.version:
         project = replace(project, version=request.target.version)
     case = case_of(request, replace(project, root=where.tree), read_source(tree), machine)
     spec = spec_of(case, where, read_tree_state(tree))
     return Prepared(case, spec, faults, _costs(spec, place.how.rate))
+
+
+def _named(project: Project, tree: str, place: _Place) -> tuple[Project, tuple[Fault, ...]]:
+    """The project under the name that its setup.py gives it, where the tree does not state one."""
+    if project.name_stated:
+        return project, ()
+    if place.how.dry_run:
+        return project, (name_of_a_look(project),)
+    found = ask_name(place.tools, tree)
+    if isinstance(found, Unknown):
+        return project, (name_not_stated(project, found),)
+    return replace(project, name=found.value), ()
 
 
 @contextmanager
@@ -124,16 +144,23 @@ def _fetched_for_a_look(where: SourceSpec, *, login: str) -> Iterator[str]:
 
 
 def _bring_source(machine: LiveMachine, where: SourceSpec, *, login: str) -> None:
-    """Fetch the tree, its submodules, its patches."""
+    """Fetch the tree, its submodules, its patches; where all is here, the journal of a stopped build stays as it is."""
+    new = not os.path.lexists(where.folder)
     write_spec(where)
     remember(machine, where.id, where.folder)
     steps, title = source_steps(where, sys.executable), f"fetch the source of {where.source.target}"
+    if not is_held_by_starter() and all(source_holds(where, Stage(each.id)) for each in steps):
+        with machine_lock():  # another that is at work is told before the plan, not after it was agreed to
+            return
     try:
         run_steps(machine, steps, MINE + where.id, title, login=login)
     except StepFailed as error:
         if not is_held_by_starter():
             _give_up(machine, MINE + where.id)
-        raise read_failure(where.folder, Stage(error.step.id)) or error from error
+        failure = read_failure(where.folder, Stage(error.step.id)) or error
+        if new and isinstance(failure, BadInput):  # an archive or a ref that cannot be: nothing of it is kept
+            forget(machine, where.id, where.folder)
+        raise failure from error
 
 
 def _give_up(machine: LiveMachine, option: str) -> None:

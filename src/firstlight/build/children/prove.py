@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+OF_DRIVER = ("libcuda.so.1:", "libnvidia-ml.so.1:")
+
 
 def proved(what: str, call: Callable[[], str]) -> dict[str, Any]:
     try:
@@ -16,10 +18,20 @@ def proved(what: str, call: Callable[[], str]) -> dict[str, Any]:
         return {"what": what, "holds": False, "saw": f"{type(error).__name__}: {error}"}
 
 
-def imported(names: list[str]) -> str:
-    for name in names:
+def imported(question: dict[str, Any]) -> str:
+    """What can be imported; a compiled module that wants the driver's own library is left where there is none."""
+    for name in (*question["before"], *question["modules"]):
         importlib.import_module(name)
-    return ", ".join(names)
+    said = list(question["modules"])
+    for name in question["inside"]:
+        try:
+            importlib.import_module(name)
+            said.append(name)
+        except ImportError as error:
+            if not str(error).startswith(OF_DRIVER):
+                raise
+            said.append(f"{name} not: {str(error).partition(':')[0]} comes with the driver")
+    return ", ".join(said)
 
 
 def mapped() -> set[str]:
@@ -109,7 +121,7 @@ CALLS = {
 
 def main() -> None:
     question = json.loads(sys.argv[1])
-    answers = [proved("import", lambda: imported(question["modules"]))]
+    answers = [proved("import", lambda: imported(question))]
     if answers[0]["holds"]:
         names = sorted(path.rpartition("/")[2] for path in mapped())
         answers.append({**proved("libraries", libraries), "loaded": names})
