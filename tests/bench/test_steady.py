@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from firstlight.report.bench_markdown import bench_markdown
 from firstlight.report.bench_normal import normal_lines
 from firstlight.report.bench_text import bench_text
 from firstlight.report.html.cases import cases_section
+from firstlight.report.html.comparison import comparison_section
 from firstlight.report.html.verdict import Tone, judged
 from firstlight.tables import Tables, load
 from tests.bench.recorded_runs import a_case, a_figure, a_run
+from tests.report.runs_to_show import processor_run
 
 STEADY = (1.000e-3, 1.002e-3, 0.998e-3)
 WILD = (0.08e-3, 7.84e-3, 0.11e-3)
@@ -197,10 +200,27 @@ def test_cores_that_others_held_and_a_wide_spread_are_said_in_words(shown: Calla
     assert "over 100 % (wide)" in text
 
 
-def test_the_screen_says_why_a_figure_is_not_steady_and_once() -> None:
-    text = bench_text(on_processor(a_user_case(WILD, flags=(NOT_STEADY,))), load())
+@pytest.mark.parametrize("shown", [bench_text, lambda run, tables: cases_section(run)])
+def test_why_a_figure_is_not_steady_is_said_once(shown: Callable[[RunResult, Tables], str]) -> None:
+    text = shown(on_processor(a_user_case(WILD, flags=(NOT_STEADY,))), load())
     assert text.count("not steady") == 1
     assert "not steady: its slowest pass took 98 times as long as its fastest" in text
+
+
+def test_the_page_names_no_change_of_what_is_not_steady() -> None:
+    """53.58 us before and 53.60 us after were '+430.2 %', by the passes that other processes held up."""
+    base, new = on_processor(a_user_case(STEADY)), on_processor(a_user_case(WILD), name="run-b")
+    page = comparison_section(compare_runs(base, new), base, new, place=0)
+    assert "unclear</span>" in page
+    assert not re.search(r"[+-]\d+\.\d %", page)
+
+
+def test_the_screen_of_a_processor_has_no_columns_of_limits() -> None:
+    text = bench_text(processor_run(), load())
+    assert "of limit" not in text
+    assert "tier" not in text
+    assert " -  " not in text
+    assert "of limit" in bench_text(on_processor(a_user_case(STEADY)), load())  # it has a limit
 
 
 def test_the_shipped_run_of_an_h200_has_few_unsteady_figures() -> None:

@@ -94,6 +94,13 @@ def _install_out(text: str, finding: LintFinding, words: str) -> str | None:
     return "\n".join((*lines[: first - 1], *less.splitlines(), *lines[end - 1 :], ""))
 
 
+def _pixis_cuda(text: str, finding: LintFinding, words: str) -> str:
+    """The line of system-requirements as it is written between the backticks."""
+    lines = text.splitlines()
+    lines[finding.line - 1] = words.split("`")[1]
+    return "\n".join((*lines, ""))
+
+
 def _runner(text: str, finding: LintFinding, words: str) -> str:
     lines = text.splitlines()
     lines[finding.line - 1] = re.sub(r"runs-on:.*", "runs-on: [self-hosted, gpu]", lines[finding.line - 1])
@@ -210,6 +217,7 @@ def _tgi(text: str, finding: LintFinding, words: str) -> str:
 
 _HANDS: tuple[tuple[str, Callable[[str, LintFinding, str], str | None]], ...] = (
     (r"^prove it when the container runs", _body_out),
+    (r"^write `cuda = ", _pixis_cuda),
     (r"^take an image made for Jetson, e", _image(JETPACK)),
     (r"take an image made for Jetson that has torch", _image(IGPU)),
     (r"^take an image that is published for this processor$", _image("python:3.12")),

@@ -206,3 +206,12 @@ def test_a_model_that_is_split_over_two_gpus_is_not_told_to_take_all_of_one(coun
     assert answer.title.startswith("take a machine with 2 GPUs, or ")
     assert found(_served(count, split), "2x H100, driver 580", file="compose.yml") == ()
     assert found(_served("all", split.replace("2", "1")), "H100, driver 580", file="compose.yml") == ()
+
+
+@pytest.mark.parametrize("command", ["--tensor-parallel-size 2", '["--tensor-parallel-size=2"]', "|\n      -tp 2"])
+def test_options_alone_are_read_as_those_of_the_images_program(command: str) -> None:
+    text = (
+        f"services:\n  v:\n    image: vllm/vllm-openai:v0.10.1\n    gpus: all\n    ipc: host\n    command: {command}\n"
+    )
+    assert [hit.code for hit in found(text, "H100, driver 570", file="compose.yml")] == ["more-gpus-than-machine"]
+    assert found(text, "2x H100, driver 570", file="compose.yml") == ()

@@ -478,3 +478,18 @@ def test_in_an_environment_the_lines_of_condas_torch_go() -> None:
     text = "name: x\nchannels: [pytorch, nvidia]\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n"
     (hit,) = found(text, "RTX 5090, driver 580", file="environment.yml")
     assert says(hit.answers[0], hit.syntax) == "write under `pip`, in place of every line of torch and its CUDA"
+
+
+def test_a_jetson_in_words_gets_what_a_jetson_gets() -> None:
+    (hit,) = found("FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\n", "Jetson Orin, driver 540")
+    assert hit.code == "image-other-architecture"
+    assert "the machine is Jetson" in hit.saw
+    assert [("Jetson" in each.title, written(hit)) for each in hit.answers] == [(True, ())]
+
+
+@pytest.mark.parametrize(("torch", "python"), [("2.9.0", "3.13"), ("2.7.0", "3.13"), ("2.13.0", "3.14")])
+def test_the_python_that_is_named_is_one_in_which_torch_compile_works(torch: str, python: str) -> None:
+    base = "FROM ubuntu:20.04\nENV NVIDIA_VISIBLE_DEVICES=all\n"
+    (hit,) = found(f"{base}RUN apt-get install -y python3-pip && pip3 install torch=={torch}\n", "H100, driver 580")
+    assert hit.code == "torch-wheel-does-not-exist"
+    assert f"use Python {python}" in hit.answers[0].title

@@ -384,3 +384,14 @@ def test_pixi_wants_a_later_cuda_than_the_driver_reports() -> None:
     for near in ("12.8", "12.0", "12"):
         assert found(PIXI_129.replace("12.9", near), "H100, driver 570", file="pixi.toml") == ()
     assert found(PIXI_129, "B200, driver 580", file="pixi.toml") == ()
+
+
+@pytest.mark.parametrize("cuda", ["13.0", "13"])
+@pytest.mark.parametrize("torch", ['pytorch-gpu = "*"', 'jax = "*"', 'cmake = "*"'])
+def test_pixi_wants_a_later_major_whatever_else_is_in_it(torch: str, cuda: str) -> None:
+    """pixi itself refuses: with no torch that is known to be too new, nothing else speaks of it."""
+    text = PIXI_129.replace("12.9", cuda).replace('pytorch-gpu = "2.7.*"', torch)
+    hits = found(text, "H100, driver 570", file="pixi.toml")
+    assert ("conda-cuda-beyond-driver", 6) in {(hit.code, hit.line) for hit in hits}
+    assert "12.0" in hits[0].answers[0].title
+    assert found(text, "H100, driver 580", file="pixi.toml") == ()

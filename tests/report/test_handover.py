@@ -114,7 +114,7 @@ def test_the_commands_of_the_page_are_about_this_page(tmp_path: Path) -> None:
     again = f"--before {STALE.name} --verify verify.json --bench {H200.name} --out h200.html"
     assert f">firstlight handover --facts {HEALTHY.name} {again}</pre>" in text
     assert "firstlight report --from h200.html --number 4 --out bench.json" in text
-    assert "<code>firstlight report --from FILE --number 4</code> (1 to 4)." in text  # the footer
+    assert ">--number</span> 4</code> (1 to 4)." in text  # the footer
     assert "carla" not in text  # where the page was written is not on it
 
 

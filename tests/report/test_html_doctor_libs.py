@@ -55,7 +55,7 @@ def test_the_first_way_out_stands_on_the_page_with_its_commands_as_code(tmp_path
     _firstlight("doctor", "--facts", str(MACHINES / "h100-driver-570"), "--html", str(page))
     boxes = re.findall(r'<pre class="commands" tabindex="0">(.*?)</pre>', page.read_text(), re.S)
     assert boxes[0].startswith("mkdir -p ")
-    assert "<code>firstlight plan --options</code> lists them all" in page.read_text()
+    assert '<code>firstlight plan <span class="whole">--options</span></code> lists them all' in page.read_text()
 
 
 def test_libs_draws_the_chain_and_marks_what_is_missing(tmp_path: Path) -> None:

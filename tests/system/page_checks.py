@@ -107,6 +107,25 @@ STICKS_OUT = """(() => {
   }
   return bad;
 })()"""
+# Short words, versions and options that a line end divides; a time of 0.00003751 ns is no measurement.
+DIVIDED = """(() => {
+  const bad = [], range = document.createRange();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode, node = text.parentElement;
+    if (!node.getClientRects().length || node.closest("script, pre, svg, .sr, thead")) continue;
+    const words = node.closest("code") ? /--[\\w-]{2,16}/g : /(?!0\\.000)[\\w.+]{2,16}/g;
+    for (const word of text.textContent.matchAll(words)) {
+      const ends = [word.index - 1, word.index + word[0].length].map((at) => text.textContent[at] || " ");
+      if (!node.closest("code") && ends.some((end) => /[\\w.+/-]/.test(end))) continue;
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1)
+        bad.push(`${word[0]} in ${text.textContent.slice(0, 60)}`);
+    }
+  }
+  return bad;
+})()"""
 SIDEWAYS = "document.documentElement.scrollWidth - innerWidth"
 # What makes a page readable, in the order in which faults are easiest to mend.
-READABLE = (TOO_WIDE, OVERLAP, CUT, STICKS_OUT, NOT_CODE, NO_SCALE, HIDDEN_MARKS, CONTRAST)
+READABLE = (TOO_WIDE, OVERLAP, CUT, STICKS_OUT, NOT_CODE, NO_SCALE, HIDDEN_MARKS, DIVIDED, CONTRAST)

@@ -19,6 +19,7 @@ from tests.system.chromium import BINARY, Chromium
 from tests.system.page_checks import (
     CONTRAST,
     CUT,
+    DIVIDED,
     HIDDEN_MARKS,
     NO_SCALE,
     NOT_CODE,
@@ -144,6 +145,11 @@ FAULTS = {
     "too wide": (TOO_WIDE, "$('h2').forEach((head) => { head.style.width = '2000px'; })"),
     "cut": (CUT, "$('#families text').forEach((text) => text.setAttribute('x', '870'))"),
     "proportional": (NOT_CODE, "$('footer code').forEach((code) => code.replaceWith(code.textContent))"),
+    "a version on two lines": (
+        DIVIDED,
+        "$('#machine td').forEach((cell) => { cell.style.width = '3em'; cell.style.overflowWrap = 'anywhere'; "
+        "cell.style.display = 'block'; })",
+    ),
     "no scale": (NO_SCALE, "$('.samples small').forEach((end) => end.remove())"),
     "marks on each other": (HIDDEN_MARKS, "$('#roofline circle').forEach((mark) => mark.setAttribute('cx', '300'))"),
 }  # fmt: skip

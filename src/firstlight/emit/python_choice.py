@@ -42,14 +42,8 @@ def working_pythons(torch: TorchVersion, parts: tuple[Part, ...], *, machine: st
     newest_first = sorted(known, key=_minor, reverse=True)
     with_torch = [each for each in newest_first if _suits_parts(parts, each, machine=machine, tables=tables)]
     beside = [each for each in with_torch if _suits_beside(torch, each, machine=machine, tables=tables)]
-    compiles = [each for each in beside if _compiles(torch, each, tables)]
+    compiles = [each for each in beside if tables.compiles_in(torch, each)]
     return tuple(compiles or beside or with_torch or newest_first)
-
-
-def _compiles(torch: TorchVersion, python: str, tables: Tables) -> bool:
-    """Whether torch.compile works there; where that is not known, as before torch 2, it is no matter."""
-    row = next((each for each in tables.compile_pythons if torch.public.startswith(f"{each.torch}.")), None)
-    return row is None or _minor(python) < _minor(row.below)
 
 
 def _suits_parts(parts: tuple[Part, ...], python: str, *, machine: str, tables: Tables) -> bool:

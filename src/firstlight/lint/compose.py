@@ -67,7 +67,9 @@ def _started(tree: Tree, node: Node) -> Iterator[Ran]:
         if len(words) > 1:
             yield Ran(Simple(words, place.line), place)
         else:
-            yield from (Ran(each, place) for each in simple_commands((Text(words[0], place.line),)))
+            # what begins with an option is for the image's own program: an option before a command would be left out
+            line = f"entrypoint {words[0]}" if words[0].lstrip().startswith("-") else words[0]
+            yield from (Ran(each, place) for each in simple_commands((Text(line, place.line),)))
 
 
 def _built(tree: Tree, build: Node, reading: Reading) -> Target | None:

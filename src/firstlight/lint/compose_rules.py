@@ -144,7 +144,7 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
             because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
             yield Seen(device.place, saw, (_fewer(device, count.value, split),), because, error)
             said = True
-    asks = target.service.place.syntax is Syntax.COMPOSE or bool(target.service.devices)
+    asks = target.service.place.syntax is Syntax.COMPOSE or bool(target.service.devices) or target.service.gpus
     if split is not None and not said and asks:
         saw = f"{split.option} {split.gpus} asks for {split.gpus} GPUs; the machine has {count.value}{more}"
         because, error = _STOPS[split.is_model]

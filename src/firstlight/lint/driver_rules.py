@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_answers import wired_release
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
-from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
 from firstlight.lint.build_rules import arch_lists
 from firstlight.lint.host import (
@@ -20,6 +18,7 @@ from firstlight.lint.host import (
     driver_of,
     floor_of,
     gpu_words,
+    is_board,
     lets_in,
     machine_words,
     runs_major,
@@ -100,7 +99,7 @@ def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[
     # Jetson's container toolkit knows `cuda` and `arch` alone, and skips the brands and branches of the list:
     # github.com/NVIDIA/nvidia-container-toolkit, internal/modifier/csv.go and internal/requirements/constraints; seen
     # on an Orin in dusty-nv/jetson-containers#1459.
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         named = any(True for stage in stages_of(target) for _ in arch_lists(stage))  # which an older nvcc may not know
         answers = (
             (ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM),) if named else older
@@ -242,19 +241,20 @@ def torch_is_cpu_only(target: Target, question: Question) -> Iterator[Seen]:
 
 
 def conda_cuda_beyond_driver(target: Target, question: Question) -> Iterator[Seen]:
-    """cuda = "12.9" of pixi's system-requirements, and a driver of CUDA 12.8: pixi does not start the environment."""
+    """cuda = "12.9" or "13" of pixi's system-requirements, and a driver of CUDA 12.8: pixi does not start."""
     own = driver_cuda(question)
     if own is None or target.where is Where.BUILD or for_cpu_alone(target):
         return
     for install in installs(target):
         asked = install.of("__cuda")
-        wanted = CudaVersion.parse(asked.spec.removeprefix(">=")) if asked is not None and "." in asked.spec else None
+        spec = "" if asked is None else asked.spec.removeprefix(">=")
+        wanted = CudaVersion.parse(spec if "." in spec else f"{spec}.0") if spec else None
         if asked is None or asked.place is None or wanted is None or wanted.release <= own:
             continue
-        if runs_major(question, wanted.major):  # of a later major torch-needs-newer-driver speaks
-            saw = f"system-requirements want CUDA {wanted.release}; {machine_words(question)}"
-            title = f'write `cuda = "{wanted.major}.0"`: the driver runs all of CUDA {wanted.major}'
-            yield Seen(asked.place, saw, (ask("lower the CUDA of system-requirements", title=title),))
+        saw = f"system-requirements want CUDA {wanted.release}; {machine_words(question)}"
+        major = min(wanted.major, own.major)
+        title = f'write `cuda = "{major}.0"`: the driver runs all of CUDA {major}'
+        yield Seen(asked.place, saw, (ask("lower the CUDA of system-requirements", title=title),))
 
 
 def _short(text: str) -> str:

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
-from firstlight.facts.place import Platform
 from firstlight.lint.driver_rules import compat_inside
 from firstlight.lint.framework_libraries import ANY_CUDNN, Libraries, libraries_of, torch_cudnn
 from firstlight.lint.frameworks import SERVERS, Framework, bounds_of, cuda_of, frameworks, has_extra, named_for_gpu
-from firstlight.lint.host import compat_serves, floor_of, gpu_words, machine_words, runs_major, wheels_for
+from firstlight.lint.host import compat_serves, floor_of, gpu_words, is_board, machine_words, runs_major, wheels_for
 from firstlight.lint.images import KNOWS_BLACKWELL, Flavour
 from firstlight.lint.meant import for_cpu_alone, gpu_is_meant
 from firstlight.lint.model import Target
@@ -110,7 +108,7 @@ def _beside_a_gpu_build(each: Framework, here: tuple[Framework, ...]) -> bool:
 
 def _with_cuda(each: Framework, question: Question) -> tuple[Chain, ...]:
     arch = question.facts.place.arch
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         return (ask("take NVIDIA's build for Jetson", Why.PROGRAM),)
     if each.project == "jax":
         fitting = ("cuda13", "cuda12") if runs_major(question, 13) else ("cuda12",)
@@ -155,7 +153,7 @@ def _too_old_for_sglang(each: Framework, question: Question) -> bool:
 def _without_code(each: Framework, question: Question) -> str:
     """Why a framework has no code for the GPUs here; '' where it has, or where that is not known."""
     gpus = gpus_of(question)
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         compiled = each.project in ("jax", "tensorflow", "onnxruntime-gpu", "vllm", "sglang", "tgi")
         return "has no code for Jetson's GPUs: its wheels for aarch64 are for servers" if compiled else ""
     if each.project == "jax" and not each.cuda:
@@ -187,7 +185,7 @@ def _codes_of(torch: TorchVersion, cuda: str, question: Question) -> tuple[Compu
 
 
 def _newer(each: Framework, question: Question) -> tuple[Chain, ...]:
-    if each.project == "jax" and each.major == 13 and platform(question.facts) is not Platform.JETSON:
+    if each.project == "jax" and each.major == 13 and not is_board(question):
         return (_jax_12(each, question),)
     if _too_old_for_sglang(each, question):
         return (ask("run another server on this GPU, e.g. an image of vLLM's that has code for it", Why.PROGRAM),)
@@ -195,7 +193,7 @@ def _newer(each: Framework, question: Question) -> tuple[Chain, ...]:
     for row in question.tables.framework_builds:
         if row.project in of_image and not _without_code(replace(each, cuda=row.cuda), question):
             return (ask(f"take {SERVERS[row.project]} {row.first} or later"),)
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         return (ask("take NVIDIA's build for Jetson", Why.PROGRAM),)
     for row in question.tables.framework_builds:
         known = cuda_of(row) and question.tables.targets(CudaVersion.parse(row.cuda)) is not None
@@ -220,7 +218,7 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
     for each in frameworks(target, question):
         if not each.major or each.brings_libraries or any(_serves(one, each) for one in have):
             continue
-        if platform(question.facts) is Platform.JETSON and _without_code(each, question):
+        if is_board(question) and _without_code(each, question):
             continue  # no library makes a server's build run there
         wants = f"CUDA {each.major}" + (f" and cuDNN {each.cudnn}" if each.cudnn else "")
         if have:

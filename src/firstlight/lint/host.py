@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from firstlight.diagnosis.compat_choice import driver_runs, ineligible_gpus
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_answers import nearest_wheels
 from firstlight.diagnosis.wheel_choice import Wheel, gpus_of, wheels_that_run
 from firstlight.facts.known import Known, Unknown
+from firstlight.facts.place import Platform
 from firstlight.tables import CompatVerdict
 from firstlight.tables.gpu_rows import GpuKind
 from firstlight.versions import CudaVersion, DriverVersion, TorchVersion
@@ -29,7 +31,9 @@ def driver_of(question: Question) -> DriverVersion | None:
 
 
 def is_board(question: Question) -> bool:
-    """Whether a GPU of the machine is a Jetson's, by its name: in words nothing else tells the platform."""
+    """Whether the machine is a Jetson; in words ("Orin, driver 540") the names of its GPUs alone tell it."""
+    if platform(question.facts) is Platform.JETSON:
+        return True
     rows = (question.tables.gpu_named(gpu.name) for gpu in gpus_of(question))
     return any(row is not None and row.kind is GpuKind.JETSON for row in rows)
 

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.wheel_choice import gpus_of
-from firstlight.facts.place import Platform
-from firstlight.lint.host import install_of, wheel_for
+from firstlight.lint.host import install_of, is_board, wheel_for
 from firstlight.lint.images import Image
 from firstlight.lint.installs import AUTO, installs
 from firstlight.lint.meant import gpu_is_meant
@@ -66,13 +64,13 @@ def _jetsons_on_server(stage: Target, question: Question) -> Seen:
 def _elsewhere(image: Image, question: Question) -> bool:
     if not image.processors:
         return False
-    own = "tegra" if platform(question.facts) is Platform.JETSON else question.facts.place.arch
+    own = "tegra" if is_board(question) else question.facts.place.arch
     return own not in image.processors
 
 
 def _machine(question: Question) -> str:
     arch = question.facts.place.arch
-    return _SHOWN["tegra"] if platform(question.facts) is Platform.JETSON else _SHOWN.get(arch, arch)
+    return _SHOWN["tegra"] if is_board(question) else _SHOWN.get(arch, arch)
 
 
 def _other_base(stage: Target, question: Question) -> tuple[Chain, ...]:
@@ -80,9 +78,9 @@ def _other_base(stage: Target, question: Question) -> tuple[Chain, ...]:
     image = stage.image
     if image.is_rocm:
         return _with_cuda(stage, question)
-    if platform(question.facts) is Platform.JETSON and "pytorch" in image.name:
+    if is_board(question) and "pytorch" in image.name:
         return (_TORCH_FOR_JETSON,)
-    if platform(question.facts) is Platform.JETSON and gpu_is_meant(stage):
+    if is_board(question) and gpu_is_meant(stage):
         return (_FOR_JETSON,)
     wheel = wheel_for(question, image.torch)
     if question.facts.place.arch == "x86_64" and wheel is not None:
@@ -130,7 +128,7 @@ _ALSO_AMDS = {
 def _with_cuda(stage: Target, question: Question) -> tuple[Chain, ...]:
     """The same torch, or doctor's, with CUDA; another program's own image with CUDA, which the tables do not know."""
     also = _ALSO_AMDS.get(stage.place.syntax, "")
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         title = f"{_TORCH_FOR_JETSON.title}{f', with {also}' if also else ''}"
         return (chain(*_TORCH_FOR_JETSON.ways, title=title),)
     wheel = wheel_for(question, stage.image.torch) or wheel_for(question, None)
@@ -163,7 +161,7 @@ def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
 
 def _without_vendors(project: str, question: Question) -> Chain:
     """Another base, where a project brings a torch with it: there is none to leave out."""
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         return ask("take an image for Jetson that has it inside", Why.PROGRAM)
     title = f"take a base without NVIDIA's torch: {project} brings its own"
     return ask("take a base without NVIDIA's torch", Why.PROGRAM, title=title)

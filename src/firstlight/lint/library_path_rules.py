@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_answers import wired_release
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.observed import platform
 from firstlight.facts.known import Known
-from firstlight.facts.place import Platform
-from firstlight.lint.host import compat_eligible, compat_serves, driver_of, gpu_words, machine_words
+from firstlight.lint.host import compat_eligible, compat_serves, driver_of, gpu_words, is_board, machine_words
 from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import apt_packages
 from firstlight.lint.model import EnvSet, Place, Ran, Syntax, Target, Where
@@ -74,7 +72,7 @@ def _unwired(folder: str, how: str) -> Unwire:
 def _compat_seen(seen: Seen, folder: str, image: Image, *, question: Question) -> Seen:
     place, saw, do, cuda = seen.place, seen.saw, seen.answers, _cuda_in(folder) or image.cuda
     driver = driver_of(question)
-    jetson, orins = platform(question.facts) is Platform.JETSON, re.search(r"compat[_-]orin", folder) is not None
+    jetson, orins = is_board(question), re.search(r"compat[_-]orin", folder) is not None
     if (jetson and not orins and "tegra" not in image.processors) or (orins and not jetson):
         return Seen(place, f"{saw}, which holds the library for {'servers' if jetson else 'Jetson'}", do)
     if compat_eligible(question) is False:

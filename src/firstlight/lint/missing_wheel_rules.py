@@ -123,7 +123,7 @@ def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:
         return
     pythons = ", ".join(release.cpython)
     saw = f"{torch.how}: torch {torch.version.public} has wheels for Python {pythons}; the image has {torch.python}"
-    newest = release.cpython[-1].rstrip("t")
+    newest = question.tables.newest_python(torch.version, question.facts.place.arch)
     wheel = wheel_for(question, torch.version, torch.python)
     other = () if wheel is None else (chain(install_of(wheel)),)
     environment, runs = MakeEnvironment(python=newest), wheel_for(question, torch.version)

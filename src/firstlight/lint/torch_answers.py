@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.compat_answers import compat_answers, wired_release
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.observed import platform
 from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.torch_build_rules import jetson_wheel
 from firstlight.diagnosis.wheel_answers import COMPANIONS
 from firstlight.diagnosis.wheel_choice import Wheel, gpus_of
-from firstlight.facts.place import Platform
 from firstlight.lint.arch_list import named_targets
 from firstlight.lint.build_rules import arch_lists, cuda_builds, toolkit_of
 from firstlight.lint.host import driver_cuda, install_of, is_board, lets_in, runs_major, wheel_for, wheels_for
@@ -63,7 +61,7 @@ def other_wheel(torch: InImage, target: Target, question: Question) -> tuple[Cha
     for kept in _kept(torch, target, question):
         title = f"keep {kept.shown} of line {kept.place.line}: see torch-overwritten-later"
         return (ask("keep the torch of the earlier line", Why.PROGRAM, title=title),)
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         return jetson_wheel(question)
     if together := _with_its_project(torch, target, question):
         return together
@@ -73,11 +71,8 @@ def other_wheel(torch: InImage, target: Target, question: Question) -> tuple[Cha
     wheel = best_of(with_image(found, torch, question), target, question) if base else next(iter(found), None)
     if wheel is None and torch.python:
         wheel = wheel_for(question, torch.version)
-        release = (
-            None if wheel is None else question.tables.torch_release(wheel.torch.public, question.facts.place.arch)
-        )
-        if wheel is not None and release is not None:
-            python = release.cpython[-1].rstrip("t")
+        python = "" if wheel is None else question.tables.newest_python(wheel.torch, question.facts.place.arch)
+        if wheel is not None and python:
             way, title = with_companions(wheel, torch, question), f"use Python {python} and {_shown(wheel)}"
             return (chain(MakeEnvironment(python=python), way, title=title),)
     if wheel is None and is_board(question):
@@ -117,7 +112,7 @@ def other_date(image: Image, question: Question) -> tuple[str, str]:
     """Why an image of NVIDIA's has no code for the GPU, by its date, and what to take; two times '' where it may."""
     if image.released == (0, 0) or image.processors:
         return "", ""
-    if platform(question.facts) is Platform.JETSON:
+    if is_board(question):
         return "is for servers", "the -igpu tag"
     gpu = next(iter(gpus_of(question)), None)
     if gpu is not None and gpu.capability.major >= 10 and image.released < KNOWS_BLACKWELL:
@@ -159,7 +154,7 @@ def solved_without_driver(torch: InImage) -> bool:
 def one_with_cuda(torch: InImage, target: Target, question: Question) -> tuple[Chain, ...]:
     """Another wheel; where conda saw no driver, first the CUDA of the driver told to it."""
     others, own = other_wheel(torch, target, question), driver_cuda(question)
-    if not solved_without_driver(torch) or own is None or platform(question.facts) is Platform.JETSON:
+    if not solved_without_driver(torch) or own is None or is_board(question):
         return others
     told = variables_in(torch.place, Variable("CONDA_OVERRIDE_CUDA", str(own)))
     return chain(told, title="tell conda the CUDA of the driver"), *others

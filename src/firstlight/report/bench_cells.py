@@ -65,7 +65,8 @@ def rate_text(case: CaseResult, figure: Figure) -> str:
     if case.peak in ("bandwidth", "link") or is_memory_bound(figure.limit):
         return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
     if rate.tflops is not None:
-        return f"{significant(rate.tflops)} TFLOPS"
+        tera = rate.tflops >= 0.1
+        return f"{significant(rate.tflops)} TFLOPS" if tera else f"{significant(1e3 * rate.tflops)} GFLOPS"
     return DASH if rate.gbps is None else f"{gbps_text(rate.gbps)} GB/s"
 
 

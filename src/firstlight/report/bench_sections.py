@@ -46,7 +46,7 @@ def throughput(case: CaseResult, figure: Figure) -> str:
     """'7,124 img/s' in the words of the field."""
     item = {"image": "img", "sequence": "seq", "token": "tok"}.get(param(case, "item"), param(case, "item"))
     rate = figure.rate.items_per_s
-    return DASH if rate is None else f"{rate:,.0f} {item}/s"
+    return DASH if rate is None else f"{rate:,.0f} {item}/s" if rate >= 100 else f"{rate:.1f} {item}/s"
 
 
 def precision(case: CaseResult, figure: Figure) -> str:

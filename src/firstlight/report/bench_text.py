@@ -37,12 +37,13 @@ def _table(run: RunResult) -> str:
     rows = [row for case in run.cases for row in _rows(case, run)]
     if not rows:
         return "no case has a figure\n"
-    widths = [max(len(row[place]) for row in (_HEAD, *rows)) for place in range(len(_HEAD))]
+    # limits and tiers are a GPU's: a column that no row fills is left out
+    filled = [place for place in range(len(_HEAD)) if place < 4 or any(row[place] not in ("", DASH) for row in rows)]
+    widths = {place: max(len(row[place]) for row in (_HEAD, *rows)) for place in filled}
     lines = []
     for row in (_HEAD, *rows):
         cells = (
-            text.ljust(width) if place in (0, 6) else text.rjust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            row[place].ljust(width) if place in (0, 6) else row[place].rjust(width) for place, width in widths.items()
         )
         lines.append("  ".join(cells).rstrip() + "\n")
     return "".join(lines)

@@ -52,6 +52,18 @@ class TorchLookups(CompilerLookups):
         found: TorchRelease | None = self._one("torch_releases", torch=wanted, machine=machine)
         return found
 
+    def compiles_in(self, torch: TorchVersion, python: str) -> bool:
+        """Whether torch.compile works in a Python such as 3.14; True where that is not known, as before torch 2."""
+        row = next((each for each in self.compile_pythons if torch.public.startswith(f"{each.torch}.")), None)
+        return row is None or _place(python) < _place(row.below)
+
+    def newest_python(self, torch: TorchVersion, machine: str = "x86_64") -> str:
+        """The newest Python that a torch has wheels for and torch.compile works in: 3.13 for 2.9.0; '' not known."""
+        release = self.torch_release(torch.public, machine)
+        known = () if release is None else tuple(each for each in release.cpython if each[-1].isdigit())
+        working = [each for each in known if self.compiles_in(torch, each)] or known
+        return max(working, key=_place, default="")
+
     def newest_torch(self, machine: str = "x86_64") -> TorchRelease | None:
         """The newest wheel on PyPI the tables know for a machine, e.g. 2.15.0."""
         return max((row for row in self.torch_releases if row.machine == machine), key=lambda r: r.torch, default=None)
@@ -108,3 +120,7 @@ class TorchLookups(CompilerLookups):
 def _minor(torch: TorchVersion) -> str:
     """2.9 for 2.9.1+cu130."""
     return f"{torch.release[0]}.{torch.release[1]}"
+
+
+def _place(python: str) -> int:
+    return int(python.split(".")[1])

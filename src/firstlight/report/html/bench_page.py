@@ -15,7 +15,7 @@ from firstlight.report.html.cases import cases_section, not_measured_section
 from firstlight.report.html.comparison import comparison_section, comparison_sentence
 from firstlight.report.html.families import families_section
 from firstlight.report.html.formulas import rate_formula, share_formula
-from firstlight.report.html.markup import Markup, el, number, section
+from firstlight.report.html.markup import Markup, code, el, number, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.html.roofline import roofline_section
 from firstlight.report.html.trace import trace_section
@@ -206,7 +206,7 @@ def _machine(run: RunResult) -> Markup:
         rows += [(name, value) for name, value in (
             ("Link", link), ("ECC", ecc), ("Power limit", power), ("VBIOS", gpu.vbios or "")) if value]  # fmt: skip
     commit = "" if run.run.commit is None else run.run.commit + (", with uncommitted changes" if run.run.dirty else "")
-    command = el("code", f"firstlight {' '.join(run.run.argv)}")
+    command = code(f"firstlight {' '.join(run.run.argv)}")
     made = (("Made by", run.tool), ("Commit", commit), ("Command", command), ("Run", run.run.id))
     rows += [(name, value) for name, value in made if value]
     body = table(("What", "Value"), rows, caption="The machine and its software", class_="pairs")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from firstlight.bench.limits import LAUNCH_BOUND_ABOVE
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
+from firstlight.bench.steady import NOT_STEADY, PUT_OFF, unsteady
 from firstlight.frozen import dataclass
 from firstlight.report.bench_cells import (
     DASH,
@@ -31,7 +32,7 @@ from firstlight.report.html.scales import Axis, line
 from firstlight.report.layout import counted
 
 STRIP_WIDTH, STRIP_HEIGHT = 136, 24
-_QUIET = ("algorithmic", "compile")
+_QUIET = ("algorithmic", "compile", NOT_STEADY, PUT_OFF)  # the last two are said in words
 _FORMULAS = "Point at a number, tap it or focus it for its formula; arrow keys go from number to number."
 _STRIPS = (
     "Samples: every one is a tick, one row a pass; under it the fastest and the slowest, each strip on a scale of its "
@@ -175,5 +176,7 @@ def _notes(case: CaseResult, figure: Figure) -> Markup:
         words.append("host time")
     if (case.launch_bound or 0) > LAUNCH_BOUND_ABOVE:
         words.append(f"eager: waits {100 * (case.launch_bound or 0):.0f} % for launches")
+    if why := unsteady(case, figure):
+        words.append(f"not steady: {why}")
     words += [flag_words(flag) for flag in (*figure.flags, *case.flags) if flag not in _QUIET]
     return el("span", ", ".join(words), class_="notes") if words else Markup("")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from firstlight.bench.compare import CaseChange, Comparison, FamilyChange
 from firstlight.bench.results import RunResult
 from firstlight.bench.statistics import Change
-from firstlight.report.bench_cells import time_text
+from firstlight.report.bench_cells import DASH, time_text
 from firstlight.report.html.markup import Markup, el, figure, mark, number, section
 from firstlight.report.html.page import table
 from firstlight.report.html.scales import Axis, drawing, fitted, label, line, text_width
@@ -128,8 +128,8 @@ def _folded(cases: Sequence[CaseChange], what: str) -> Markup:
 
 def _span(cases: Sequence[CaseChange]) -> float:
     """Half the width of the drawings of one table, as a logarithm: all of it, but no more than 25 %."""
-    ends = [abs(math.log(end)) for case in cases for end in (case.ratio, *(case.ci95 or ()))]
-    return min(MOST_SPAN, max(LEAST_SPAN, *ends) * 1.1)
+    ends = [abs(math.log(end)) for case in cases if case.ci95 for end in (case.ratio, *case.ci95)]
+    return min(MOST_SPAN, max((LEAST_SPAN, *ends)) * 1.1)
 
 
 def _row(case: CaseChange, span: float) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def _row(case: CaseChange, span: float) -> tuple[str, ...]:
         f"{case.id} ({case.regime.value})",
         number(time_text(case.base_s), f"median of {case.passes[0]} passes"),
         number(time_text(case.new_s), f"median of {case.passes[1]} passes"),
-        number(_percent(case.ratio), formula),
+        DASH if case.is_unsteady else number(_percent(case.ratio), formula),
         _inline(case, span),
         el("span", case.change.value, class_=f"word {tone}".strip()),
         why,

@@ -31,7 +31,7 @@ def spread_formula(figure: Figure) -> str:
 def rate_formula(case: CaseResult, figure: Figure) -> str:
     """'work / time = 2,147,483,648 FLOP / 6.252 us = 343.5 TFLOPS'."""
     text, time = rate_text(case, figure), time_text(figure.time_s.median)
-    if text.endswith("TFLOPS"):
+    if text.endswith("FLOPS"):
         return f"FLOP / time = {case.flops:,} / {time} = {text}; counted as {case.flops_model}, useful FLOP only"
     if text.endswith("GB/s"):
         return f"bytes / time = {case.bytes:,} / {time} = {text}; counted as {case.bytes_model}; 1 GB = 10^9 bytes"

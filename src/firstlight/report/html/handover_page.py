@@ -60,7 +60,7 @@ def _missing(handover: Handover) -> Markup:
     if not handover.missing:
         return Markup("")
     items = [
-        el("li", el("strong", each.part), f": {each.why}. To make it:", commands(each.make))
+        el("li", el("strong", each.part), prose(f": {each.why}. To make it:"), commands(each.make))
         for each in handover.missing
     ]
     return section("missing", "What is missing here", el("ul", *items, class_="steps"))

@@ -99,5 +99,5 @@ def _all(analysis: Analysis) -> Markup:
     rows = [(each.name, why_that_one(each, site)) for each in analysis.loaded]
     if not rows:
         return Markup("")
-    body = table(("Library", "Where from, and why that one"), rows, caption=f"{len(rows)} found")
+    body = table(("Library", "Found in"), rows, caption=f"{len(rows)} found")
     return section("all", "Every library", el("details", el("summary", f"{len(rows)} libraries that are found"), body))

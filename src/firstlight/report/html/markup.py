@@ -10,6 +10,7 @@ from firstlight.secrets import masked
 
 _EMPTY = frozenset({"meta", "br", "input", "link", "col"})
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
+_LONGEST_WHOLE = 32  # a longer word may break: it is wider than a phone
 _SHAPES = frozenset({"rect", "circle", "line", "path"})
 
 
@@ -59,7 +60,18 @@ def figure(drawing: str, caption: str) -> Markup:
 
 def prose(text: str) -> Markup:
     """A sentence whose `commands` between backticks are set as code."""
-    return joined(el("code", part) if place % 2 else part for place, part in enumerate(_BACKTICKS.split(text)))
+    return joined(code(part) if place % 2 else part for place, part in enumerate(_BACKTICKS.split(text)))
+
+
+def code(text: str) -> Markup:
+    """A command inside a sentence or a cell: its lines end between words, never inside --device=cpu."""
+    words = (whole(word) if "-" in word and len(word) <= _LONGEST_WHOLE else word for word in re.split(r"( +)", text))
+    return el("code", *words)
+
+
+def whole(text: str) -> Markup:
+    """Text that no line end divides, e.g. the version 570.133.20."""
+    return el("span", text, class_="whole")
 
 
 def commands(text: str) -> Markup:

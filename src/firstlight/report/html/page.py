@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from firstlight import __version__
 from firstlight.frozen import dataclass
 from firstlight.report.html.embedded import embed
-from firstlight.report.html.markup import Markup, el
+from firstlight.report.html.markup import Markup, code, el, joined, whole
 
+_SHORT = 20  # characters, which stand beside a label on a phone
 NOTHING = ("", "-")  # cells with nothing to say, which a narrow screen leaves out
 
 
@@ -73,9 +75,10 @@ def table(
 
     `widths` are the classes of look.css that say how wide the columns of tables are which stand below each other.
     """
+    kept = [row if widths else [_undivided(cell) for cell in row] for row in rows]
     cells = [
         el("tr", *(_cell(name, cell, place) for place, (name, cell) in enumerate(zip(head, row, strict=True))))
-        for row in rows
+        for row in kept
     ]
     return el(
         "table",
@@ -86,6 +89,13 @@ def table(
         class_=f"stack {class_}".strip(),
         data_rove="",
     )
+
+
+def _undivided(cell: str) -> str:
+    """A short cell divided between words alone: a browser divides 570.133.20 rather than make its column wider."""
+    if isinstance(cell, Markup) or cell in NOTHING or len(cell) > _SHORT:
+        return cell
+    return joined(whole(word) if word.strip() else word for word in re.split(r"( +)", cell))
 
 
 def _cell(name: str, content: str, place: int) -> Markup:
@@ -110,7 +120,7 @@ def _footer(page: Page) -> Markup:
     return el(
         "footer",
         el("p", f"Made by firstlight {__version__}{since}; {page.held}. To take {'one' if several else 'it'} out: ",
-           el("code", take), f"{which}."),
+           code(take), f"{which}."),
         el("button", "Save the data as JSON", type="button", id="save", hidden=""),
     )  # fmt: skip
 
