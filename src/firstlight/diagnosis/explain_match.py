@@ -131,6 +131,8 @@ def _across_cuts(spot: Spot, wanted: Iterable[_Form], found: list[_Match]) -> li
         return found
     stretch = Stretch(before, spot.text(), after, "")
     uncut = _known_across(wanted, stretch)
+    told = {each[0].signature.code for each in found if not _touches_a_cut(each[2], cut_before=bool(before))}
+    uncut = [each for each in uncut if each[0].signature.code not in told]
     said = {known.signature.code for known, _, _ in uncut}
     both = [*(each for each in found if each[0].signature.code not in said), *uncut]
     if not any(known.signature.fallback for known, _, _ in both):
@@ -141,6 +143,11 @@ def _across_cuts(spot: Spot, wanted: Iterable[_Form], found: list[_Match]) -> li
     if _worth(list(_known_in(forms, whole, begin=0, end=len(whole)))) < A_CAUSE:
         return both
     return [each for each in both if not each[0].signature.fallback]
+
+
+def _touches_a_cut(match: re.Match[str], *, cut_before: bool) -> bool:
+    """Whether a match begins or ends where its line may have been cut; one that does not has nothing to gain."""
+    return (cut_before and match.start() == 0) or match.end() >= len(match.string.rstrip())
 
 
 def _worth(found: list[_Match]) -> int:
