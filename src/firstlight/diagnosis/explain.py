@@ -246,7 +246,7 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     ways = (way for way in signature.ways_out if _is_for(way, values.get("number") or values.get("gpu", "")))
     return replace(
         signature,
-        cause=filled(signature.cause, values).strip(),
+        cause=" ".join(filled(signature.cause, values).split()),
         means=filled(signature.means, values),
         prove=fill(signature.prove),
         ways_out=tuple(map(fill_way, ways)),

@@ -27,6 +27,7 @@ def in_case(signature: Signature, text: bytes) -> Signature:
         source=tuple(dict.fromkeys((*case.source, *signature.source))),
         one_of=case.one_of,
         fallback=False,
+        wraps=False,
     )
 
 

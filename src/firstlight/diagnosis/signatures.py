@@ -86,7 +86,7 @@ class WayOut(Commands):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a row says where the text around its line shows which of its causes it is; '' and None are as the row has."""
+    """What a row says where the text shows which of its causes it is; "" and None leave what the row says."""
 
     shown_by: str  # a pattern that is tried on what stands around the line
     title: str
