@@ -16,7 +16,7 @@ from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Sp
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_shown import gpu_named, in_scope
 from firstlight.diagnosis.explain_telling import is_telling
-from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
+from firstlight.diagnosis.signatures import Commands, Signature, Sure, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked
 
@@ -26,6 +26,7 @@ SHOWN_CHARACTERS = 150
 GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
 ARGUMENTS = (("PACKAGE", "package"), ("MODULE", "module"), ("CAPABILITY", "gpu"))  # a command's word, and who knows it
 _ARGUMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
+OF_ANY_PROGRAM = ("python", "pytorch")  # whose words programs of every kind end in
 CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
 
@@ -156,8 +157,8 @@ def _explained(stream: Readable) -> Explained:
 def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     """The causes among what was found, without what only follows from one of them.
 
-    What says only that something failed, or what kind of failure it was, is left out where a cause is known; and so
-    are the words of any program ('No module named ...') beside a cause that is of CUDA or of a product.
+    What says only that something failed, what kind of failure it was, or what a message reads like, is left out where
+    a cause is known.
     """
     found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
     causes = [tally for tally in found if not tally.signature.wraps]
@@ -165,8 +166,14 @@ def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     sure = [tally for tally in named if tally.signature.depth < CAUSE_DEPTH and not tally.signature.witness]
     if not _answers(sure):
         return causes or found
-    plain = [tally for tally in sure if not tally.signature.gpu_only]
-    return [tally for tally in named if not tally.signature.gpu_only] if _answers(plain) else named
+    if not _answers([tally for tally in sure if not _is_guess(tally)]):
+        return named
+    return [tally for tally in named if not _is_guess(tally)]
+
+
+def _is_guess(tally: _Tally) -> bool:
+    """Whether it knows only what kind of message of Python's or torch's it is: 'No module named ...'."""
+    return tally.signature.sure is Sure.READS_LIKE and tally.signature.product in OF_ANY_PROGRAM
 
 
 def _answers(causes: list[_Tally]) -> bool:
