@@ -8,13 +8,15 @@ import re
 from dataclasses import field, replace
 from typing import BinaryIO
 
+from firstlight.diagnosis.explain_case import in_case
 from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
+from firstlight.diagnosis.explain_shown import gpu_named, in_scope
 from firstlight.diagnosis.explain_telling import is_telling
-from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
+from firstlight.diagnosis.signatures import Commands, Signature, Sure, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked
 
@@ -24,6 +26,7 @@ SHOWN_CHARACTERS = 150
 GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
 ARGUMENTS = (("PACKAGE", "package"), ("MODULE", "module"), ("CAPABILITY", "gpu"))  # a command's word, and who knows it
 _ARGUMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
+OF_ANY_PROGRAM = ("python", "pytorch")  # whose words programs of every kind end in
 CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
 
@@ -138,7 +141,9 @@ def _explained(stream: Readable) -> Explained:
             continue
         for hit in hits(item):
             if hit.signature.code not in tallies:
-                tallies[hit.signature.code] = _Tally(hit.signature, setting_of(item.surroundings()))
+                around = item.surroundings()
+                row = in_scope(in_case(hit.signature, around), around)
+                tallies[hit.signature.code] = _Tally(row, setting_of(around), gpu_named(row, around))
             tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
     telling = () if _answers(causes) else _most_telling(causes, told)
@@ -152,14 +157,23 @@ def _explained(stream: Readable) -> Explained:
 def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
     """The causes among what was found, without what only follows from one of them.
 
-    What says only that something failed, or what kind of failure it was, is left out where a cause is known.
+    What says only that something failed, what kind of failure it was, or what a message reads like, is left out where
+    a cause is known.
     """
     found = [tally for tally in tallies.values() if not tally.signature.follows & tallies.keys()]
     causes = [tally for tally in found if not tally.signature.wraps]
     named = [tally for tally in causes if tally.signature.depth < GENERAL_DEPTH]
     sure = [tally for tally in named if tally.signature.depth < CAUSE_DEPTH and not tally.signature.witness]
-    is_known = _answers(sure)
-    return named if is_known else causes or found
+    if not _answers(sure):
+        return causes or found
+    if not _answers([tally for tally in sure if not _is_guess(tally)]):
+        return named
+    return [tally for tally in named if not _is_guess(tally)]
+
+
+def _is_guess(tally: _Tally) -> bool:
+    """Whether it knows only what kind of message of Python's or torch's it is: 'No module named ...'."""
+    return tally.signature.sure is Sure.READS_LIKE and tally.signature.product in OF_ANY_PROGRAM
 
 
 def _answers(causes: list[_Tally]) -> bool:
@@ -180,6 +194,7 @@ class _Tally:
 
     signature: Signature
     setting: Setting  # of the lines around the first hit
+    gpu: str  # the capability of the GPU that they name
     count: int = 0
     quoted_only: bool = True
     last: tuple[Hit, ...] = ()
@@ -214,7 +229,8 @@ class _Tally:
         every: dict[str, dict[str, None]] = {}
         for name, value in (pair for sighting in self.sightings for pair in sighting.values):
             every.setdefault(name, {})[value] = None
-        values = {name: next(iter(seen)) for name, seen in every.items()}
+        values = {"gpu": self.gpu} if self.gpu else {}
+        values |= {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
         told = in_setting(_filled_in(self.signature, values), self.setting)
         return Explanation(told, self.count, tuple(self.sightings))
@@ -232,12 +248,12 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
 
     def fill_way(way: WayOut) -> WayOut:
         told = fill(way)
-        return WayOut(told.say, told.run, way.ways)
+        return replace(way, say=told.say, run=told.run)
 
     ways = (way for way in signature.ways_out if _is_for(way, values.get("number") or values.get("gpu", "")))
     return replace(
         signature,
-        cause=filled(signature.cause, values).strip(),
+        cause=" ".join(filled(signature.cause, values).split()),
         means=filled(signature.means, values),
         prove=fill(signature.prove),
         ways_out=tuple(map(fill_way, ways)),

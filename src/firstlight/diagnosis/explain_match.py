@@ -63,14 +63,21 @@ def hits(spot: Spot) -> Iterator[Hit]:
     """The signatures on one line; what none knows as it is written is tried without regard to capital letters."""
     if spot.in_diff():
         return
-    wanted = _wanted(spot.anchors)
+    wanted = _heard(_wanted(spot.anchors), spot)
     text = spot.text()
     quoted = _SOURCE_LINE.match(text) is not None
     for known, regex, raw in _known_at(spot, wanted, text) or _known_at(spot, _in_any_case(wanted, text), text):
-        if known.signature.gpu_only and not _compiled(_GPU_PROGRAM).search(spot.near(_GPU_PROGRAM_BYTES)):
-            continue
         values, match = _without_secrets(known, regex, raw)
         yield Hit(known.signature, regex, spot.line, quoted, values, match)
+
+
+def _heard(forms: tuple[_Form, ...], spot: Spot) -> tuple[_Form, ...]:
+    """The forms without those of words that any program prints, where the text shows none that uses a GPU."""
+    if not any(form.signature.gpu_only for form in forms):
+        return forms
+    if _compiled(_GPU_PROGRAM).search(spot.near(_GPU_PROGRAM_BYTES)):
+        return forms
+    return tuple(form for form in forms if not form.signature.gpu_only)
 
 
 def is_wrapper(text: str) -> bool:
@@ -131,6 +138,8 @@ def _across_cuts(spot: Spot, wanted: Iterable[_Form], found: list[_Match]) -> li
         return found
     stretch = Stretch(before, spot.text(), after, "")
     uncut = _known_across(wanted, stretch)
+    told = {each[0].signature.code for each in found if not _touches_a_cut(each[2], cut_before=bool(before))}
+    uncut = [each for each in uncut if each[0].signature.code not in told]
     said = {known.signature.code for known, _, _ in uncut}
     both = [*(each for each in found if each[0].signature.code not in said), *uncut]
     if not any(known.signature.fallback for known, _, _ in both):
@@ -141,6 +150,11 @@ def _across_cuts(spot: Spot, wanted: Iterable[_Form], found: list[_Match]) -> li
     if _worth(list(_known_in(forms, whole, begin=0, end=len(whole)))) < A_CAUSE:
         return both
     return [each for each in both if not each[0].signature.fallback]
+
+
+def _touches_a_cut(match: re.Match[str], *, cut_before: bool) -> bool:
+    """Whether a match begins or ends where its line may have been cut; one that does not has nothing to gain."""
+    return (cut_before and match.start() == 0) or match.end() >= len(match.string.rstrip())
 
 
 def _worth(found: list[_Match]) -> int:
@@ -193,7 +207,13 @@ def _wanted(anchors: frozenset[bytes]) -> tuple[_Form, ...]:
     return tuple(
         sorted(
             (form for anchor in anchors for form in forms[anchor]),
-            key=lambda form: (form.signature.fallback, form.signature.depth, form.signature.code, form.order),
+            key=lambda form: (
+                form.signature.fallback,
+                form.signature.gpu_only,
+                form.signature.depth,
+                form.signature.code,
+                form.order,
+            ),
         )
     )
 

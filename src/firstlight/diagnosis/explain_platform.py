@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firstlight.diagnosis.explain import Explained, Explanation
-from firstlight.diagnosis.signatures import Commands, WayOut
+from firstlight.diagnosis.signatures import Commands
 from firstlight.ways.platform import Family, Manager, Platform
 
 _RPM = frozenset(each for each in Manager if each.is_rpm)
@@ -50,7 +50,7 @@ def _mapped(explained: Explained, change: Callable[[Commands], Commands]) -> Exp
 def _changed(explanation: Explanation, change: Callable[[Commands], Commands]) -> Explanation:
     signature = explanation.signature
     told = ((way, change(way)) for way in signature.ways_out)
-    ways = tuple(WayOut(new.say, new.run, way.ways) for way, new in told)
+    ways = tuple(replace(way, say=new.say, run=new.run) for way, new in told)
     return replace(explanation, signature=replace(signature, prove=change(signature.prove), ways_out=ways))
 
 

@@ -33,6 +33,8 @@ _UNFINISHED_ESCAPE = re.compile(rb"\x1b[^\x07\n]{0,64}\Z")
 _NOT_ONLY_DIFF = re.compile(rb"-\S|[+-] \S")  # '-lcuda' of a wrapped line, an item of a list
 
 FULL_LINE = 60  # a shorter one was not cut by a terminal
+WIDEST_TERMINAL = 280  # a longer one neither
+BLANKS_LOST = 4  # at the end of a line, when it is copied
 _FULL_LINE_END = re.compile(rb"(?<=[^\n]{%d})\n(?=[^\n])" % FULL_LINE)
 _ANY_END = re.compile(rb"[ \t]*\r?\n[ \t]*(?=\S)")
 _CUT_BEFORE = re.compile(rb"(?:[^\n]{%d,}\n){1,12}\Z" % FULL_LINE)
@@ -109,8 +111,9 @@ class Spot:
         tail = _CUT_AFTER.match(self.buffer[self.end :]) if self.end - self.begin >= FULL_LINE else None
         before, after = ([each for each in (part[0] if part else b"").split(b"\n") if each] for part in (head, tail))
         line = self.buffer[self.begin : self.end]
-        before = _cut_off((line, *reversed(before)), _CutAt.BEGINNING)
-        after = _cut_off((line, *after), _CutAt.END)
+        full = max(map(_columns, self.buffer.splitlines()), default=0) - BLANKS_LOST
+        before = _cut_off((line, *reversed(before)), _CutAt.BEGINNING, full)
+        after = _cut_off((line, *after), _CutAt.END, full)
         return tuple(map(_readable, reversed(before))), tuple(map(_readable, after))
 
     def surroundings(self) -> bytes:
@@ -133,15 +136,20 @@ class _CutAt(enum.Enum):
     END = "end"
 
 
-def _cut_off(lines: tuple[bytes, ...], at: _CutAt) -> list[bytes]:
+def _columns(line: bytes) -> int:
+    return len(line.decode("utf-8", "replace"))
+
+
+def _cut_off(lines: tuple[bytes, ...], at: _CutAt, full: int) -> list[bytes]:
     """Of the lines next to the first, outwards, those that belong to it: a part that is cut is as long as the next.
 
-    A line that begins as records do is a message of its own.
+    A terminal cuts all lines at its width, so a line that another one is longer than was not cut. One that begins as
+    records do is a message of its own.
     """
     found: list[bytes] = []
     for inner, outer in itertools.pairwise(lines):
         first, second = (outer, inner) if at is _CutAt.BEGINNING else (inner, outer)
-        if len(second) > len(first) or _RECORD.match(second):
+        if len(second) > len(first) or not full <= _columns(first) <= WIDEST_TERMINAL or _RECORD.match(second):
             break
         found.append(outer)
     return found

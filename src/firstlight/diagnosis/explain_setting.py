@@ -98,7 +98,7 @@ def _words(way: WayOut) -> str:
 
 
 def _kept(way: WayOut, setting: Setting) -> WayOut:
-    return WayOut(way.say, _lines(way.run, setting), way.ways)
+    return replace(way, run=_lines(way.run, setting))
 
 
 def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:

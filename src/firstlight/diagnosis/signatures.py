@@ -20,6 +20,7 @@ DATA = "data/error_signatures.json"
 FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
+CASES = "data/error_cases.json"
 PRODUCTS = "data/product_errors"
 ONE_OF = "The text alone does not tell which it is, and it can be another."
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
@@ -39,6 +40,14 @@ class Confidence(enum.Enum):
     MEASURED = "measured"
     DOCUMENTED = "documented"
     REPORTED = "reported"
+
+
+class Sure(enum.Enum):
+    """How much an answer claims: one cause, a list of causes that its proof tells apart, or only a kind of message."""
+
+    CAUSE = "cause"
+    ONE_OF = "one of several"
+    READS_LIKE = "reads like"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,21 @@ class WayOut(Commands):
 
     ways: tuple[type[Way], ...]
     where_number: str = ""  # a pattern of the codes or GPUs that it is for, e.g. '7\\d\\d'; '' for any
+    when: str = ""  # what must be so for it to help, e.g. 'it runs in a container'; '' where that is said or always so
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a row says where the text shows which of its causes it is; "" and None leave what the row says."""
+
+    shown_by: str  # a pattern that is tried on what stands around the line
+    title: str
+    cause: str
+    means: str
+    prove: Commands | None
+    ways_out: tuple[WayOut, ...]
+    source: tuple[str, ...]
+    one_of: bool = False  # some of the row's causes are ruled out, and more than one is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +125,14 @@ class Signature:
     one_of: bool = False  # the text does not tell which of several causes it is, so neither which way out
     witness: bool = False  # tells what another process or rank did: never before a cause of another kind
     gpu_only: bool = False  # words of any program: spoken only where the text shows one that uses a GPU
+    cases: tuple[Case, ...] = ()  # the first that the text shows is told
+
+    @property
+    def sure(self) -> Sure:
+        """A row that is told only where no other knows the line, and has several causes, knows a kind of message."""
+        if not self.one_of:
+            return Sure.CAUSE
+        return Sure.READS_LIKE if self.fallback else Sure.ONE_OF
 
 
 @functools.cache
@@ -115,7 +147,13 @@ def signatures() -> tuple[Signature, ...]:
             related = dict.fromkeys((*whole["related"], *findings.get(row["code"], ())))
             rows.append(signature_of({**whole, "related": list(related)}))
     causes = _all_causes(rows)
-    rows = [replace(row, follows=causes[row.code]) if causes[row.code] else row for row in rows]
+    cases = _all_cases()
+    rows = [
+        replace(row, follows=causes[row.code], cases=cases.get(row.code, ()))
+        if causes[row.code] or row.code in cases
+        else row
+        for row in rows
+    ]
     return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
 
 
@@ -135,6 +173,16 @@ def _all_causes(rows: list[Signature]) -> dict[str, frozenset[str]]:
         return frozenset(found)
 
     return {code: causes(code) if direct[code] else frozenset() for code in direct}
+
+
+def _all_cases() -> dict[str, tuple[Case, ...]]:
+    """Code -> what its row says where the text shows which of its causes it is, in the order that they are tried."""
+    found: dict[str, tuple[Case, ...]] = {}
+    for row in _read(CASES):
+        case = _case(row)
+        for code in row["of"]:
+            found[code] = (*found.get(code, ()), case)
+    return found
 
 
 def found_by() -> dict[str, list[str]]:
@@ -248,9 +296,23 @@ def signature_of(row: dict[str, Any]) -> Signature:
     )
 
 
+def _case(case: dict[str, Any]) -> Case:
+    prove = case.get("prove")
+    return Case(
+        shown_by=case["shown_by"],
+        title=case.get("title", ""),
+        cause=f"{case['cause']} {ONE_OF}" if case.get("one_of") else case["cause"],
+        means=case.get("means", ""),
+        prove=None if prove is None else Commands(prove["expect"], tuple(prove["run"])),
+        ways_out=tuple(_way_out(way, case["of"][0]) for way in case["ways_out"]),
+        source=tuple(case["source"]),
+        one_of=case.get("one_of", False),
+    )
+
+
 def _way_out(way: dict[str, Any], code: str) -> WayOut:
     unknown = [name for name in way["ways"] if name not in way_types()]
     if unknown:
         raise ValueError(f"{DATA}, {code}: {unknown[0]!r} is not a kind of way; ways/kinds.py has them all")
     kinds_of = tuple(way_types()[name] for name in way["ways"])
-    return WayOut(way["say"], tuple(way["run"]), kinds_of, way.get("where_number", ""))
+    return WayOut(way["say"], tuple(way["run"]), kinds_of, way.get("where_number", ""), way.get("when", ""))

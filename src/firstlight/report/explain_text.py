@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firstlight import __version__
 from firstlight.diagnosis.explain import Explained, Explanation, Sighting
 from firstlight.diagnosis.explain_telling import kind_of
-from firstlight.diagnosis.signatures import Commands, Signature
+from firstlight.diagnosis.signatures import Commands, Signature, Sure, WayOut
 from firstlight.frozen import dataclass
 from firstlight.visible import one_line
 from firstlight.ways.way import type_name
@@ -50,11 +50,18 @@ class _Labels:
     """What stands before the parts of a row: where the machine tells its own cause, the row's is that of most."""
 
     cause: str
+    several: str  # the same where the text does not tell which it is
     ways_out: str
+    by_cause: str
 
 
-_ALONE = _Labels("cause", "ways out")
-_IN_GENERAL = _Labels("cause, as a rule", "ways out elsewhere (here the one above comes first)")
+_ALONE = _Labels("cause", "cause, not settled", "ways out", "then, by what it is")
+_IN_GENERAL = _Labels(
+    "cause, as a rule",
+    "cause elsewhere, not settled",
+    "ways out elsewhere (here the one above comes first)",
+    "elsewhere, by what it is (here the one above comes first)",
+)
 
 
 def explained_text(explained: Explained, here: Here = NOT_LOOKED, *, width: int = 88) -> str:
@@ -114,25 +121,49 @@ def _overview(explained: Explained, width: int) -> list[str]:
 
 def _block(explanation: Explanation, width: int, labels: _Labels) -> list[str]:
     signature = explanation.signature
-    rows = _fold(f"{signature.code}: {signature.title}{_alarm(signature)}", width, "", "  ")
+    kind = "reads like: " if signature.sure is Sure.READS_LIKE else ""
+    rows = _fold(f"{signature.code}: {kind}{signature.title}{_alarm(signature)}", width, "", "  ")
     for sighting in explanation.sightings:
         rows += _fold(f"line {sighting.line}{_times(sighting)}: {printable(sighting.text)}", width, "  ", "    ")
     if left := explanation.count - sum(sighting.count for sighting in explanation.sightings):
         rows.append(f"  and {left:,} more with other values")
-    rows += _fold(f"{labels.cause}: {signature.cause}", width, "  ", "    ")
+    label = labels.cause if signature.sure is Sure.CAUSE else labels.several
+    rows += _fold(f"{label}: {signature.cause}", width, "  ", "    ")
     rows += _fold(f"means: {signature.means}", width, "  ", "    ")
-    rows += ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
-    rows += _fold(f"it shows: {signature.prove.say}", width, "    ", "      ")
-    which = " (by cause: prove first which it is)" if signature.one_of and len(signature.ways_out) > 1 else ""
-    rows += [f"  {labels.ways_out}{which}:"]
-    for number, way in enumerate(signature.ways_out, start=1):
-        rows += _way(number, way, width)
+    rows += _several(signature, width, labels) if signature.one_of else _one(signature, width, labels)
     known = f"{signature.confidence.value}, {signature.date}"
     return [*rows, *_fold(f"source: {'; '.join(signature.source)} ({known})", width, "  ", "    ")]
 
 
-def _way(number: int, way: Commands, width: int) -> list[str]:
-    return [*_fold(f"{number}. {way.say}", width, "    ", "       "), *(f"         {command}" for command in way.run)]
+def _one(signature: Signature, width: int, labels: _Labels) -> list[str]:
+    """The proof of a cause and the ways out of it, best first."""
+    rows = ["  prove it:", *(f"       {command}" for command in signature.prove.run)]
+    rows += _fold(f"it shows: {signature.prove.say}", width, "    ", "      ")
+    rows += [f"  {labels.ways_out}:"]
+    for number, way in enumerate(signature.ways_out, start=1):
+        rows += _way(f"{number}. {_with_condition(way)}", way, width)
+    return rows
+
+
+def _several(signature: Signature, width: int, labels: _Labels) -> list[str]:
+    """Where the text leaves several causes: what tells them apart comes first, then what helps by what it is."""
+    rows = ["  first see which it is:", *(f"       {command}" for command in signature.prove.run)]
+    rows += _fold(f"it may show: {signature.prove.say}", width, "    ", "      ")
+    rows += [f"  {labels.by_cause}:"]
+    for way in signature.ways_out:
+        rows += _way(f"-  {_with_condition(way)}", way, width)
+    return rows
+
+
+def _with_condition(way: WayOut) -> str:
+    """What a way out says, behind what must be so for it to help: 'If it runs in a container: start it ...'."""
+    if not way.when:
+        return way.say
+    return f"If {way.when}: {way.say[:1].lower()}{way.say[1:]}" if way.say else f"If {way.when}:"
+
+
+def _way(said: str, way: Commands, width: int) -> list[str]:
+    return [*_fold(said, width, "    ", "       "), *(f"         {command}" for command in way.run)]
 
 
 def _not_recognised(explained: Explained, here: Here, *, width: int) -> str:
@@ -145,7 +176,7 @@ def _not_recognised(explained: Explained, here: Here, *, width: int) -> str:
     rows += _wrapped(here.sentences, width)
     rows += ["", "This does not mean that the machine is fine. What to do next:"]
     for number, step in enumerate(_next_steps(here), start=1):
-        rows += _way(number, step, width)
+        rows += _way(f"{number}. {step.say}", step, width)
     return "\n".join([*rows, "Known signatures: firstlight explain --list"]) + "\n"
 
 
@@ -205,10 +236,11 @@ def _signature(signature: Signature) -> dict[str, Any]:
         "not_a_fault": signature.not_a_fault,
         "cause": signature.cause,
         "one_of": signature.one_of,
+        "sure": signature.sure.value,
         "means": signature.means,
         "prove": {"run": list(signature.prove.run), "shows": signature.prove.say},
         "ways_out": [
-            {"say": way.say, "run": list(way.run), "ways": [type_name(kind) for kind in way.ways]}
+            {"when": way.when, "say": way.say, "run": list(way.run), "ways": [type_name(kind) for kind in way.ways]}
             for way in signature.ways_out
         ],
         "source": list(signature.source),

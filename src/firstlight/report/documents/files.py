@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 from firstlight.diagnosis.finding import Severity
+from firstlight.diagnosis.signatures import Sure
 from firstlight.report.documents.words import Code, Command, Count, Day, Positive, Said, WayShown, WayType
 from firstlight.tables.row import Confidence
 
@@ -62,6 +63,7 @@ class ProofByHand(TypedDict):
 
 
 class WayOut(TypedDict):
+    when: str  # What must be so for it to help; empty where that is said or always so.
     say: Said
     run: Command
     # Types of way, in order; where it leaves a choice, those of each. Empty where it only explains.
@@ -79,6 +81,8 @@ class SignatureShown(TypedDict):
     not_a_fault: bool  # A warning that can be ignored.
     cause: Said
     one_of: bool  # The text does not tell which of several causes it is: the proof does, and the ways out are by cause.
+    # How much the answer claims: one cause, a list that the proof tells apart, or only a kind of message.
+    sure: Annotated[str, Sure]
     means: Said
     prove: ProofByHand
     ways_out: Annotated[list[WayOut], {"minItems": 1}]  # Best first.
