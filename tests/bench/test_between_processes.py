@@ -80,7 +80,7 @@ def test_the_report_says_which_figures_cannot_be_told_apart_and_why() -> None:
     )
     text = compare_text(compare_runs(base, new), base, new, 0)
     assert (
-        "not told: two runs of the same code differ by more than the margin\n"
+        "no verdict: two runs of the same code differ by more than the margin\n"
         "  2 figures, by about 10.4 %: the time of the processor is in it; a change of 51 % and more would be "
         "(largest here +12.0 %, resnet50/b1/eager)\n"
     ) in text

@@ -212,7 +212,7 @@ def test_what_does_not_go_together_is_refused(person: Person, made: Path) -> Non
     cases: tuple[tuple[tuple[str, ...], str], ...] = (
         (("libs", "--yes"), "--yes says how things are changed; it goes with --fix"),
         (("libs", str(wheel), "--fix", "--yes"), "is not installed. Install it"),
-        (("libs", "--fix", "--python", person.python, "--find-links", str(person.wheels)), "nobody can be asked here"),
+        (("libs", "--fix", "--python", person.python, "--find-links", str(person.wheels)), "there is nobody to ask"),
         (
             ("libs", "--fix", "--yes", "--python", person.python, "--find-links", "/no/such"),
             "accepted: a folder of wheels",

@@ -84,7 +84,7 @@ def test_a_cu130_wheel_on_driver_570_is_blocked_and_compat_is_the_first_way_out(
         "driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8; "
         "torch 2.9.0+cu130 needs 580.65.06 or newer, or a compat library",
     )
-    assert finding.means == "torch imports, but torch.cuda.is_available() is False. It says: found version 12080."
+    assert finding.means == "torch imports, but torch.cuda.is_available() is False. Its message says: found version 12080."
     package, archive, conda, *_ = ways_of(finding)
     assert package == (
         SetUpRepository(),

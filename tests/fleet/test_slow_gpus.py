@@ -129,7 +129,7 @@ def test_few_equal_ones_are_held_against_healthy_cards_and_it_is_said() -> None:
     assert "% of healthy cards" in gpu.reason
     assert (
         found.classes[0].note
-        == "fewer than 5 are equal: held against healthy cards of the model, not against each other"
+        == "fewer than 5 are equal: compared with healthy cards of the model, not against each other"
     )
     assert judged(Planned({"a": 4}, {})).slow == ()
 

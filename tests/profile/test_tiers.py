@@ -116,7 +116,7 @@ def test_no_file_and_no_text_are_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such file"):
         read_tiers(str(tmp_path / "none.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInput, match="Mend the line"):
+    with pytest.raises(BadInput, match="Correct the line"):
         read_tiers(str(tmp_path / "bytes.toml"))
 
 

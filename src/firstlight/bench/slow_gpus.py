@@ -146,9 +146,9 @@ def _class(sort: GpuSort, equal: Sequence[MeasuredGpu], baselines: Sequence[GpuR
 def _measures(judged: Sequence[JudgedGpu]) -> str:
     used = dict.fromkeys(each.value for gpu in judged for each in gpu.against if each is not HeldAgainst.NOTHING)
     return (
-        f"held against {' and '.join(used)}, not against each other"
+        f"compared with {' and '.join(used)}, not against each other"
         if used
-        else "there is nothing to hold them against"
+        else "there is nothing to compare them with"
     )
 
 

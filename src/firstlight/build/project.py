@@ -96,7 +96,7 @@ def _toml(path: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = toml.loads(read_text(path))
     except ValueError as error:
-        raise BadInput(f"{path}: not TOML ({error}). Mend the file.") from error
+        raise BadInput(f"{path}: not TOML ({error}). Correct the file.") from error
     return document
 
 

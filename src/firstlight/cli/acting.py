@@ -185,7 +185,7 @@ def agreed(what: str, *, yes: bool) -> bool:
         return True
     sys.stdout.flush()
     if not sys.stdin.isatty():
-        raise BadInput(f"nobody can be asked here: standard input is no terminal. Give --yes to {what} without asking.")
+        raise BadInput(f"there is nobody to ask: standard input is not a terminal. Give --yes to {what} without asking.")
     return click.confirm("Do this?", default=False, err=True)
 
 

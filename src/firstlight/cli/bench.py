@@ -107,7 +107,7 @@ class BenchGroup(click.Group):
 @click.option("--rendezvous", default="", metavar="HOST:PORT", help="collective: where several nodes meet.")
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
-    """Run the benchmark suite and hold every number against what the GPU can do.
+    """Run the benchmark suite and put every number beside what the GPU can do.
 
     Needs no root, no docker and no locked clocks. A number above what the silicon can do at the clock measured
     meanwhile is refused. Exit code 0: measured; 1: a case is wrong, invalid or impossible, or slower than the

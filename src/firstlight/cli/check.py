@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @look_options
 @click.pass_context
 def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
-    """Look at this machine and hold it against what was proved and locked; nothing is changed, no torch is imported.
+    """Look at this machine and compare it with what was proved and locked; nothing is changed, no torch is imported.
 
     Each drift is told with what the lock has, what is here and where that was seen, its consequence (blocks, abi,
     performance, harmless) by the rules of `firstlight doctor`, and what to do. Exit code 0: no drift, or harmless ones

@@ -75,7 +75,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     "--python",
     default="",
     metavar="X.Y",
-    help="The Python there. Default: of the facts, else the newest that torch and what goes with it work in.",
+    help="The Python there. Default: that of the facts, else the newest that torch and what goes with it work in.",
 )
 @click.option(
     "--platform",
@@ -101,7 +101,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option("--bench", is_flag=True, help="slurm, k8s: a job that measures collectives between GPUs.")
 @click.option("--nodes", type=click.IntRange(1, 1024), default=None, help="With --bench: nodes of the job. Default: 1.")
 @click.option("--gpus", type=click.IntRange(1, 64), default=None, help="With --bench: GPUs of each node. Default: 1.")
-@click.option("--name", metavar="NAME", default="", help="Of the image, template or job; not for bash and ansible.")
+@click.option("--name", metavar="NAME", default="", help="A name for the image, template or job; not for bash and ansible.")
 @click.option(
     "--firstlight-from-index", is_flag=True,
     help="Let the files install firstlight from pip's index. Default: its own wheel, written into wheels/.",

@@ -59,7 +59,7 @@ def verify_command(ctx: click.Context, /, **given: Any) -> None:
     "--baseline",
     multiple=True,
     metavar="RUN.json",
-    help="A run of bench that GPUs are held against where fewer than 5 are equal.",
+    help="A run of bench to compare GPUs with where fewer than 5 are equal.",
 )
 @click.option("--lock", "lock_file", metavar="FILE", default="",
               help="Take the baseline that this lock names: a file beside it, or the one of --baseline.")  # fmt: skip

@@ -40,9 +40,9 @@ def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--node-verdict", metavar="FILE", default="",
                      help="With --gate: what NVIDIA's health-validation printed, shown beside our answer."),
         click.option("--unknown", type=click.Choice(["bad", "good"]), default=None,
-                     help="With --gate: as what a node counts that could not be looked at.  [default: bad]"),
+                     help="With --gate: what a node that could not be looked at counts as.  [default: bad]"),
         click.option("--lock", "lock_file", metavar="FILE", default="",
-                     help="With --gate: hold the node against its class of this lock, too."),
+                     help="With --gate: also compare the node with its class in this lock."),
         click.option("--gate", is_flag=True,
                      help="For prologs: one line, exit code 0 or 1, at most 2 seconds, no Slurm command called."),
     ):  # fmt: skip

@@ -59,7 +59,7 @@ _NAMES = {"journal": "what was done", "verify": "what is proved", "bench": "how 
 @click.option("--json", "as_json", is_flag=True, help="Print what the page says (schema firstlight.handover/1).")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Write one page about a machine: what it is, was wrong, was done, is proved, how fast it is, what changed.
+    """Write one page about a machine: what it is, what was wrong and done, what is proved, how fast it is.
 
     A part that is not there is named on the page, with the command that makes it. The page is one file: it needs no
     network and no script, prints well, and has pseudonyms in place of names. Exit code 0: written; 1: written, and it

@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @look_options
 @click.pass_context
 def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
-    """Run `verify`, and write what was proved to a file that `firstlight check` holds machines against.
+    """Run `verify`, and write what was proved to a file that `firstlight check` compares machines with.
 
     The file has one class for each kind of machine, sorted, one fact a line, without names of hosts, users or devices.
     With --facts another machine is locked, marked as not verified. With --hold a lock that still fits is kept as it is,

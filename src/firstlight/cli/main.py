@@ -36,7 +36,7 @@ VERBS = {
     "verify": ("verify", "prove it: child processes compute, compile and load what torch needs"),
     "lock": ("lock", "keep: what was proved, written to firstlight.lock; --hold makes pip, uv, apt and conda keep it"),
     "check": ("check", "what has changed since the lock, what it leads to, and what to do"),
-    "bench": ("bench", "measure: the suite, every number held against what the silicon can do"),
+    "bench": ("bench", "measure: the suite, every number beside what the silicon can do"),
     "profile": (
         "profile",
         "see inside: Nsight Compute's counters of a case or a command, and what they reach",

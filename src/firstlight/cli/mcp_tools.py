@@ -44,7 +44,7 @@ TOOLS = (
     McpTool("check", "What has changed on this machine since the lock.", ("check",), "check-1",
             (("lock", "The lock; default firstlight.lock"),)),
     McpTool(
-        "guard", "May this run: shell text or an edit, held against the team's policy.", ("guard",), "guard-1",
+        "guard", "May this run: shell text or an edit, judged by the team's policy.", ("guard",), "guard-1",
         (("shell", "Shell text"), ("edit", "The path of a file that would be edited")),
     ),
     McpTool(

@@ -30,12 +30,12 @@ _FIRST_S, _EVERY_S = 2.0, 5.0
 @click.option("--host", metavar="[USER@]HOST[:PORT]", required=True, help="Where to, also a name of your ssh_config.")
 @click.option("--name", metavar="NAME[:TAG]", default="", help="The name that it gets there. Default: the one it has.")
 @click.option("--engine", type=click.Choice(["podman", "docker", "skopeo"]), default=None,
-              help="What takes it there. Default: the first of these that answers.")  # fmt: skip
+              help="What loads it there. Default: the first of these that answers.")  # fmt: skip
 @click.option("--verify/--no-verify", "verify", default=None,
               help="Run `firstlight verify` in it there; where it has Python and no firstlight, that is brought. "
               "Default: where firstlight is in the image.")  # fmt: skip
 @click.option("--folder", metavar="PATH", default=FOLDER, show_default=True,
-              help="Where its blobs lie there; without a slash in front from the home on.")  # fmt: skip
+              help="The folder there for its blobs; a relative one begins at the home.")  # fmt: skip
 @click.option("--rate", "rate_kib", type=click.IntRange(1, 100_000_000), default=None, metavar="KIB",
               help="Send at most so many KiB a second.")  # fmt: skip
 @click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own.")

@@ -85,7 +85,7 @@ def _requirements(path: str, names: tuple[str, ...]) -> tuple[Requirement, ...]:
 
     if not path:
         if REQUIREMENTS_ALONE in names:
-            raise BadInput("--only require holds a list against this machine; name the list with --require FILE")
+            raise BadInput("--only require checks this machine against a list; name the list with --require FILE")
         return ()
     return read_require_file(path)
 

@@ -49,7 +49,7 @@ def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
     needed, offered = floor.min_driver_same_major, offered_cuda(question)
     answers = for_a_torch(question, wheel_cuda)
     by_compat = any(isinstance(way, WireCompat) for one in answers for way in one.ways)
-    number = "" if offered is None else f" It says: found version {offered.major * 1000 + offered.minor * 10}."
+    number = "" if offered is None else f" Its message says: found version {offered.major * 1000 + offered.minor * 10}."
     yield Seen(
         f"{_driver_and_offer(question)}; torch {torch.version.value} needs {needed} or newer"
         + (", or a compat library" if by_compat else ""),

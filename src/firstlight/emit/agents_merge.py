@@ -65,7 +65,7 @@ def parsed(text: str, path: str) -> dict[str, Any]:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadInput(
-            f"{path}:{error.lineno}: not JSON: {error.msg}. Nothing was written; mend that line first."
+            f"{path}:{error.lineno}: not JSON: {error.msg}. Nothing was written; correct that line first."
         ) from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deep to be a file of settings. Nothing was written.") from None

@@ -205,7 +205,7 @@ class _Look:
         if file.package == "onnxruntime-gpu":  # 600 parts, and it takes PTX where it has no machine code
             return Unknown("not read: its code is made for all GPUs of its CUDA")
         if not self._has_gpu:
-            return Unknown("not read: there is no GPU here to hold it against")
+            return Unknown("not read: there is no GPU here to compare it with")
         said = self._machine.digest(file.path, "GPU code", lambda machine: _codes(machine, file.path))
         if not said:
             return Unknown(f"{file.path} holds no GPU code, or it was not read")

@@ -163,7 +163,7 @@ def _toml(text: str, path: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = toml.loads(text.replace("\r\n", "\n"))
     except toml.TOMLDecodeError as error:
-        raise BadInput(f"{path}: not TOML: {error}. Mend that line, or restore the file from git.") from None
+        raise BadInput(f"{path}: not TOML: {error}. Correct that line, or restore the file from git.") from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deep to be a policy. Restore the file from git.") from None
     return found

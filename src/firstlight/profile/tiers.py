@@ -156,7 +156,7 @@ def _document(path: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = toml.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, or TOMLDecodeError, which says line and column
-        raise BadInput(f"--tiers {path}: {' '.join(str(error).split())[:200]}. Mend the line.") from None
+        raise BadInput(f"--tiers {path}: {' '.join(str(error).split())[:200]}. Correct the line.") from None
     return document
 
 

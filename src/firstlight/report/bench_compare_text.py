@@ -53,7 +53,7 @@ def compare_text(
     lines += _block("broken in the new run", (_lost_line(lost) for lost in comparison.broken))
     lines += _block("not steady: no verdict", (_shaky_line(case) for case in comparison.unsteady))
     lines += _unclear_lines(comparison)
-    lines += _block("not told: two runs of the same code differ by more than the margin", _wide_lines(comparison))
+    lines += _block("no verdict: two runs of the same code differ by more than the margin", _wide_lines(comparison))
     lines += _block("not compared", _not_compared(comparison))
     lines += _block("families, new time over base time (95 % interval)", _family_lines(comparison.families))
     advice = _advice(comparison, base, new, again)

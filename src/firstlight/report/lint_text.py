@@ -17,7 +17,7 @@ from firstlight.secrets import masked
 from firstlight.visible import visible
 
 _NO_DRIVER = (
-    "\nNo driver is known for this machine, so nothing was held against one. Name the machine that it is for:\n"
+    "\nNo driver is known for this machine, so nothing was checked against one. Name the machine that it is for:\n"
     '  --for "H100, driver 550", or --for machine.json (`firstlight facts --json` run there)\n'
 )
 _BUILT = "read, not built: what it copies in was not looked at"

@@ -24,7 +24,7 @@ def locked_text(locked: LockedClass, *, file: str, writes: bool) -> str:
     out += labelled("  stack", _stack(locked), label_width=_LABEL)
     numbers = [_counted(part, number) for part, number in counts(locked) if part in _ONE]
     out += labelled("  holds", (", ".join(numbers),), label_width=_LABEL) if numbers else ""
-    proof = "by verify, on this machine" if locked.verified else "no: the facts of another machine, which nobody proved"
+    proof = "by verify, on this machine" if locked.verified else "no: the facts of another machine, not verified"
     out += labelled("  verified", (proof,), label_width=_LABEL)
     if locked.findings:
         codes = ", ".join(each.code for each in locked.findings)
@@ -33,7 +33,7 @@ def locked_text(locked: LockedClass, *, file: str, writes: bool) -> str:
         )
     return (
         out
-        + "\nhold this machine against it at any time\n  firstlight check"
+        + "\ncompare this machine with it at any time\n  firstlight check"
         + ("\n" if where == "firstlight.lock" else f" --lock {where}\n")
     )
 

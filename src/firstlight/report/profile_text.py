@@ -99,7 +99,7 @@ def _traffic(profile: Profile) -> list[str]:
     if moved is None:
         return []
     if excess is None or least is None:
-        return [f"{_size(moved)} moved to and from memory; --bytes N holds that against the least"]
+        return [f"{_size(moved)} moved to and from memory; --bytes N compares that with the least"]
     return [f"{_size(moved)} moved to and from memory, {_size(least)} at least: {excess:.3g} times the least"]
 
 

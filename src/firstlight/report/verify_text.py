@@ -25,7 +25,7 @@ def verify_text(report: Report, detail: Detail) -> str:
     out = f"{report.machine}\n{report.place}\nproved with {report.interpreter}\n\n"
     out += "".join(result_text(result, detail) for result in report.results)
     if report.features:
-        out += f"\nfeatures that reports claim of torch\n{_features(report.features, detail)}"
+        out += f"\nfeatures of torch that people rely on\n{_features(report.features, detail)}"
     if report.requirements:
         out += f"\nrequirements of {report.require_file}\n{_requirements(report)}"
     return out + "\n" + "".join(labelled("", (line,), label_width=0) for line in summary(report))

@@ -217,7 +217,7 @@ SUBJECTS = (
     Subject("xids", "errors", "Xid faults and what to do", "xid_rows", "Xid", ("code",)),
     Subject("runtime_settings", "settings", "who reads which variable", "setting_rows", "RuntimeSetting", ("name",)),
     Subject("source_tags", "settings", "commits of source trees", "setting_rows", "SourceTag", ("project", "tag")),
-    Subject("features", "torch", "features that reports claim of torch", "feature_rows", "Feature", ("feature",)),
+    Subject("features", "torch", "features of torch that people rely on", "feature_rows", "Feature", ("feature",)),
     Subject(
         "downloads",
         "costs",

@@ -88,7 +88,7 @@ def read_require_file(path: str) -> tuple[Requirement, ...]:
     try:
         document: dict[str, Any] = toml.loads(text)
     except ValueError as error:  # TOMLDecodeError says '... (at line 3, column 7)'
-        raise BadInput(f"--require {path}: {_with_line_first(str(error), text)}. Mend the line.") from error
+        raise BadInput(f"--require {path}: {_with_line_first(str(error), text)}. Correct the line.") from error
     except RecursionError as error:
         raise BadInput(f"--require {path}: nested too deeply. Keep to the form in docs/verify.md.") from error
     reader = _Reader(path, text)

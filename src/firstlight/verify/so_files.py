@@ -32,7 +32,7 @@ def judge_so_files(check: Check, answer: Answer, case: Case, done: dict[str, Ans
     if faults:
         return _result(check, Outcome.FAILED, "; ".join(faults), evidence, do=_advice(devices))
     if not devices:
-        return _result(check, Outcome.NOT_HERE, f"no GPU here to hold it against; {listed}", evidence)
+        return _result(check, Outcome.NOT_HERE, f"no GPU here to compare it with; {listed}", evidence)
     return _result(check, Outcome.OK, "; ".join(said), evidence)
 
 

@@ -96,7 +96,7 @@ def _parsed(text: str, path: str) -> Any:
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:
-        raise BadInput(f"{path}: is not TOML ({error}); nothing can be kept in it. Mend the file.") from None
+        raise BadInput(f"{path}: is not TOML ({error}); nothing can be kept in it. Correct the file.") from None
 
 
 def _written(document: Any, before: str) -> str:

@@ -164,7 +164,7 @@ def _work_faults(case: UserCase) -> Iterator[str]:
             yield f"{field} is {value!a:.40}; accepted: a whole number, 0 or more"
             return
     if not case.flops and not case.bytes:
-        yield "neither flops nor bytes are counted, so no limit could be held against its time; count one of them"
+        yield "neither flops nor bytes are counted, so its time has no limit to be compared with; count one of them"
     if case.peak not in ("", "bandwidth") and not case.flops:
         yield f"peak is {case.peak} and flops is 0; count the flops, or take peak='bandwidth'"
     allowed = LOOSEST * TOLERANCE.get(case.dtype, 1.0)

@@ -173,7 +173,7 @@ def _rule() -> Iterator[Markup]:
     )
     yield el(
         "p",
-        f"Where fewer than {LEAST_EQUAL} are equal, each is held against what healthy cards of its model reach and "
+        f"Where fewer than {LEAST_EQUAL} are equal, each is compared with what healthy cards of its model reach and "
         "against the baseline of the lock, where one was given.",
     )
     yield el(

@@ -182,4 +182,4 @@ def _legend(points: Sequence[Point]) -> Markup:
 
 
 def _meaning(name: str) -> str:
-    return "held against memory alone" if name == "bandwidth" else name
+    return "compared with memory alone" if name == "bandwidth" else name
