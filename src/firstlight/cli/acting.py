@@ -185,7 +185,9 @@ def agreed(what: str, *, yes: bool) -> bool:
         return True
     sys.stdout.flush()
     if not sys.stdin.isatty():
-        raise BadInput(f"there is nobody to ask: standard input is not a terminal. Give --yes to {what} without asking.")
+        raise BadInput(
+            f"standard input is not a terminal, so nothing can be asked. Give --yes to {what} without asking."
+        )
     return click.confirm("Do this?", default=False, err=True)
 
 
