@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import firstlight
 from firstlight import api
 from firstlight.cli.main import run
 from firstlight.errors import BadInput
@@ -123,3 +125,25 @@ def test_the_example_of_the_page_runs() -> None:
 def test_importing_it_brings_neither_torch_nor_click() -> None:
     asked = "import sys, firstlight.api; print([name for name in ('torch', 'click', 'rich') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_firstlight_itself_has_what_is_no_package_and_says_where_the_rest_is() -> None:
+    packages = {"plan", "explain", "verify"}
+    functions = {name for name in api.__all__ if name.islower()}
+    assert set(firstlight.__all__) == {"__version__"} | functions - packages
+    assert [firstlight.look, firstlight.diagnose, firstlight.check_claim] == [api.look, api.diagnose, api.check_claim]
+    for name in packages:
+        with pytest.raises(AttributeError, match=f"call firstlight.api.{name}"):
+            firstlight.__getattr__(name)
+    shown = pydoc.plain(pydoc.render_doc(firstlight))
+    assert all(f"{name}(" in shown for name in functions - packages)
+    assert "firstlight.api" in shown
+
+
+def test_importing_firstlight_brings_no_module_that_python_had_not_anyway() -> None:
+    asked = (
+        f"import sys; sys.path.insert(0, {str(Path(firstlight.__file__).parents[1])!r}); before = set(sys.modules); "
+        "import firstlight; print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-E", "-c", asked], capture_output=True, text=True)
+    assert done.stdout == "['firstlight']\n"

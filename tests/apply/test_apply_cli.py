@@ -47,7 +47,7 @@ def person(tmp_path: Path, venv: Path) -> Iterator[Person]:
 def test_without_a_terminal_and_without_yes_it_refuses_and_writes_nothing(person: Person) -> None:
     done = person.run("apply", *WANT, "--offline", str(person.wheels), "--python", person.python)
     assert done.returncode == 2
-    assert "standard input is no terminal. Give --yes" in done.stderr
+    assert "standard input is not a terminal, so nothing can be asked. Give --yes" in done.stderr
     assert not person.state.exists()
 
 

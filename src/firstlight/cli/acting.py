@@ -186,7 +186,7 @@ def agreed(what: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise BadInput(
-            f"there is nobody to ask: standard input is not a terminal. Give --yes to {what} without asking."
+            f"standard input is not a terminal, so nothing can be asked. Give --yes to {what} without asking."
         )
     return click.confirm("Do this?", default=False, err=True)
 

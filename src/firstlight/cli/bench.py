@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstlight.cli.given import refuse_nothing
+from firstlight.cli.given import refuse_json, refuse_nothing
 from firstlight.cli.printing import raw
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """  # fmt: skip
     if ctx.invoked_subcommand is not None:
         return
+    if given["lists"] or given["estimate"]:
+        refuse_json("--list" if given["lists"] else "--estimate", as_json=given["style"] == "json")
     from firstlight.bench.case import Effort
     from firstlight.bench.choice import COMPILE, Choice
     from firstlight.cli.bench_collective import device_of, is_collective, print_collective_plan

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--lock", "lock_file", default=DEFAULT, show_default=True, metavar="FILE", help="The lock.")
 @click.option("--class", "class_name", default="", metavar="NAME",
-              help="Hold the machine against this class; default: the one that fits.")  # fmt: skip
+              help="Compare with this class; default: the one that fits.")  # fmt: skip
 @click.option("--locked", "strict", is_flag=True, help="Harmless drifts count too: exit 3 for any of them.")
 @click.option("--deep", is_flag=True, help="Also run verify's check `libraries`, which loads them for real.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.check/1).")

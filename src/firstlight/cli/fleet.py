@@ -60,7 +60,7 @@ for _each in (
 @click.option("--hosts", metavar="A,B,...", default="", help="Hosts by name: [USER@]HOST[:PORT] or of ssh_config.")
 @click.option("--slurm", "partition", metavar="PARTITION", default="", help="The nodes of a partition (sinfo).")
 @click.option("--facts", "folder", metavar="DIR", default="", help="Recorded machines in a folder, instead of hosts.")
-@click.option("--lock", "lock_file", metavar="FILE", default="", help="Hold every host against its class of this lock.")
+@click.option("--lock", "lock_file", metavar="FILE", default="", help="Compare every host with its class in this lock.")
 @click.option("--goal", type=click.Choice(["infer", "train", "build-extensions", "kernels"]), default="infer",
               show_default=True, help="What the machines are for.")  # fmt: skip
 @click.option("--python", metavar="PATH", default="", help="Judge the environment of this interpreter on every host.")

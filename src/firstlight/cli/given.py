@@ -23,6 +23,12 @@ def refuse_nothing(command: click.Command) -> click.Command:
     return command
 
 
+def refuse_json(option: str, *, as_json: bool) -> None:
+    """`--json` is one document or a refusal: what `option` prints is lines of text."""
+    if as_json:
+        raise BadInput(f"{option} and --json were both given; {option} prints lines of text. Leave one out.")
+
+
 def _refuse(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     if value == "" and not ctx.resilient_parsing and ctx.get_parameter_source(parameter.name or "") in GIVEN:
         name = max(parameter.opts, key=len)

@@ -83,6 +83,8 @@ class Verbs(click.Group):
 
             near = nearest(args[0], VERBS)
             hint = f" Did you mean `firstlight {near[0]}`?" if near else ""
+            if args[0] == "help":
+                hint = " Did you mean `firstlight --help`, or that of a verb: `firstlight plan --help`?"
             ctx.fail(f"{args[0]!r} is not a verb; accepted: {', '.join(VERBS)}.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -150,8 +152,15 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     from firstlight.near import nearest
 
     params = error.ctx.command.params if error.ctx is not None else ()
+    if error.ctx is not None and error.ctx.parent is None and _is_of_doctor(error.option_name):
+        return f"{error.message} It belongs behind a verb: `firstlight {DEFAULT_VERB} {error.option_name}`."
     near = nearest(error.option_name, (name for each in params for name in each.opts if name.startswith("--")))
     return error.message + (f" Did you mean {near[0]}?" if near else "")
+
+
+def _is_of_doctor(option: str) -> bool:
+    command = cli.get_command(click.Context(cli), DEFAULT_VERB)
+    return command is not None and any(option in each.opts for each in command.params)
 
 
 def _run(args: list[str] | None) -> int:

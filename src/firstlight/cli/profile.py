@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firstlight.cli.given import refuse_json
 from firstlight.errors import BadInput
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     counters, or nothing to look at.
     """
     if given["lists"] or given["show_tiers"]:
+        refuse_json("--list" if given["lists"] else "--show-tiers", as_json=given["as_json"])
         _print_known(given)
         return
     wanted = _wanted(given)

@@ -44,8 +44,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     Files come back to the byte, packages to their versions. A file that somebody edited since is not overwritten: it
     is named, and nothing after it is touched. Packages that somebody added since stay, and so do managers' caches and
-    logs. Exit code 0: taken back, or nothing to undo; 1: it could not be taken back; 2: usage, or nobody to ask; 4:
-    another firstlight is at work; 130: interrupted.
+    logs. Exit code 0: taken back, or nothing to undo; 1: it could not be taken back; 2: usage, or no terminal to ask;
+    4: another firstlight is at work; 130: interrupted.
     """
     from firstlight.report.undo_text import list_text, run_text
 

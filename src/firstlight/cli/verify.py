@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from click.core import ParameterSource
 
+from firstlight.cli.given import refuse_json
+
 if TYPE_CHECKING:
     from firstlight.facts.collect import Facts
     from firstlight.verify.check import Case, Report
@@ -52,6 +54,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from firstlight.verify.runner import chosen
 
     if given["lists"]:
+        refuse_json("--list", as_json=given["as_json"])
         from firstlight.report.verify_text import list_text
 
         click.echo(list_text(CHECKS), nl=False)
@@ -63,6 +66,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     if names == (REQUIREMENTS_ALONE,):
         checks = ()
     chosen(CHECKS, _names(given["skip"]))  # refuses a name that is none
+    for path in given["so_files"]:
+        _require_file(path)
     requirements = _requirements(given["require_file"], names)
     if given["junit"]:
         from firstlight.bench.saving import JUNIT, writable
@@ -73,6 +78,18 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from firstlight.verify.verdict import exit_code
 
     ctx.exit(exit_code(report))
+
+
+def _require_file(path: str) -> None:
+    from firstlight.errors import BadInput
+    from firstlight.opening import open_regular
+
+    try:
+        open_regular(path).close()
+    except OSError as error:
+        raise BadInput(
+            f"--so {path}: {error.strerror}; accepted: a library or program, e.g. build/kernels.so"
+        ) from None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -34,10 +34,9 @@ def find_subject(name: str, device: str) -> Subject:
     """The one case of that id, or the only one that a start or a pattern means; no context is made on the GPU."""
     from firstlight.bench.cases.suite import ALL_CASES
     from firstlight.bench.peaks import peaks_of
-    from firstlight.bench.place import describe, import_torch, processor_memory
+    from firstlight.bench.place import describe, processor_memory
     from firstlight.tables import load
 
-    import_torch()
     names = _device_names(device, name)
     if len(names) > 1:
         raise BadInput(f"--device {device}: a profile is of one device; accepted: {', '.join(names)}")
@@ -54,11 +53,12 @@ def find_subject(name: str, device: str) -> Subject:
 
 
 def _device_names(device: str, case_name: str) -> tuple[str, ...]:
-    """The devices; where there is no GPU, a name that is no case on any is the fault to tell first."""
+    """The devices; where there is no torch or no GPU, a name that is no case on any is the fault to tell first."""
     from firstlight.bench.cases.suite import ALL_CASES
-    from firstlight.bench.place import ASSUMED, device_names
+    from firstlight.bench.place import ASSUMED, device_names, import_torch
 
     try:
+        import_torch()
         return device_names(device)
     except CouldNotLook:
         # Two GPUs, because sizes follow the card: fp64 products are halved, models are cut to fit.

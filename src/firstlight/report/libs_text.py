@@ -43,7 +43,7 @@ def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str
             ("brings", () if detail is Detail.FAULTS else tuple(_brought(closing))),
             ("driver", _all(_needs(closing, target.site, Way.DRIVER))),
             ("system", _all(_needs(closing, target.site, Way.SYSTEM))),
-            ("nobody", _all(_needs(closing, target.site, Way.UNKNOWN))),
+            ("unknown", _all(_needs(closing, target.site, Way.UNKNOWN))),
             ("comes", tuple(_comes_with(closing))),
             ("version", tuple(_gap(each) for each in analysis.gaps if not each.weak)),
             ("stub", tuple(_stubs(analysis))),
