@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_killed_at_any_point_the_next_apply_does_the_rest_and_undo_all_of_it(
         folder.mkdir()
         _home(folder)
         asked = made(folder)
-        if not killed_at(number, lambda passing, folder=folder, asked=asked: _apply(folder, asked, passing)):
+        if not killed_at(number, partial(_apply, folder, asked)):
             break
         _apply(folder, asked)
         assert tree(folder / "home") == after, f"killed at its point {number}"
