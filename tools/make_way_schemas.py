@@ -67,7 +67,7 @@ HOLDS = {
     "diagnosis": ("finding", "answer", "option", "way", "amount"),
     "plan": ("option", "way", "amount"),
     "why-not": ("finding", "answer", "way"),
-    "explain": ("way_type",),
+    "explain": ("way_type", "answer", "way"),
     "lint": ("way",),
 }
 
