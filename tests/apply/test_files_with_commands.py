@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from firstlight.apply.disk import never_stop
 from firstlight.apply.executor import StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
@@ -45,7 +47,7 @@ def _home(folder: Path) -> Path:
     return home
 
 
-def _apply(folder: Path, asked: Step, passing: Callable[[str], None] = lambda point: None) -> None:
+def _apply(folder: Path, asked: Step, passing: Callable[[str], None] = never_stop) -> None:
     doing = acting(folder, passing)
     for run in interrupted(doing):
         finish(doing, run)
@@ -97,7 +99,7 @@ def test_killed_at_any_point_the_next_apply_does_the_rest_and_undo_all_of_it(
         folder.mkdir()
         _home(folder)
         asked = made(folder)
-        if not killed_at(number, lambda passing, folder=folder, asked=asked: _apply(folder, asked, passing)):
+        if not killed_at(number, partial(_apply, folder, asked)):
             break
         _apply(folder, asked)
         assert tree(folder / "home") == after, f"killed at its point {number}"

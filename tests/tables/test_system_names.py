@@ -19,8 +19,8 @@ from tools.check_system_names import ARCHIVES, RESULTS, is_for, label, lacking
 TABLES = load()
 ROWS = TABLES.system_name_rows
 SLOTS = {
-    "branch", "number", "major", "minor", "kernel", "kernel_plain", "kernel_version", "kernel_flavour", "kernel_variant", "arch",
-    "nvidia_arch", "release", "major_release", "source",
+    "branch", "number", "major", "minor", "kernel", "kernel_plain", "kernel_version", "kernel_flavour",
+    "kernel_variant", "arch", "nvidia_arch", "release", "major_release", "source",
 }  # fmt: skip
 
 
