@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from firstlight.apply.disk import never_stop
 from firstlight.apply.executor import StepFailed
 from firstlight.apply.session import Asked, act, finish, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
@@ -46,7 +47,7 @@ def _home(folder: Path) -> Path:
     return home
 
 
-def _apply(folder: Path, asked: Step, passing: Callable[[str], None] = lambda point: None) -> None:
+def _apply(folder: Path, asked: Step, passing: Callable[[str], None] = never_stop) -> None:
     doing = acting(folder, passing)
     for run in interrupted(doing):
         finish(doing, run)

@@ -146,7 +146,10 @@ def test_a_text_as_programs_print_it_leads_to_doctors_finding_and_its_first_opti
     jsonschema.validate(explained, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
     assert explained["recognised"]
     assert explained["here"][0]["code"] == doctor["primary"]
-    assert [each["id"] for each in explained["option"]] == [each["id"] for each in doctor["options"][:1]]
+    told = ("id", "title", "ways")
+    assert explained["option"] == [{name: each[name] for name in told} for each in doctor["options"][:1]]
+    [finding] = [each for each in doctor["findings"] if each["code"] == doctor["primary"]]
+    assert explained["here"][0]["answers"] == finding["answers"]
 
 
 @pytest.mark.parametrize(

@@ -352,7 +352,7 @@ def test_cudnn_9_20_of_the_wheel_would_take_a_part_of_the_systems_9_23() -> None
         "nvidia-cudnn-cu13 9.20.0.48 opens libcudnn_engines_tensor_ir.so.9 by name and does not ship it; "
         "cuDNN 9.23.0 in /usr/lib/x86_64-linux-gnu does"
     )
-    assert ways_of(found) == [(RemovePackages(("libcudnn9-*",)),), (wheels("torch==2.15.0"),)]
+    assert ways_of(found) == [(RemovePackages(("libcudnn9-*",), alone=True),), (wheels("torch==2.15.0"),)]
 
 
 @pytest.mark.parametrize(

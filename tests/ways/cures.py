@@ -124,7 +124,7 @@ CURES: tuple[Cure, ...] = (
     ),
     Cure("cuda-lib64-first", (UnsetVariables(("LD_LIBRARY_PATH",)),), ("library-path-breaks",)),
     Cure("cuda-lib64-newer-first", (UnsetVariables(("LD_LIBRARY_PATH",)),), ("library-path-shadows",)),
-    Cure("cudnn-mix", (RemovePackages(("libcudnn9-*",)),), ("cudnn-mix",)),
+    Cure("cudnn-mix", (RemovePackages(("libcudnn9-*",), alone=True),), ("cudnn-mix",)),
     Cure("cudnn-mix", (_wheels("torch==2.15.0"),), ("cudnn-mix",)),
     Cure("devices-masked", (UnsetVariables(("CUDA_VISIBLE_DEVICES",)),), ("devices-masked", "cuinit-fails"), _ABSENT),
     Cure("devices-masked", (_set("CUDA_VISIBLE_DEVICES", "0,1"),), ("devices-masked", "cuinit-fails"), _ABSENT),

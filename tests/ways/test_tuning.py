@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from firstlight.apply.session import Asked, act
+from firstlight.apply.undo import undo
 from firstlight.errors import BadInput
 from firstlight.tables.row import Confidence
 from firstlight.tables.setting_rows import SettingReader
@@ -15,6 +18,7 @@ from firstlight.ways.checkouts import checkout_steps, parse_checkout
 from firstlight.ways.extras import Extras
 from firstlight.ways.step import CheckKind, Step, StepKind
 from firstlight.ways.tuning import parse_settings, tuning_steps
+from tests.apply.acting import acting
 from tests.plan.planning import TABLES, patched
 from tests.ways.machines import at
 
@@ -162,14 +166,16 @@ def test_a_real_git_checks_the_commit_out_and_nothing_else(tmp_path: Path) -> No
     checkout = parse_checkout(f"cutlass@{first}", TABLES)
     extras = Extras(checkouts=(checkout,), state=str(tmp_path / "state"))
     [step] = checkout_steps(at("h200", extras=extras))
-    for argv in step.commands:
-        subprocess.run(
-            [word.replace(checkout.address, origin.as_uri()) for word in argv], check=True, capture_output=True
-        )
-    folder = Path(step.done_when[0].target)
+    commands = tuple(tuple(word.replace(checkout.address, origin.as_uri()) for word in argv) for argv in step.commands)
+    step, folder = replace(step, commands=commands), Path(step.done_when[0].target)
+    asked = Asked((step,), "d", "o", "t")
+    [run] = act(acting(tmp_path), asked)
     assert (folder / "file").read_text() == "one"
     head = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     assert head.stdout.strip() == first
+    assert act(acting(tmp_path), asked) == (), "there is nothing to do the second time"
+    undo(acting(tmp_path), run)
+    assert not (tmp_path / "state/source").exists()
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def _kind_installed(question: Question) -> tuple[str, str]:
     Those for servers, and those that drive all GPUs, where packages were not seen.
     """
     names = value_or(question.facts.driver.packages, ())
-    own = [name for name in names if name.startswith(("nvidia-driver-", "nvidia-dkms-"))]
+    own = [name for name in names if "-driver-" in name or "-dkms-" in name]
     flavour = flavour_of(question)
     if own and not any("-open" in name for name in own) and not open_only_gpus(question):
         flavour = kinds.Flavour.PROPRIETARY

@@ -231,7 +231,7 @@ def _apart(question: Question, other: LibraryFound) -> Iterator[Chain]:
     if entries:
         yield chain(Unwire(entries, WiredBy.LIBRARY_PATH))
     elif other.found_in is FoundIn.SYSTEM and platform.manager is not Manager.NONE and names:
-        yield chain(RemovePackages(names))
+        yield chain(RemovePackages(names, alone=True))
     else:
         yield chain(AskPerson("take-cudnn-off", Why.DECISION, (("ls", "-l", other.path),)))
     yield from torch_answers(question, lambda wheel: wheel.torch.release >= _CUDNN_FROM_ONE_FOLDER_SINCE)

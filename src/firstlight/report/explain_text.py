@@ -11,6 +11,7 @@ from firstlight.diagnosis.explain import Explained, Explanation, Sighting
 from firstlight.diagnosis.explain_telling import kind_of
 from firstlight.diagnosis.signatures import Commands, Signature, Sure, WayOut
 from firstlight.frozen import dataclass
+from firstlight.report.ways_json import chain_document, way_document
 from firstlight.visible import one_line
 from firstlight.ways.way import type_name
 
@@ -84,8 +85,14 @@ def explained_json(explained: Explained, here: Here = NOT_LOOKED) -> str:
             "lines": explained.lines,
             "bytes": explained.size_bytes,
             "context": list(here.sentences),
-            "here": [{"code": each.code, "saw": list(each.saw)} for each in here.findings],
-            "option": [{"id": each.id, "title": each.title} for each in here.option],
+            "here": [
+                {"code": each.code, "saw": list(each.saw), "answers": [chain_document(one) for one in each.answers]}
+                for each in here.findings
+            ],
+            "option": [
+                {"id": each.id, "title": each.title, "ways": [way_document(way) for way in each.ways]}
+                for each in here.option
+            ],
             "explanations": [_explanation(each) for each in explained.explanations],
             "last_error": [
                 {"line": each.line, "text": printable(each.text), "looks_like": kind_of(each.text)}

@@ -29,7 +29,7 @@ _NOTHING_ELSE_GOES = (
     "-c",
     'gone=$(apt-get --simulate remove "$@") || exit 1; '
     'for each in $(echo "$gone" | sed -n "s/^Remv \\([^ ]*\\).*/\\1/p"); do '
-    'for name; do case "$each" in $name) continue 2;; esac; done; '
+    'for name; do case "$each" in $name|${name%:*}) continue 2;; esac; done; '
     'echo "$each needs it and would go too, so nothing was removed."; exit 1; done',
     "sh",
 )

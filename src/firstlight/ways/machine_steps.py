@@ -48,7 +48,7 @@ _OFF_THE_GPU = "Every program has to be off the GPU: nvidia-smi lists those that
 _MODES = {ComputeMode.EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS", ComputeMode.PROHIBITED: "PROHIBITED"}
 
 
-def _step(way: Way, at: At) -> Step:
+def root_step(way: Way, at: At) -> Step:
     """A step of commands that root runs."""
     title = title_of(way, at.platform)
     return replace(
@@ -63,7 +63,7 @@ def _step(way: Way, at: At) -> Step:
 
 
 def load_steps(way: LoadModules, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     back = through(step.commands[0], Back(BackKind.UNLOAD_MODULES, tuple(reversed(way.modules))))
     yield replace(step, done_when=tuple(_loaded(each) for each in way.modules), back=(back,))
 
@@ -74,7 +74,7 @@ def _loaded(module: str) -> Condition:
 
 def reload_steps(way: ReloadModules, at: At) -> Iterator[Step]:
     yield replace(
-        _step(way, at),
+        root_step(way, at),
         done_when=(
             once("the modules are loaded"),
             *(_loaded(each) for each in loaded_after(way.modules)),
@@ -108,7 +108,13 @@ def _with_early_image(way: Way, change: FileChange, done: Condition, at: At, *, 
     if not rebuild:
         note += " How this system makes its early boot image is not known here: make it anew."
     return replace(
-        _step(way, at), kind=StepKind.FILE, commands=rebuild, files=(change,), done_when=(done,), back=back, note=note
+        root_step(way, at),
+        kind=StepKind.FILE,
+        commands=rebuild,
+        files=(change,),
+        done_when=(done,),
+        back=back,
+        note=note,
     )
 
 
@@ -117,11 +123,11 @@ def _tool(argv: Argv) -> str:
 
 
 def cache_steps(way: RefreshLoaderCache, at: At) -> Iterator[Step]:
-    yield replace(_step(way, at), done_when=(once("ldconfig has read its files"),))
+    yield replace(root_step(way, at), done_when=(once("ldconfig has read its files"),))
 
 
 def node_steps(way: MakeDeviceNodes, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     yield replace(
         step,
         done_when=tuple(map(exists, _NODES)),
@@ -131,7 +137,7 @@ def node_steps(way: MakeDeviceNodes, at: At) -> Iterator[Step]:
 
 
 def service_steps(way: StartService, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     active = succeeds("systemctl", "is-active", "--quiet", way.unit)
     if way.action is Service.RESTART:
         yield replace(step, done_when=(once(f"{way.unit} was started before"), active))
@@ -146,11 +152,11 @@ def service_steps(way: StartService, at: At) -> Iterator[Step]:
 
 def reset_steps(way: ResetGpu, at: At) -> Iterator[Step]:
     answers = succeeds("nvidia-smi", "-q", *(("-i", way.gpu) if way.gpu else ()))
-    yield replace(_step(way, at), done_when=(once("a reset leaves no trace"), answers), note=_OFF_THE_GPU)
+    yield replace(root_step(way, at), done_when=(once("a reset leaves no trace"), answers), note=_OFF_THE_GPU)
 
 
 def compute_mode_steps(way: SetComputeMode, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     was = next((gpu.compute_mode for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
     mode = _MODES.get(was.value) if isinstance(was, Known) else None
     back = (through(step.commands[0], Back(BackKind.COMPUTE_MODE, (way.gpu, mode))),) if mode else ()
@@ -163,7 +169,7 @@ def _number(name: str) -> str:
 
 
 def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     yield replace(
         step,
         done_when=(_says(way.gpu, "mig.mode.current", "Disabled"),),
@@ -173,7 +179,7 @@ def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
 
 
 def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     was = next((gpu.power_limit_w for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
     before = (way.gpu, f"{was.value:g}") if isinstance(was, Known) else ()
     yield replace(
@@ -185,7 +191,7 @@ def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
 
 
 def channel_steps(way: MakeImexChannel, at: At) -> Iterator[Step]:
-    step = _step(way, at)
+    step = root_step(way, at)
     back = through(step.commands[0], removed_file(IMEX_CHANNEL))
     note = "It is gone after a restart of the machine."
     if back.sudo:
@@ -200,16 +206,16 @@ def _says(gpu: str, field: str, value: str) -> Condition:
 def container_steps(way: ConfigureContainers, at: At) -> Iterator[Step]:
     if way.file:
         yield replace(
-            _step(way, at),
+            root_step(way, at),
             kind=StepKind.FILE,  # undo puts back the one of before
             done_when=(once("it was written for another driver"), exists(way.file)),
         )
         return
     if way.engine == "podman":
         note = "Written again after every change of the driver: it names the driver's files."
-        yield replace(_step(way, at), done_when=(exists(CDI_FILE),), back=(removed_file(CDI_FILE),), note=note)
+        yield replace(root_step(way, at), done_when=(exists(CDI_FILE),), back=(removed_file(CDI_FILE),), note=note)
         return
-    step, settings = _step(way, at), CONTAINER_SETTINGS.get(way.engine, "")
+    step, settings = root_step(way, at), CONTAINER_SETTINGS.get(way.engine, "")
     knows = succeeds("grep", "--quiet", "nvidia-container-runtime", settings or "/etc")
     again = through(step.commands[-1], Back(BackKind.RESTART_SERVICE, (way.engine,)))
     yield replace(

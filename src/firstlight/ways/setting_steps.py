@@ -9,11 +9,11 @@ from dataclasses import replace
 from firstlight.ways.argv import GRUB_MENU, GRUB_NAMES, commands
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv, Back, BackKind, shown, through
-from firstlight.ways.building import NOT_MEASURED, as_root, blank, once, prints, slug, succeeds, written
+from firstlight.ways.building import as_root, once, prints, succeeds, written
 from firstlight.ways.kinds import AllowLockedMemory, ChooseModules, StartKernel
+from firstlight.ways.machine_steps import root_step
 from firstlight.ways.step import FileChange, Step, StepKind
 from firstlight.ways.way import Way
-from firstlight.ways.words import title_of
 
 _MADE_BY_US = "# Written by firstlight; `firstlight undo` takes it back.\n"
 _LIMITS = "/etc/security/limits.d/90-firstlight-memlock.conf"
@@ -23,17 +23,7 @@ SETTING_FILES = (_LIMITS, _GRUB, "/etc/nvidia/kernel.conf", "/etc/rpm/macros.nvi
 
 
 def _file_step(way: Way, at: At, change: FileChange) -> Step:
-    title = title_of(way, at.platform)
-    return replace(
-        blank(at),
-        id=slug(title),
-        kind=StepKind.FILE,
-        title=title,
-        files=(change,),
-        needs_root=True,
-        done_when=(written(change),),
-        seconds=NOT_MEASURED,
-    )
+    return replace(root_step(way, at), kind=StepKind.FILE, files=(change,), done_when=(written(change),))
 
 
 def memory_steps(way: AllowLockedMemory, at: At) -> Iterator[Step]:
@@ -45,26 +35,22 @@ def memory_steps(way: AllowLockedMemory, at: At) -> Iterator[Step]:
 def kernel_steps(way: StartKernel, at: At) -> Iterator[Step]:
     """GRUB's menu made with another entry as its own choice, or grubby told of the kernel."""
     [choose] = commands(way, at.platform)
-    title = title_of(way, at.platform)
     name = GRUB_NAMES.get(at.platform.distribution, "")
     if not name:
         now = _exchanged(choose, way.kernel, at.facts.place.kernel_release)
         # grubby reads folders that are root's alone: only root can be told whether it is chosen already
         asks = choose[:1] == ("grubby",)
         done = (prints(choose[-1], "grubby", "--default-kernel") if asks else once("it is chosen for the next start"),)
-        yield replace(
-            blank(at), id=slug(title), kind=StepKind.COMMAND, title=title, commands=(choose,), needs_root=True,
-            done_when=done, back=shown(now), seconds=NOT_MEASURED,
-        )  # fmt: skip
+        yield replace(root_step(way, at), done_when=done, back=shown(now))
         return
     entry = f'GRUB_DEFAULT="Advanced options for {name}>{name}, with Linux {way.kernel}"\n'
     step = _file_step(way, at, FileChange(_GRUB, at.extras.text_of(_GRUB) or "", _MADE_BY_US + entry))
     back = (through(choose, Back(BackKind.BOOT_MENU)),) if choose[-1:] == GRUB_MENU else ()
-    has_entry = succeeds("grep", "-Fq", f"'{name}, with Linux {way.kernel}'", _MENU)  # else GRUB starts its first one
-    yield replace(
-        step, commands=(choose,), back=back, done_when=(*step.done_when, has_entry),
-        note="Upgrades of the kernel start no newer one until undo.",
-    )  # fmt: skip
+    # Where its menu has no such entry, or no such menu around it, GRUB starts the first one and says nothing.
+    looked_for = (f"submenu 'Advanced options for {name}'", f"menuentry '{name}, with Linux {way.kernel}'")
+    has_entry = (succeeds("grep", "-Fq", each, _MENU) for each in looked_for)
+    note = "Upgrades of the kernel start no newer one until undo."
+    yield replace(step, back=back, done_when=(*step.done_when, *has_entry), note=note)
 
 
 def _exchanged(argv: Argv, name: str, other: str) -> Argv:
@@ -88,15 +74,6 @@ def module_choice_steps(way: ChooseModules, at: At) -> Iterator[Step]:
 
 
 def _by_sed(way: ChooseModules, at: At) -> Step:
-    title = title_of(way, at.platform)
     edit = as_root(at.platform, "sed", "--in-place", f"s/^\\([^#]*\\b\\){way.instead_of}$/\\1{way.line}/", way.file)
-    return replace(
-        blank(at),
-        id=slug(title),
-        kind=StepKind.FILE,
-        title=title,
-        commands=(edit,),
-        needs_root=True,
-        done_when=(succeeds("grep", "-q", f"^[^#]*\\b{way.line}$", way.file),),
-        seconds=NOT_MEASURED,
-    )
+    done = succeeds("grep", "-q", f"^[^#]*\\b{way.line}$", way.file)
+    return replace(root_step(way, at), kind=StepKind.FILE, commands=(edit,), done_when=(done,))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypedDict
 
 from firstlight.diagnosis.finding import Severity
 from firstlight.diagnosis.signatures import Sure
+from firstlight.report.documents.planning import AnswerShown
 from firstlight.report.documents.words import Code, Command, Count, Day, Positive, Said, WayShown, WayType
 from firstlight.tables.row import Confidence
 
@@ -122,11 +123,13 @@ class KnownSignature(SignatureShown):
 class FoundHere(TypedDict):
     code: str
     saw: list[str]
+    answers: list[AnswerShown]  # What doctor answers it with, best first.
 
 
 class OptionNamed(TypedDict):
     id: str
     title: str
+    ways: list[WayShown]  # In the order they are carried out, with their arguments.
 
 
 class LastError(TypedDict):
