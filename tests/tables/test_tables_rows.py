@@ -37,7 +37,9 @@ def test_every_row_names_its_source_its_date_and_how_it_is_known(subject: Subjec
 
 @EVERY_SUBJECT
 def test_a_source_is_public_and_never_a_path_of_somebodys_machine(subject: Subject) -> None:
-    local = re.compile(r"(?i)^(?!/usr/local/cuda/compat of the image)[/~.]|\bfile:|localhost|/home/|/tmp/|/opt/|shared/")
+    local = re.compile(
+        r"(?i)^(?!/usr/local/cuda/compat of the image)[/~.]|\bfile:|localhost|/home/|/tmp/|/opt/|shared/"
+    )
     secondary = re.compile(r"(?i)reference|field report|seeds?/|compatibility\.md|bring-up|notes? of ours")
     for row in TABLES.rows(subject.name):
         assert not local.search(row.source), row
