@@ -150,6 +150,7 @@ def extension_for_other_torch(question: Question) -> Iterator[Seen]:
             saw=f"{each.name} {each.version} was built for torch {each.built_for_torch.value} "
             f"({each.built_for_torch.seen_in}); {_here(facts)} is {torch.version.value}",
             answers=tuple(for_this_torch(question, each.name)) or (rebuilt(each),),
+            error="" if each.name == "xformers" else f"ImportError: {each.name}...so: undefined symbol: _ZN3c10...",
         )
 
 

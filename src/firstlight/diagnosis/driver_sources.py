@@ -95,7 +95,8 @@ def _supported_until(question: Question, branch: int) -> str:
 
 def _from(question: Question, row: SystemName, *, branch: int, flavour: Flavour) -> Chain:
     platform, tables = platform_of(question.facts), question.tables
-    packages = filled(row, platform, branch=str(branch))
+    signed = _signed(question, row, branch=branch, flavour=flavour)
+    packages = signed or filled(row, platform, branch=str(branch))
     if row.from_repository == _AUR:
         by_hand = AskPerson("build-from-aur", Why.DECISION, of=(" and ".join(packages),))
         return chain(by_hand, Restart(), proof=Proof.REPORTED, by=row.source)
@@ -109,7 +110,18 @@ def _from(question: Question, row: SystemName, *, branch: int, flavour: Flavour)
     )
     proof = _PROOFS[row.confidence.value]
     by = row.source if row.confidence.value == "reported" else _BY_GUIDE
-    return chain(*_before(question, row, branch=branch), driver, Restart(), proof=proof, by=by)
+    before = (way for way in _before(question, row, branch=branch) if not signed or isinstance(way, SetUpRepository))
+    return chain(*before, driver, Restart(), proof=proof, by=by)
+
+
+def _signed(question: Question, row: SystemName, *, branch: int, flavour: Flavour) -> tuple[str, ...]:
+    """Under Secure Boot the modules that SUSE built and signed, in place of those that are built here; else ()."""
+    platform = platform_of(question.facts)
+    if platform.family is not Family.SUSE or not value_or(question.facts.health.secure_boot, default=False):
+        return ()
+    slots = {"flavour": flavour.value, "branch": str(branch)}
+    signed = names_for(Role.SIGNED_MODULES, platform, question.tables, number=branch, **slots)
+    return (*signed, *filled(row, platform, branch=str(branch))[1:]) if signed else ()
 
 
 def _before(question: Question, row: SystemName, *, branch: int) -> Iterator[Way]:

@@ -57,6 +57,10 @@ _GATE = (
     "The container starts on any host that satisfies the gate; on those with an older driver torch then sees no GPU. "
     "Where it lands decides."
 )
+_OF_A_POD = (
+    "Nothing inside the container can reach a GPU, whatever is installed in it. The pod asked for none; one that asks "
+    "and then stays pending has no node with NVIDIA's device plugin."
+)
 
 
 def no_gpu_in_container(question: Question) -> Iterator[Seen]:
@@ -85,6 +89,7 @@ def no_gpu_in_container(question: Question) -> Iterator[Seen]:
         f"{kind.value.value} container ({kind.seen_in}); {host}, but there is no /dev/nvidiactl and no /dev/nvidia0"
         f"{masked}",
         answers=(*restart_with_gpus(question, Proof.DOCUMENTED), *_look_at_host(kind.value)),
+        means=_OF_A_POD if kind.value is ContainerKind.KUBERNETES else "",
     )
 
 

@@ -20,6 +20,7 @@ from firstlight.ways.wheels_on_paper import cuda_of, torch_wheel
 
 NEWEST = "newest"  # of a package whose newest version within its bounds no table knows
 _WATCHED = ("torch", "triton", "pytorch-triton", "nvidia-", "cuda-", "xformers", "flash", "vllm", "numpy", "sgl-kernel")
+_OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
 
 
 def installed_torch(facts: Facts, tables: Tables, found: Distribution, *, way: Way) -> TorchInstall:
@@ -28,6 +29,11 @@ def installed_torch(facts: Facts, tables: Tables, found: Distribution, *, way: W
         version = TorchVersion.parse(found.version)
     except BadVersion:
         return _unread(facts, tables, found, way=way)
+    if found.folder.startswith(_OF_THE_SYSTEM) and not version.local:  # a package of the system, no wheel of PyPI's
+        own = planned(version, way)
+        return replace(
+            _unread(facts, tables, found, way=way), version=own, recorded_version=planned(found.version, way)
+        )
     release = tables.torch_release(version.public, facts.place.arch)
     cuda = cuda_of(version, release)
     said = version if version.local or cuda is None else TorchVersion.parse(f"{version.public}+{cuda.tag}")
