@@ -180,4 +180,4 @@ def test_an_answer_says_how_sure_it_is(text: str, sure: Sure) -> None:
     explained = explain_text(text)
     assert explained.explanations[0].signature.sure is sure
     assert json.loads(explained_json(explained))["explanations"][0]["sure"] == sure.value
-    assert ("reads like: " in explained_text(explained)) is (sure is Sure.READS_LIKE)
+    assert ("(reads like): " in explained_text(explained)) is (sure is Sure.READS_LIKE)
