@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from firstlight.diagnosis.explain import Explanation, explain_text
+from firstlight.diagnosis.explain_case import CASES
 from firstlight.diagnosis.explain_lookup import LOOKUPS
 from firstlight.diagnosis.explain_shown import SCOPES, in_scope
-from firstlight.diagnosis.signatures import CASES, Sure, signatures
+from firstlight.diagnosis.signatures import Sure, signatures
 from firstlight.report.explain_text import explained_json, explained_text
 
 OF_CODE = {row.code: row for row in signatures()}
