@@ -33,13 +33,13 @@ def gpu_named(signature: Signature, text: bytes) -> str:
 
 def in_scope(signature: Signature, text: bytes) -> Signature:
     """The row without ways out that install a program of which the text shows nothing, where it shows another."""
-    for scope in _scopes():
-        if not any(re.search(scope.installs, line) for way in signature.ways_out for line in way.run):
-            continue
-        shown = text.decode("utf-8", "replace")
-        if re.search(scope.signs, shown) or not re.search(scope.others, shown):
+    shown = text.decode("utf-8", "replace")
+    for scope in _scopes():  # the patterns are long: one that need not be tried is not compiled
+        if not re.search(scope.others, shown) or re.search(scope.signs, shown):
             continue
         ways = tuple(way for way in signature.ways_out if not any(re.search(scope.installs, line) for line in way.run))
+        if ways == signature.ways_out:
+            continue
         asked = tuple(line for line in signature.prove.run if not re.search(scope.asks, line))
         prove = Commands(signature.prove.say, asked) if asked else signature.prove
         signature = replace(signature, ways_out=ways or signature.ways_out, prove=prove)

@@ -181,7 +181,7 @@ def completed(row: dict[str, Any], families: dict[str, dict[str, Any]], where: s
     family = families.get(row["family"])
     if family is None:
         raise ValueError(f"{PRODUCTS}/{where}, {row['code']}: there is no family {row['family']!r}; {FAMILIES} has all")
-    slots = dict.fromkeys(name for form in row["patterns"] for name in _GROUP.findall(form["regex"]))
+    slots = dict.fromkeys([name for form in row["patterns"] for name in _GROUP.findall(form["regex"])])
     taken = ("title", "depth", "means", "prove", "ways_out", "related")
     otherwise = row.get("otherwise", {})
     return {
@@ -265,8 +265,12 @@ def signature_of(row: dict[str, Any]) -> Signature:
 
 
 def way_out(way: dict[str, Any], code: str) -> WayOut:
-    unknown = [name for name in way["ways"] if name not in way_types()]
-    if unknown:
-        raise ValueError(f"{DATA}, {code}: {unknown[0]!r} is not a kind of way; ways/kinds.py has them all")
-    kinds_of = tuple(way_types()[name] for name in way["ways"])
+    """A way out as it is read from the data; raises ValueError where it names a kind of way that there is not."""
+    known = way_types()
+    try:
+        kinds_of = tuple([known[name] for name in way["ways"]])
+    except KeyError as unknown:
+        raise ValueError(
+            f"{DATA}, {code}: {unknown.args[0]!r} is not a kind of way; ways/kinds.py has them all"
+        ) from None
     return WayOut(way["say"], tuple(way["run"]), kinds_of, way.get("where_number", ""), way.get("when", ""))
