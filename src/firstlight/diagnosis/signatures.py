@@ -9,7 +9,7 @@ import enum
 import functools
 import pkgutil
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from firstlight.versions import ComputeCapability, CudaVersion
@@ -122,22 +122,23 @@ class Signature:
 @functools.cache
 def signatures() -> tuple[Signature, ...]:
     """All rows, most basic first."""
-    rows = [signature_of(row) for row in _read(DATA)]
+    rows = _read(DATA)
     families = {family["code"]: family for family in _read(FAMILIES)}
     findings = found_by()
     for name in product_files():
         for row in _read(f"{PRODUCTS}/{name}"):
             whole = completed(row, families, name)
-            related = dict.fromkeys((*whole["related"], *findings.get(row["code"], ())))
-            rows.append(signature_of({**whole, "related": list(related)}))
+            if row["code"] in findings:
+                whole["related"] = list(dict.fromkeys((*whole["related"], *findings[row["code"]])))
+            rows.append(whole)
     causes = _all_causes(rows)
-    rows = [replace(row, follows=causes[row.code]) if causes[row.code] else row for row in rows]
-    return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
+    read = [signature_of(row if not causes[row["code"]] else {**row, "follows": causes[row["code"]]}) for row in rows]
+    return tuple(sorted(read, key=lambda row: (row.depth, row.code)))
 
 
-def _all_causes(rows: list[Signature]) -> dict[str, frozenset[str]]:
+def _all_causes(rows: list[dict[str, Any]]) -> dict[str, frozenset[str]]:
     """Code -> the codes of all that it follows from, also over others: no module, so no driver, so no GPU."""
-    direct = {row.code: set(row.follows) for row in rows}
+    direct = {row["code"]: set(row.get("follows", ())) for row in rows}
     for group in _read(CONSEQUENCES):
         for code in group["follow"]:
             direct[code] |= set(group["of"])
