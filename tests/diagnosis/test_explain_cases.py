@@ -139,8 +139,8 @@ def test_every_row_keeps_a_way_out_and_a_proof_out_of_scope() -> None:
         assert told.ways_out, row.code
         assert told.prove.run, row.code
     for scope in _rows(SCOPES):
-        for name in ("installs", "asks", "signs", "others"):
-            re.compile(scope[name])
+        assert all(re.compile(scope[name]) for name in ("installs", "asks"))
+        assert all(word == word.lower() for name in ("signs", "others", "others_in") for word in scope[name])
 
 
 def test_a_value_does_not_take_the_next_line_where_a_longer_line_shows_that_none_was_cut() -> None:
