@@ -40,11 +40,17 @@ def test_what_ends_well_is_left_as_it_is() -> None:
     [
         ("exit 4", 4, "firstlight: exit code 4, and it printed nothing\n"),
         ("echo no; exit 1", 1, "firstlight: exit code 1; no error that is known is in 1 line of output\n"),
+        (
+            "echo 'KeyError: b'; exit 1",
+            1,
+            "firstlight: exit code 1; no error that is known is in 1 line of output\nThe line that tells most:\n"
+            "  line 1: KeyError: b\nIt reads like a fault in the program or its data.\n",
+        ),
         ("kill -9 $$", -9, "firstlight: signal 9, and it printed nothing\n"),
         ("kill -TERM $$", -15, ""),  # somebody wanted it to end
     ],
 )
-def test_where_nothing_is_known_one_line_says_so_and_it_ends_as_the_command_did(
+def test_where_nothing_is_known_that_and_the_line_that_tells_most_are_said_and_it_ends_as_the_command_did(
     script: str, code: int, said: str
 ) -> None:
     done = _run("sh", "-c", script)

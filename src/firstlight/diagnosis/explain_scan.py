@@ -33,7 +33,8 @@ _UNFINISHED_ESCAPE = re.compile(rb"\x1b[^\x07\n]{0,64}\Z")
 _NOT_ONLY_DIFF = re.compile(rb"-\S|[+-] \S")  # '-lcuda' of a wrapped line, an item of a list
 
 FULL_LINE = 60  # a shorter one was not cut by a terminal
-WIDEST_TERMINAL = 280  # a longer one neither
+WIDEST_TERMINAL = 240  # a longer one neither
+_SUFFIX = re.compile(rb"(?:so|py|dll|cu|cpp|cc|h|json|txt|whl|gz|com|org|io)\b")
 BLANKS_LOST = 4  # at the end of a line, when it is copied
 _FULL_LINE_END = re.compile(rb"(?<=[^\n]{%d})\n(?=[^\n])" % FULL_LINE)
 _ANY_END = re.compile(rb"[ \t]*\r?\n[ \t]*(?=\S)")
@@ -149,7 +150,9 @@ def _cut_off(lines: tuple[bytes, ...], at: _CutAt, full: int) -> list[bytes]:
     found: list[bytes] = []
     for inner, outer in itertools.pairwise(lines):
         first, second = (outer, inner) if at is _CutAt.BEGINNING else (inner, outer)
-        if len(second) > len(first) or not full <= _columns(first) <= WIDEST_TERMINAL or _RECORD.match(second):
+        is_sentence = first.endswith(b".") and second[:1].isalpha() and not _SUFFIX.match(second)
+        was_cut = full <= _columns(first) <= WIDEST_TERMINAL and not is_sentence
+        if len(second) > len(first) or not was_cut or _RECORD.match(second):
             break
         found.append(outer)
     return found

@@ -9,7 +9,7 @@ import enum
 import functools
 import pkgutil
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from firstlight.versions import ComputeCapability, CudaVersion
@@ -20,7 +20,6 @@ DATA = "data/error_signatures.json"
 FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
-CASES = "data/error_cases.json"
 PRODUCTS = "data/product_errors"
 ONE_OF = "The text alone does not tell which it is, and it can be another."
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
@@ -85,20 +84,6 @@ class WayOut(Commands):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """What a row says where the text shows which of its causes it is; "" and None leave what the row says."""
-
-    shown_by: str  # a pattern that is tried on what stands around the line
-    title: str
-    cause: str
-    means: str
-    prove: Commands | None
-    ways_out: tuple[WayOut, ...]
-    source: tuple[str, ...]
-    one_of: bool = False  # some of the row's causes are ruled out, and more than one is left
-
-
-@dataclass(frozen=True, slots=True)
 class Signature:
     """One cause: how it is recognised, what it means, the command that proves it and the ways out, best first."""
 
@@ -125,7 +110,6 @@ class Signature:
     one_of: bool = False  # the text does not tell which of several causes it is, so neither which way out
     witness: bool = False  # tells what another process or rank did: never before a cause of another kind
     gpu_only: bool = False  # words of any program: spoken only where the text shows one that uses a GPU
-    cases: tuple[Case, ...] = ()  # the first that the text shows is told
 
     @property
     def sure(self) -> Sure:
@@ -138,28 +122,23 @@ class Signature:
 @functools.cache
 def signatures() -> tuple[Signature, ...]:
     """All rows, most basic first."""
-    rows = [signature_of(row) for row in _read(DATA)]
+    rows = _read(DATA)
     families = {family["code"]: family for family in _read(FAMILIES)}
     findings = found_by()
     for name in product_files():
         for row in _read(f"{PRODUCTS}/{name}"):
             whole = completed(row, families, name)
-            related = dict.fromkeys((*whole["related"], *findings.get(row["code"], ())))
-            rows.append(signature_of({**whole, "related": list(related)}))
+            if row["code"] in findings:
+                whole["related"] = list(dict.fromkeys((*whole["related"], *findings[row["code"]])))
+            rows.append(whole)
     causes = _all_causes(rows)
-    cases = _all_cases()
-    rows = [
-        replace(row, follows=causes[row.code], cases=cases.get(row.code, ()))
-        if causes[row.code] or row.code in cases
-        else row
-        for row in rows
-    ]
-    return tuple(sorted(rows, key=lambda row: (row.depth, row.code)))
+    read = [signature_of(row if not causes[row["code"]] else {**row, "follows": causes[row["code"]]}) for row in rows]
+    return tuple(sorted(read, key=lambda row: (row.depth, row.code)))
 
 
-def _all_causes(rows: list[Signature]) -> dict[str, frozenset[str]]:
+def _all_causes(rows: list[dict[str, Any]]) -> dict[str, frozenset[str]]:
     """Code -> the codes of all that it follows from, also over others: no module, so no driver, so no GPU."""
-    direct = {row.code: set(row.follows) for row in rows}
+    direct = {row["code"]: set(row.get("follows", ())) for row in rows}
     for group in _read(CONSEQUENCES):
         for code in group["follow"]:
             direct[code] |= set(group["of"])
@@ -173,16 +152,6 @@ def _all_causes(rows: list[Signature]) -> dict[str, frozenset[str]]:
         return frozenset(found)
 
     return {code: causes(code) if direct[code] else frozenset() for code in direct}
-
-
-def _all_cases() -> dict[str, tuple[Case, ...]]:
-    """Code -> what its row says where the text shows which of its causes it is, in the order that they are tried."""
-    found: dict[str, tuple[Case, ...]] = {}
-    for row in _read(CASES):
-        case = _case(row)
-        for code in row["of"]:
-            found[code] = (*found.get(code, ()), case)
-    return found
 
 
 def found_by() -> dict[str, list[str]]:
@@ -213,7 +182,7 @@ def completed(row: dict[str, Any], families: dict[str, dict[str, Any]], where: s
     family = families.get(row["family"])
     if family is None:
         raise ValueError(f"{PRODUCTS}/{where}, {row['code']}: there is no family {row['family']!r}; {FAMILIES} has all")
-    slots = dict.fromkeys(name for form in row["patterns"] for name in _GROUP.findall(form["regex"]))
+    slots = dict.fromkeys([name for form in row["patterns"] for name in _GROUP.findall(form["regex"])])
     taken = ("title", "depth", "means", "prove", "ways_out", "related")
     otherwise = row.get("otherwise", {})
     return {
@@ -278,7 +247,7 @@ def signature_of(row: dict[str, Any]) -> Signature:
         cause=f"{row['cause']} {ONE_OF}" if row.get("one_of") is True else row["cause"],
         means=row["means"],
         prove=Commands(row["prove"]["expect"], tuple(row["prove"]["run"])),
-        ways_out=tuple(_way_out(way, row["code"]) for way in row["ways_out"]),
+        ways_out=tuple(way_out(way, row["code"]) for way in row["ways_out"]),
         source=tuple(row["source"]),
         date=row["date"],
         confidence=Confidence(row["confidence"]),
@@ -296,23 +265,13 @@ def signature_of(row: dict[str, Any]) -> Signature:
     )
 
 
-def _case(case: dict[str, Any]) -> Case:
-    prove = case.get("prove")
-    return Case(
-        shown_by=case["shown_by"],
-        title=case.get("title", ""),
-        cause=f"{case['cause']} {ONE_OF}" if case.get("one_of") else case["cause"],
-        means=case.get("means", ""),
-        prove=None if prove is None else Commands(prove["expect"], tuple(prove["run"])),
-        ways_out=tuple(_way_out(way, case["of"][0]) for way in case["ways_out"]),
-        source=tuple(case["source"]),
-        one_of=case.get("one_of", False),
-    )
-
-
-def _way_out(way: dict[str, Any], code: str) -> WayOut:
-    unknown = [name for name in way["ways"] if name not in way_types()]
-    if unknown:
-        raise ValueError(f"{DATA}, {code}: {unknown[0]!r} is not a kind of way; ways/kinds.py has them all")
-    kinds_of = tuple(way_types()[name] for name in way["ways"])
+def way_out(way: dict[str, Any], code: str) -> WayOut:
+    """A way out as it is read from the data; raises ValueError where it names a kind of way that there is not."""
+    known = way_types()
+    try:
+        kinds_of = tuple([known[name] for name in way["ways"]])
+    except KeyError as unknown:
+        raise ValueError(
+            f"{DATA}, {code}: {unknown.args[0]!r} is not a kind of way; ways/kinds.py has them all"
+        ) from None
     return WayOut(way["say"], tuple(way["run"]), kinds_of, way.get("where_number", ""), way.get("when", ""))

@@ -7,7 +7,7 @@ import signal
 
 from firstlight.diagnosis.explain import explain_stream
 from firstlight.explain.watching import Ended
-from firstlight.report.explain_text import explained_text
+from firstlight.report.explain_text import explained_text, told_most
 from firstlight.report.layout import counted
 from firstlight.secrets import masked
 
@@ -28,4 +28,4 @@ def why_it_failed(ended: Ended, width: int) -> str:
     if not ended.tail:
         return f"firstlight: {how}, and it printed nothing\n"
     what = f"the last {counted(explained.lines, 'line')}" if ended.is_cut else counted(explained.lines, "line")
-    return f"firstlight: {how}; no error that is known is in {what} of output\n"
+    return f"firstlight: {how}; no error that is known is in {what} of output\n" + masked(told_most(explained, width))

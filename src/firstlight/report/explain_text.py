@@ -128,8 +128,8 @@ def _overview(explained: Explained, width: int) -> list[str]:
 
 def _block(explanation: Explanation, width: int, labels: _Labels) -> list[str]:
     signature = explanation.signature
-    kind = "reads like: " if signature.sure is Sure.READS_LIKE else ""
-    rows = _fold(f"{signature.code}: {kind}{signature.title}{_alarm(signature)}", width, "", "  ")
+    kind = " (reads like)" if signature.sure is Sure.READS_LIKE else ""
+    rows = _fold(f"{signature.code}{kind}: {signature.title}{_alarm(signature)}", width, "", "  ")
     for sighting in explanation.sightings:
         rows += _fold(f"line {sighting.line}{_times(sighting)}: {printable(sighting.text)}", width, "  ", "    ")
     if left := explanation.count - sum(sighting.count for sighting in explanation.sightings):
@@ -176,15 +176,22 @@ def _way(said: str, way: Commands, width: int) -> list[str]:
 def _not_recognised(explained: Explained, here: Here, *, width: int) -> str:
     lines = "this line" if explained.lines <= 1 else f"these {explained.lines:,} lines"
     rows = _fold(f"Not recognised: no signature we know is in {lines}.", width, "")
-    for sighting in explained.last_error:
-        rows += ["The line that tells most:"]
-        rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
-        rows += [f"It reads like {kind}." for kind in (kind_of(sighting.text),) if kind]
+    rows += told_most(explained, width).splitlines()
     rows += _wrapped(here.sentences, width)
     rows += ["", "This does not mean that the machine is fine. What to do next:"]
     for number, step in enumerate(_next_steps(here), start=1):
         rows += _way(f"{number}. {step.say}", step, width)
     return "\n".join([*rows, "Known signatures: firstlight explain --list"]) + "\n"
+
+
+def told_most(explained: Explained, width: int) -> str:
+    """The line of an error that nobody knows that tells most, and what it reads like; '' where none is an error."""
+    rows: list[str] = []
+    for sighting in explained.last_error:
+        rows += ["The line that tells most:"]
+        rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
+        rows += [f"It reads like {kind}." for kind in (kind_of(sighting.text),) if kind]
+    return "".join(f"{row}\n" for row in rows)
 
 
 def _next_steps(here: Here) -> tuple[Commands, ...]:
