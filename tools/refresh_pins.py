@@ -47,7 +47,9 @@ SINCE = {
     "flash-attn": Version("2.6.0"),
 }
 TORCH_SINCE = Version("2.4.0")
-_NAMED = re.compile(r"torch|torchvision|torchaudio|triton|xformers|vllm|flash-attn|cuda-.*|nvidia-.*")
+_NAMED = re.compile(
+    r"torch|torchvision|torchaudio|triton|xformers|vllm|flash-attn|flashinfer-python|torchcodec|cuda-.*|nvidia-.*"
+)
 _PULLED = re.compile(r"triton|cuda-.*|nvidia-.*")  # what is large among what torch brings
 _CUDART = re.compile(rb"libcudart(?:[.-][0-9a-f]{8})?\.so\.(\d+)")  # auditwheel puts a hash into the name
 _FIRST_OF_SDIST = 512 * 1024  # PKG-INFO is among the first files
@@ -55,8 +57,8 @@ _FIRST_OF_LIBRARY = 4 << 20  # the names of needed libraries stand before the co
 _AT_ONCE = 8
 _ABOUT_PINS = (
     "What the releases around torch require, and for which machines, Pythons and CUDA major PyPI has wheels of them. "
-    "Requirements are those that name one of these projects, cuda-* or nvidia-*, without extras. torch's own are in "
-    "torch_releases. Written by tools/refresh_pins.py."
+    "Requirements are those that name one of these projects, flashinfer-python, torchcodec, cuda-* or nvidia-*, "
+    "without extras. torch's own are in torch_releases. Written by tools/refresh_pins.py."
 )
 _ABOUT_SIZES = (
     "Sizes of files on PyPI, of the cp312 wheel where there are several, and what large wheels pip fetches with torch: "
