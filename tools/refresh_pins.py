@@ -294,6 +294,12 @@ def differences(index: Index, projects: list[str]) -> Iterator[str]:
         yield from (f"{project} {version}: no longer on the index" for version in have)
 
 
+def _notes(path: Path) -> dict[tuple[object, object], dict[str, object]]:
+    """What somebody wrote beside a release, which no index tells."""
+    rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    return {(row["project"], row["version"]): {"note": row["note"]} for row in rows if row.get("note")}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Write both files, or compare with --check."""
     parser = argparse.ArgumentParser(description="Write package_pins.json and wheel_sizes.json from a package index.")
@@ -311,7 +317,12 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join([*found, f"{len(found)} differences"]))
             return 1 if found else 0
         today = datetime.date.today().isoformat()
-        pins = [row for project in SINCE for row in pin_rows(index, project, today=today)]
+        notes = _notes(options.folder / "package_pins.json")
+        pins = [
+            row | notes.get((row["project"], row["version"]), {})
+            for project in SINCE
+            for row in pin_rows(index, project, today=today)
+        ]
         sizes = list(size_rows(index, today=today))
     except CouldNotLook as error:
         print(f"refresh_pins: {error}", file=sys.stderr)

@@ -11,11 +11,12 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from firstlight.tables import load
-from tools.refresh_pins import DATA, SINCE, Index, differences, main, pin_rows, required, written
+from tools.refresh_pins import DATA, SINCE, Index, _notes, differences, main, pin_rows, required, written
 from tools.refresh_tables import pip_index_url
 
 TABLES = load()
@@ -34,6 +35,11 @@ def test_no_release_is_in_two_tables_and_companions_are_those_of_both() -> None:
     assert newer is not None
     assert {pin.project for pin in newer.pins("x86_64")} >= {"torch", "torchcodec", "flashinfer-python"}
     assert newer.pin("torch") in newer.pins("aarch64")
+
+
+def test_what_somebody_wrote_beside_a_release_is_there_when_the_file_is_written_anew(tmp_path: Path) -> None:
+    assert _notes(DATA / "package_pins.json")["torchaudio", "2.11.0"]["note"]
+    assert _notes(tmp_path / "none.json") == {}
 
 
 def test_torch_sizes_are_those_of_the_table_of_torch_releases() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def index_of_build(build: str, channel: str = "stable") -> str:
-    """https://download.pytorch.org/whl/cu128 for cu128; nightly/cu128 with the channel nightly."""
+    """The folder of a build, e.g. https://download.pytorch.org/whl/cu128; nightly/cu128 with the channel nightly."""
     return f"{_row(channel).address}{build}"
 
 
