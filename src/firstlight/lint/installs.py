@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from firstlight.frozen import dataclass
 from firstlight.lint.conda_spec import conda_named
-from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where, canonical
+from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where
 from firstlight.tables.torch_index import index_of_build
+from firstlight.versions import canonical
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)")
 _WITH_VALUE = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.frozen import dataclass
-from firstlight.lint.model import Install, Requirement, Target, canonical
+from firstlight.lint.model import Install, Requirement, Target
 from firstlight.lint.read_pixi import pixi_targets
 from firstlight.lint.read_poetry import poetry_groups, poetry_searched
 from firstlight.lint.read_requirements import requirement_of
@@ -16,6 +16,7 @@ from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines, toml_values
 from firstlight.lint.toml_values import strings, table, tables
 from firstlight.tables.torch_index import index_of_build
+from firstlight.versions import canonical
 
 MOST_INCLUDED = 64  # groups that include each other
 
