@@ -47,7 +47,9 @@ SINCE = {
     "flash-attn": Version("2.6.0"),
 }
 TORCH_SINCE = Version("2.4.0")
-_NAMED = re.compile(r"torch|torchvision|torchaudio|triton|xformers|vllm|flash-attn|cuda-.*|nvidia-.*")
+_NAMED = re.compile(
+    r"torch|torchvision|torchaudio|triton|xformers|vllm|flash-attn|flashinfer-python|torchcodec|cuda-.*|nvidia-.*"
+)
 _PULLED = re.compile(r"triton|cuda-.*|nvidia-.*")  # what is large among what torch brings
 _CUDART = re.compile(rb"libcudart(?:[.-][0-9a-f]{8})?\.so\.(\d+)")  # auditwheel puts a hash into the name
 _FIRST_OF_SDIST = 512 * 1024  # PKG-INFO is among the first files
@@ -55,8 +57,8 @@ _FIRST_OF_LIBRARY = 4 << 20  # the names of needed libraries stand before the co
 _AT_ONCE = 8
 _ABOUT_PINS = (
     "What the releases around torch require, and for which machines, Pythons and CUDA major PyPI has wheels of them. "
-    "Requirements are those that name one of these projects, cuda-* or nvidia-*, without extras. torch's own are in "
-    "torch_releases. Written by tools/refresh_pins.py."
+    "Requirements are those that name one of these projects, flashinfer-python, torchcodec, cuda-* or nvidia-*, "
+    "without extras. torch's own are in torch_releases. Written by tools/refresh_pins.py."
 )
 _ABOUT_SIZES = (
     "Sizes of files on PyPI, of the cp312 wheel where there are several, and what large wheels pip fetches with torch: "
@@ -292,6 +294,12 @@ def differences(index: Index, projects: list[str]) -> Iterator[str]:
         yield from (f"{project} {version}: no longer on the index" for version in have)
 
 
+def _notes(path: Path) -> dict[tuple[object, object], dict[str, object]]:
+    """What somebody wrote beside a release, which no index tells."""
+    rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    return {(row["project"], row["version"]): {"note": row["note"]} for row in rows if row.get("note")}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Write both files, or compare with --check."""
     parser = argparse.ArgumentParser(description="Write package_pins.json and wheel_sizes.json from a package index.")
@@ -309,7 +317,12 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join([*found, f"{len(found)} differences"]))
             return 1 if found else 0
         today = datetime.date.today().isoformat()
-        pins = [row for project in SINCE for row in pin_rows(index, project, today=today)]
+        notes = _notes(options.folder / "package_pins.json")
+        pins = [
+            row | notes.get((row["project"], row["version"]), {})
+            for project in SINCE
+            for row in pin_rows(index, project, today=today)
+        ]
         sizes = list(size_rows(index, today=today))
     except CouldNotLook as error:
         print(f"refresh_pins: {error}", file=sys.stderr)

@@ -22,6 +22,11 @@ _TORCH = re.compile(
 _CAPABILITY = re.compile(r"(?:sm_|compute_)?(\d{1,9})\.?(\d)([af]?)")
 
 
+def canonical(project: str) -> str:
+    """A project's name as indexes compare it (PEP 503): flash-attn for Flash_Attn."""
+    return re.sub(r"[-_.]+", "-", project).lower()
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class DriverVersion:
     """A driver version such as 580.95.05: compared field by field as integers, printed as written."""

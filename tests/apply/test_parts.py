@@ -199,3 +199,11 @@ def test_what_was_there_is_fetched_from_where_it_came() -> None:
         "01-install", kind=StepKind.PIP, commands=((*pip[:5], "--no-index", "--find-links", "/media/wheels"),)
     )
     assert sources_of(offline, Difference((), back)) == ("--no-index", "--find-links", "/media/wheels")
+
+
+def test_builds_for_amd_and_intel_are_looked_for_on_pytorchs_index_too() -> None:
+    pip = ("python", "-m", "pip", "install", "torch==2.9.0")
+    back = ("torch==2.8.0+rocm6.4", "torchvision==0.23.0+xpu", "numpy==2.0.0", "torch==2.9.0a0+nv25.9")
+    words = sources_of(step("01-install", kind=StepKind.PIP, commands=(pip,)), Difference((), back))
+    found = [word.rpartition("/whl/")[2] for word in words if word.startswith("https")]
+    assert found == ["rocm6.4", "xpu"]

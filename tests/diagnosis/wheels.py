@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.finding import Finding, Seen
-from firstlight.diagnosis.wheel_choice import INDEX
+from firstlight.tables.torch_index import index_of_build
 from firstlight.ways.kinds import InstallWheels, Manner, Package
 from tests.diagnosis.rule_case import ways_of
 
@@ -12,7 +12,7 @@ def wheels(*requirements: str, cuda: str = "", manner: Manner = Manner.PLAIN) ->
     """The way that installs them, from PyTorch's index of a CUDA where one is named."""
     packages = (each.partition("==") for each in requirements)
     named = tuple(Package(project, version) for project, _, version in packages)
-    return InstallWheels(named, INDEX + cuda if cuda else "", manner)
+    return InstallWheels(named, index_of_build(cuda) if cuda else "", manner)
 
 
 def torches(found: Seen | Finding) -> list[str]:

@@ -9,11 +9,10 @@ from itertools import pairwise
 from firstlight.apply.apt_state import CONFIG_FILES, INSTALLED, NOT_INSTALLED, Package, answer, known_packages
 from firstlight.apply.surroundings import is_from_list
 from firstlight.frozen import dataclass
+from firstlight.tables.torch_index import index_of_version
 from firstlight.ways.back import BackKind
 from firstlight.ways.step import Step
 from firstlight.ways.user_site import MANAGED
-
-PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +94,8 @@ def sources_of(step: Step, gap: Difference) -> tuple[str, ...]:
             if option == "--index-url":
                 found.append(("--extra-index-url", value))
     for each in gap.back:
-        public, _, local = each.partition("+")
-        if local.startswith(("cu", "cpu")) and not offline:
-            nightly = "nightly/" if ".dev" in public else ""
-            found.append(("--extra-index-url", f"{PYTORCH_INDEX}{nightly}{local}"))
+        if (index := index_of_version(each)) and not offline:
+            found.append(("--extra-index-url", index))
     return tuple(word for pair in dict.fromkeys(found) for word in pair)
 
 

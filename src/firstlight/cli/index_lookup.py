@@ -18,6 +18,7 @@ from contextlib import suppress
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
+from firstlight.versions import canonical
 from firstlight.ways.index_sizes import IndexSize, IndexSizes
 from firstlight.ways.kinds import InstallWheels, Package
 from firstlight.ways.way import Way
@@ -69,7 +70,7 @@ def _put(
 
 def _asked(package: Package, index: str, *, facts: Facts, deadline: float) -> IndexSize | None:
     base = index or os.environ.get("PIP_INDEX_URL") or _DEFAULT
-    name = re.sub(r"[-_.]+", "-", package.project).lower()
+    name = canonical(package.project)
     file = _file_for(_page(f"{base.rstrip('/')}/{name}/", deadline), package, facts)
     if file is None:
         return None

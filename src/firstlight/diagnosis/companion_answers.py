@@ -9,10 +9,11 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.wheel_answers import COMPANIONS, cuda_of_torch, local_of, torch_chain
-from firstlight.diagnosis.wheel_choice import INDEX, runs_here
+from firstlight.diagnosis.wheel_choice import runs_here
 from firstlight.errors import BadVersion
 from firstlight.facts.companions import Companion
 from firstlight.facts.known import Unknown
+from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import TorchVersion
 from firstlight.ways.kinds import InstallWheels, Manner, Package
 from firstlight.ways.way import Chain, chain
@@ -80,4 +81,4 @@ def _install(question: Question, packages: list[Package]) -> InstallWheels:
         return InstallWheels(tuple(packages), manner=manner)
     local = local_of(question.facts, cuda)
     named = (replace(one, version=f"{one.version}{local}") if one.project in COMPANIONS else one for one in packages)
-    return InstallWheels(tuple(named), INDEX + cuda.release.tag, manner)
+    return InstallWheels(tuple(named), index_of_build(cuda.release.tag), manner)

@@ -11,13 +11,14 @@ from firstlight.diagnosis.observed import is_wanted, listed
 from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.torch_build_rules import code_runs
 from firstlight.diagnosis.wheel_answers import COMPANIONS, TORCH_WAYS, cuda_of_torch
-from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, gpus_of
+from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import Companion
 from firstlight.facts.extensions import Extension, Strings
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchBuild
 from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_index import index_of_build
 from firstlight.ways.building import environment_to_change
 from firstlight.ways.kinds import InstallWheels, Manner, Package, RemoveDistributions
 from firstlight.ways.way import Chain, Proof, chain
@@ -192,7 +193,7 @@ def _without_cuda(question: Question, package: str) -> Iterator[Chain]:
     rows = question.tables.companions_for(package, torch.value.version.value)
     if fitting := newest(tuple(row.version for row in rows)):
         local = "+cpu" if question.facts.place.arch == "x86_64" else ""
-        yield chain(InstallWheels((Package(package, f"{fitting}{local}"),), f"{INDEX}cpu", Manner.AGAIN))
+        yield chain(InstallWheels((Package(package, f"{fitting}{local}"),), index_of_build("cpu"), Manner.AGAIN))
 
 
 def _is_tied(package: str) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.specifiers import satisfies
-from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import ProjectFile
+from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import CudaVersion
 from firstlight.ways.kinds import AskPerson, KeepInProject, Package, Why
 from firstlight.ways.way import Chain, chain
@@ -58,7 +58,7 @@ def _rules_the_environment(facts: Facts, file: ProjectFile) -> bool:
 def _how_to_keep(file: ProjectFile, recorded: str, *, cuda: CudaVersion | None) -> tuple[Chain, ...]:
     """torch in the project's own files, or its tool told to leave the environment alone."""
     tag = cuda.release.tag if cuda is not None else recorded.partition("+")[2]
-    keep = KeepInProject((Package("torch", recorded),), f"{INDEX}{tag}" if tag else "")
+    keep = KeepInProject((Package("torch", recorded),), index_of_build(tag) if tag else "")
     without = "pixi run --frozen --no-install" if file.path.endswith("pixi.lock") else "uv run --no-sync"
     return chain(keep), chain(AskPerson("start-programs-with", Why.PROGRAM, of=(without,)))
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from firstlight.diagnosis.provider_search import Agreed, Shelf, agreeing_versions, canonical, lower_bound, plain
+from firstlight.diagnosis.provider_search import Agreed, Shelf, agreeing_versions, lower_bound, plain
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
 from firstlight.tables.soname_rows import SonameWheel
-from firstlight.versions import CudaVersion
+from firstlight.versions import CudaVersion, canonical
 
 # What comes with the driver and is in no package for torch.
 DRIVERS_OWN = (

@@ -273,8 +273,3 @@ def in_run(version: str, row: SonameWheel) -> bool:
 def lower_bound(firsts: tuple[str, ...], version: str) -> str:
     """The highest beginning of several runs that is not above a version: 0.7.0.20."""
     return newest(tuple(first for first in firsts if satisfies(version, f">={first}") is True)) or version
-
-
-def canonical(project: str) -> str:
-    """A project's name as indexes write it: nvidia-cublas for nvidia_cublas."""
-    return re.sub(r"[-_.]+", "-", project).lower()

@@ -16,7 +16,7 @@ from firstlight.diagnosis.wheel_answers import (
     torch_or_else,
 )
 from firstlight.diagnosis.wheel_bounds import may_have_code
-from firstlight.diagnosis.wheel_choice import INDEX, SeenGpu, fits_python, gpus_of, wheels_that_run
+from firstlight.diagnosis.wheel_choice import SeenGpu, fits_python, gpus_of, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
@@ -24,6 +24,7 @@ from firstlight.facts.place import Platform
 from firstlight.facts.python_environments import PythonEnvironment
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
 from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_index import index_of_version
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 from firstlight.ways.kinds import AskPerson, BuildFromSource, InstallWheels, MakeEnvironment, Package, Why
 from firstlight.ways.way import Chain, Proof, chain
@@ -114,7 +115,7 @@ def no_wheel_for_python(question: Question) -> Iterator[Seen]:
         return
     python = environment.python_version
     newest = next(each for each in reversed(release.cpython) if not each.endswith("t"))
-    torch = InstallWheels((Package("torch", str(version)),), f"{INDEX}{version.local}" if version.local else "")
+    torch = InstallWheels((Package("torch", str(version)),), index_of_version(str(version)))
     yield Seen(
         saw=f"torch {version.public} has wheels for Python {listed(release.cpython)} (PyPI, {release.date}); this is "
         f"Python {shown(python) if isinstance(python, Known) else 'unknown'}",

@@ -15,10 +15,9 @@ from firstlight.facts.place import Platform
 from firstlight.frozen import dataclass
 from firstlight.tables import Tables
 from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_index import index_of_build
 from firstlight.tables.torch_rows import TorchRelease, VariantStatus
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
-
-INDEX = "https://download.pytorch.org/whl/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def _variants(tables: Tables, place: _Place, release: TorchRelease) -> list[Whee
     """
     rows = tables.torch_variants(release.torch)
     listed = [row.wheel_cuda for row in rows if row.status is not VariantStatus.IN_WHEEL_TABLE]
-    found = {cuda: INDEX + cuda.tag for cuda in listed}
+    found = {cuda: index_of_build(cuda.tag) for cuda in listed}
     if release.wheel_cuda is not None:
         found.setdefault(release.wheel_cuda, "")
     native = place.native or max(found, default=CudaVersion(0, 0))

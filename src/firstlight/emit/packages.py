@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import platform
-from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.errors import BadInput, BadVersion
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.place import Platform
@@ -17,6 +16,7 @@ from firstlight.plan.sets import PackageSet
 from firstlight.plan.solve import WIDEST, solve
 from firstlight.plan.want import PROJECTS, Channel, Want, parse_want
 from firstlight.tables import Tables
+from firstlight.tables.torch_index import index_of_version
 from firstlight.versions import CudaVersion, TorchVersion
 from firstlight.ways.building import installed_versions, split_requirement
 from firstlight.ways.kinds import InstallWheels
@@ -53,7 +53,7 @@ def packages_of(question: Question, option: Option, wants: tuple[Want, ...]) -> 
     if unpinned := [each.project for each, _ in brought.values() if not each.version and is_from_index(each)]:
         raise BadInput(f"{', '.join(unpinned)}: the newest of a channel has no number to pin. {_say(question)}")
     placed = {
-        name: (index if index and is_from_index(each) else _index_of(each.version), each.requirement)
+        name: (index if index and is_from_index(each) else index_of_version(each.version), each.requirement)
         for name, (each, index) in brought.items()
         if each.version
     }
@@ -72,11 +72,6 @@ def _by_index(placed: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
 def _order(requirement: str) -> int:
     name = split_requirement(requirement)[0]
     return PROJECTS.index(name) if name in PROJECTS else len(PROJECTS)
-
-
-def _index_of(version: str) -> str:
-    local = version.partition("+")[2]
-    return INDEX + local if re.fullmatch(r"cu\d+|cpu", local) else ""
 
 
 def _together(question: Question, wants: tuple[Want, ...], placed: dict[str, tuple[str, str]]) -> Packages:
@@ -101,7 +96,7 @@ def _together(question: Question, wants: tuple[Want, ...], placed: dict[str, tup
         else:
             taken, best = more, found
     if best is None:  # an old release that the tables do not know is there as it is named
-        torch = placed.get("torch", (_index_of(have["torch"]), f"torch=={have['torch']}"))
+        torch = placed.get("torch", (index_of_version(have["torch"]), f"torch=={have['torch']}"))
         return Packages(_by_index([torch]), tuple(left_out))
     picks = (placed.get(pick.project, (pick.index, pick.requirement)) for pick in best.picks)
     return Packages(_by_index(picks), tuple(left_out))

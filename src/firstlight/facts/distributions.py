@@ -8,6 +8,7 @@ import re
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine import Machine
+from firstlight.versions import canonical
 
 # What is kept of a listing. A name is compared in its normal form (PEP 503): lower case, runs of -_. as one hyphen.
 _NAMES = {
@@ -81,11 +82,6 @@ class Requirement:
     asked_by: str = "torch"  # or the package between, e.g. cuda-toolkit
 
 
-def normal_name(name: str) -> str:
-    """The PEP 503 form: Flash_Attn is flash-attn."""
-    return re.sub(_RUNS, "-", name).lower()
-
-
 def of_interest(name: str) -> bool:
     """Whether a normal name is one that we keep, e.g. nvidia-cublas."""
     return name in _NAMES or name.startswith(_PREFIXES)
@@ -121,7 +117,7 @@ def name_and_version(record: str) -> tuple[str, str]:
         name, version = match["name"], match["version"]
     else:
         return "", ""
-    return (normal_name(name), version) if name else ("", "")
+    return (canonical(name), version) if name else ("", "")
 
 
 def duplicates(distributions: tuple[Distribution, ...]) -> tuple[DuplicateDistribution, ...]:
@@ -196,7 +192,7 @@ def requirements(
             continue
         specifier = match["specifier"].strip().removeprefix("(").removesuffix(")").replace(" ", "")
         wanted = tuple(sorted(part.strip() for part in (match["extras"] or "").split(",") if part.strip()))
-        name = normal_name(match["name"])
+        name = canonical(match["name"])
         found.append(Requirement(name, wanted, specifier, "" if applies else marker, asked_by))
     return tuple(found)
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from firstlight.elf.reader import read_elf
-from firstlight.facts.distributions import Distribution, normal_name
+from firstlight.facts.distributions import Distribution
 from firstlight.facts.python_environments import PythonEnvironment
 from firstlight.machine import Machine
+from firstlight.versions import canonical
 
 # Packages that bring code for CUDA without asking for torch's libraries; of the others only what asks for them counts.
 _ALSO = ("bitsandbytes", "onnxruntime-gpu", "transformer-engine")
@@ -94,7 +95,7 @@ def _is_library(name: str) -> bool:
 
 def _owner(module: str, own: tuple[Distribution, ...]) -> str:
     """The package that a module is of by its name: flash-attn for flash_attn_2_cuda; else the module's own name."""
-    name = _MODULES.get(module) or normal_name(module)
+    name = _MODULES.get(module) or canonical(module)
     return max((each.name for each in own if name.startswith(each.name)), key=len, default=name)
 
 

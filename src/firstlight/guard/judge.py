@@ -268,8 +268,8 @@ def _held(change: Change, call: Call, policy: Policy, place: Place) -> Iterator[
 
 
 def _held_names(path: str) -> set[str]:
-    from firstlight.guard.managers import canonical
     from firstlight.guard.place import text_of
+    from firstlight.versions import canonical
 
     return {
         canonical(line.split("=")[0].split("<")[0].split(">")[0].strip())

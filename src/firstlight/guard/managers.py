@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from firstlight.frozen import dataclass
 from firstlight.guard.call import HOLE, Call, fields, known
 from firstlight.guard.programs import is_pip
+from firstlight.versions import canonical
 
 if TYPE_CHECKING:
     from firstlight.guard.walk import Shell
@@ -111,11 +112,6 @@ class Change:
     unreadable: tuple[str, ...]  # files of requirements that cannot be read
     indexes: tuple[str, ...]
     everything: bool = False  # upgrades whatever there is
-
-
-def canonical(name: str) -> str:
-    """A distribution's one name: flash-attn for Flash_Attn."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def change_of(call: Call, name: str, shell: Shell) -> Change | None:

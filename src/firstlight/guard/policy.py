@@ -30,9 +30,9 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
-from firstlight.guard.managers import canonical
 from firstlight.guard.place import text_of
 from firstlight.near import nearest
+from firstlight.versions import canonical
 
 NAME = "firstlight.toml"
 LOCK = "firstlight.lock"

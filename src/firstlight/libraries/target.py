@@ -8,13 +8,14 @@ import re
 
 from firstlight.elf.reader import ElfFile, is_python_module, read_elf, why_not_elf
 from firstlight.errors import BadInput, CouldNotLook
-from firstlight.facts.distributions import Requirement, normal_name, requirements
+from firstlight.facts.distributions import Requirement, requirements
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.python_environments import PythonEnvironment, probe_environments
 from firstlight.facts.torch_install import TorchInstall, probe_torch
 from firstlight.frozen import dataclass
 from firstlight.libraries.wheel_machine import SHARED, Wheel, WheelMachine, wheel_name
 from firstlight.machine.interface import Machine
+from firstlight.versions import canonical
 
 PRELOAD_FILE = "firstlight-preload.pth"
 ARCHES = ("x86_64", "aarch64")
@@ -98,7 +99,7 @@ def find_target(around: Surroundings, text: str, *, arch: str = "") -> tuple[Sur
     if text.endswith(".whl") and (seen is None or seen.kind == "file"):
         return _wheel(around, path, given=text, arch=arch)
     is_name = "/" not in text and text not in (".", "..") and (seen is None or seen.kind != "file")
-    if is_name and (seen is None or not text or _record_of(around, normal_name(text)) is not None):
+    if is_name and (seen is None or not text or _record_of(around, canonical(text)) is not None):
         return around, _distribution(around, text, arch=arch)
     if seen is None and text not in (".", ".."):
         raise BadInput(f"{text}: {machine.why_not(path)}; {_ACCEPTED}.")
@@ -184,7 +185,7 @@ def _folder(around: Surroundings, folder: str, *, arch: str) -> Target:
 
 
 def _distribution(around: Surroundings, name: str, *, arch: str) -> Target:
-    wanted = normal_name(name)
+    wanted = canonical(name)
     if wanted == "torch":
         return _torch(around, arch=arch)
     recorded = _record_of(around, wanted)
@@ -217,7 +218,7 @@ def _record_of(around: Surroundings, wanted: str) -> tuple[str, str] | None:
 
 
 def _is_record_of(record: str, wanted: str) -> bool:
-    return normal_name(record.removesuffix(".dist-info").rpartition("-")[0]) == wanted
+    return canonical(record.removesuffix(".dist-info").rpartition("-")[0]) == wanted
 
 
 def _wheel(around: Surroundings, path: str, *, given: str, arch: str) -> tuple[Surroundings, Target]:

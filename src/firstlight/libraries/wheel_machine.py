@@ -35,6 +35,7 @@ from firstlight.machine.interface import (
     every_name,
 )
 from firstlight.opening import open_regular
+from firstlight.versions import canonical
 
 SHARED = re.compile(r"\.so(?:\.[0-9]|$)")  # not algorithm.sort_heap.h
 _HEAD = 4096
@@ -66,7 +67,7 @@ def wheel_name(path: str) -> WheelName | None:
     parts = posixpath.basename(path).removesuffix(".whl").split("-")
     if not path.endswith(".whl") or len(parts) not in (5, 6):
         return None
-    return WheelName(re.sub(r"[-_.]+", "-", parts[0]).lower(), parts[1], parts[-1])
+    return WheelName(canonical(parts[0]), parts[1], parts[-1])
 
 
 class Wheel:

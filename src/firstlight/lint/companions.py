@@ -9,6 +9,7 @@ from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Image
 from firstlight.lint.model import Install, Requirement
+from firstlight.tables.pin_rows import PackagePins
 from firstlight.tables.torch_rows import Companion
 from firstlight.versions import TorchVersion
 
@@ -36,7 +37,7 @@ def kept(asked: Requirement, install: Install, present: tuple[Present, ...]) -> 
 
 def release_left(
     asked: Requirement, install: Install, question: Question, *, present: tuple[Present, ...]
-) -> Companion | None:
+) -> Companion | PackagePins | None:
     """The release of a project after an install that does not name torch: the one there, else the newest."""
     there = kept(asked, install, present)
     if there is not None:
@@ -65,7 +66,7 @@ def present_after(
         version = "" if asked.address else asked.exact or _fitting(asked.project, asked.spec, question, torch)
         found[asked.project] = Present(asked.project, version)
         row = question.tables.companion(asked.project, version.partition("+")[0])
-        pins = () if row is None or "--no-deps" in install.options else row.requires
+        pins = () if row is None or "--no-deps" in install.options else row.pins(question.facts.place.arch)
         for pin in pins:
             there = found.get(pin.project)
             if pin.project in known and (there is None or satisfies(there.version, pin.spec) is not True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from firstlight.lint.model import Requirement, canonical
+from firstlight.lint.model import Requirement
+from firstlight.versions import canonical
 
 _WORD = re.compile(
     r"(?:[^:\s]+::?)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<version>[^\s\[]*)(?:\s+(?P<build>\S+))?\s*(?:\[.*\])?"

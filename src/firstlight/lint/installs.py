@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from firstlight.frozen import dataclass
 from firstlight.lint.conda_spec import conda_named
-from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where, canonical
+from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where
+from firstlight.tables.torch_index import index_of_build
+from firstlight.versions import canonical
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[(?P<extras>[^\]]*)\])?\s*(?P<spec>(?:[=<>!~].*)?)")
 _WITH_VALUE = (
@@ -221,7 +223,7 @@ def _searched(values: dict[str, list[str]], tool: str, env: dict[str, str]) -> _
         backend = (given("--torch-backend") or [env.get("UV_TORCH_BACKEND", "")])[0]
         extra = [
             # For torch it comes before all; what `auto` comes to is not known before it runs.
-            *([f"https://download.pytorch.org/whl/{backend}"] if backend not in ("", AUTO) else []),
+            *([index_of_build(backend)] if backend not in ("", AUTO) else []),
             *(given("--index") or env.get("UV_INDEX", "").split()),
             *(given("--extra-index-url") or env.get("UV_EXTRA_INDEX_URL", "").split()),
         ]

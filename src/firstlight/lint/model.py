@@ -95,11 +95,6 @@ class Copied:
     text: str = ""  # of a heredoc
 
 
-def canonical(name: str) -> str:
-    """A project's name as PyPI compares it: flash-attn for Flash_Attn."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One project asked for: torch ==2.5.1, or from an address."""

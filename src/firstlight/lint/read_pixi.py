@@ -9,11 +9,12 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.lint.conda_spec import conda_requirements, conda_spec
-from firstlight.lint.model import Install, Requirement, Target, canonical
+from firstlight.lint.model import Install, Requirement, Target
 from firstlight.lint.read_uv_lock import OTHER_MACHINES, python_fixed
 from firstlight.lint.reading import Reading
 from firstlight.lint.toml_lines import TomlLines, toml_values
 from firstlight.lint.toml_values import strings, table
+from firstlight.versions import canonical
 
 _PLATFORMS = {"x86_64": ("linux-64", "linux", "unix"), "aarch64": ("linux-aarch64", "linux", "unix")}
 

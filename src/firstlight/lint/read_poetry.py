@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from firstlight.lint.model import Install, Requirement, canonical
+from firstlight.lint.model import Install, Requirement
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines
 from firstlight.lint.toml_values import strings, table, tables
+from firstlight.versions import canonical
 
 
 def poetry_groups(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.frozen import dataclass
-from firstlight.lint.model import Install, Requirement, Target, canonical
+from firstlight.lint.model import Install, Requirement, Target
 from firstlight.lint.read_pixi import pixi_targets
 from firstlight.lint.read_poetry import poetry_groups, poetry_searched
 from firstlight.lint.read_requirements import requirement_of
@@ -15,6 +15,8 @@ from firstlight.lint.read_uv_lock import OTHER_MACHINES, python_fixed
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines, toml_values
 from firstlight.lint.toml_values import strings, table, tables
+from firstlight.tables.torch_index import index_of_build
+from firstlight.versions import canonical
 
 MOST_INCLUDED = 64  # groups that include each other
 
@@ -134,7 +136,7 @@ def _searched(values: dict[str, Any], plain: Install) -> Install:
     extra += [*strings(uv.get("extra-index-url")), *strings(pip.get("extra-index-url"))]
     backend = str(pip.get("torch-backend") or uv.get("torch-backend") or "")
     if backend and backend != "auto":
-        extra.insert(0, f"https://download.pytorch.org/whl/{backend}")
+        extra.insert(0, index_of_build(backend))
     index = default or str(uv.get("index-url") or pip.get("index-url") or "")
     best = "unsafe-best-match" in (uv.get("index-strategy"), pip.get("index-strategy"))
     links = strings(uv.get("find-links"))

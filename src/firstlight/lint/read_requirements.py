@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from firstlight.lint.dockerfile import Text
 from firstlight.lint.installs import requirement_named
-from firstlight.lint.model import Install, Requirement, Target, canonical
+from firstlight.lint.model import Install, Requirement, Target
 from firstlight.lint.reading import Reading, marker_holds
+from firstlight.versions import canonical
 
 DEEPEST = 10  # files that name each other
 _COMMENT = re.compile(r"(?:^|\s+)#.*$")

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.errors import BadInput
-from firstlight.lint.model import Requirement, Target, canonical
+from firstlight.lint.model import Requirement, Target
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines, toml_values
 from firstlight.lint.toml_values import strings, table, tables
+from firstlight.versions import canonical
 
 _PYPI = re.compile(r"https?://pypi\.org(?:/|$)")
 # Groups for machines without an NVIDIA GPU are somebody's choice, not a fault.

@@ -14,6 +14,7 @@ from firstlight.lock.drift import Change, Drift
 from firstlight.lock.places import Places
 from firstlight.lock.stack import Part
 from firstlight.tables import Tables
+from firstlight.tables.torch_index import index_of_version
 from firstlight.ways.kinds import (
     AskPerson,
     InstallPackages,
@@ -27,8 +28,6 @@ from firstlight.ways.kinds import (
     Why,
 )
 from firstlight.ways.way import Way
-
-PYTORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 def ways_back(drift: Drift, facts: Facts, places: Places) -> tuple[Way, ...]:
@@ -48,9 +47,7 @@ def _package(drift: Drift) -> Way:
     if drift.change is Change.ADDED:
         return RemoveDistributions((drift.name,))
     version = drift.locked.partition(" ")[0]
-    build = version.partition("+")[2]
-    index = f"{PYTORCH_INDEX}{build}" if build.startswith(("cu", "cpu", "rocm", "xpu")) else ""
-    return InstallWheels((Package(drift.name, version),), index)
+    return InstallWheels((Package(drift.name, version),), index_of_version(version))
 
 
 def _compat_at(drift: Drift, facts: Facts, places: Places) -> CompatLibrary | None:

@@ -10,7 +10,6 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed, platform
 from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, may_have_code, variants_of, why_no_variant
 from firstlight.diagnosis.wheel_choice import (
-    INDEX,
     cuda_major_in_reach,
     glibc_takes,
     gpus_of,
@@ -23,6 +22,7 @@ from firstlight.frozen import dataclass
 from firstlight.plan.pins import Place, admits
 from firstlight.plan.want import PYTHON, Want
 from firstlight.tables.gpu_rows import Runs
+from firstlight.tables.torch_index import index_of_build
 from firstlight.tables.torch_rows import TorchRelease, VariantStatus
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 
@@ -136,7 +136,7 @@ def _builds_of(
             if doubt[0] is Surety.DOCUMENTED and not known:
                 doubt = (Surety.NOT_KNOWN, unproved)
             source = f"{row.source}, {row.date}"
-            builds.append(Build(release.torch, cuda, INDEX + cuda.tag, cuda.tag, why_not, *doubt, source))
+            builds.append(Build(release.torch, cuda, index_of_build(cuda.tag), cuda.tag, why_not, *doubt, source))
     return builds
 
 
@@ -155,7 +155,7 @@ def _unlisted(question: Question, release: TorchRelease, want: Want, *, place: P
     doubt = f"PyTorch does not name {name} among its variants; {where}, and for which GPUs it is compiled is not known."
     source = f"{seen[0].source}, {seen[0].date}" if seen else doubt
     why_not = _why_not(question, release, cuda=cuda, place=place)
-    yield Build(release.torch, cuda, INDEX + cuda.tag, cuda.tag, why_not, surety, doubt, source)
+    yield Build(release.torch, cuda, index_of_build(cuda.tag), cuda.tag, why_not, surety, doubt, source)
 
 
 def _cuda_asked(want: Want) -> CudaVersion | None:
@@ -168,7 +168,9 @@ def _cuda_asked(want: Want) -> CudaVersion | None:
 def _cpu_build(question: Question, release: TorchRelease, *, place: Place) -> Build:
     why_not = tuple(_no_wheel_here(question, release, place, cuda=None))
     doubt = "PyTorch's index was not looked at."
-    return Build(release.torch, CudaVersion(0, 0), INDEX + CPU, CPU, why_not, Surety.LISTED, doubt, release.source)
+    return Build(
+        release.torch, CudaVersion(0, 0), index_of_build(CPU), CPU, why_not, Surety.LISTED, doubt, release.source
+    )
 
 
 def _fits_python(release: TorchRelease, place: Place) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed
-from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Known, Unknown
 from firstlight.plan.builds import Build, builds_for
 from firstlight.plan.pins import Place
 from firstlight.plan.sets import PackageSet, Pick
 from firstlight.plan.want import Channel, Want
+from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import TorchVersion
 
 _BESIDE_TORCH = ("torchvision", "torchaudio", "triton")
@@ -55,7 +55,7 @@ def early_sets(
             (),
             f"No variant{known} of the newest torch runs here, so none of the {channel.value} channel is known to.",
         )
-    index = f"{INDEX}{channel.value}/{build.cuda.tag}"
+    index = index_of_build(build.cuda.tag, channel.value)
     number = torch.exact if version is not None else ""
     picks = [Pick("torch", number, Known(build.cuda, index), index, _NOT_KNOWN, build.cuda.tag if number else "")]
     for want in wants:

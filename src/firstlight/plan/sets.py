@@ -6,7 +6,6 @@ import enum
 from functools import cache
 
 from firstlight.diagnosis.specifiers import newest
-from firstlight.diagnosis.wheel_choice import INDEX
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.builds import CPU, Build
@@ -14,6 +13,7 @@ from firstlight.plan.pins import Place, admits, compiled_here, misfit, pin_on, t
 from firstlight.plan.want import PROJECTS, Want
 from firstlight.tables import Tables
 from firstlight.tables.pin_rows import PackagePins, WheelSize
+from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import CudaVersion
 
 # Those that require much of the others come first, so that the search seldom has to go back.
@@ -199,7 +199,7 @@ def _pick(search: Search, row: PackagePins) -> Pick:
         told = "its libraries name no libcudart" if linked is None else f"its libraries name libcudart.so.{linked}"
         return Pick(row.project, row.version, Unknown(told), "", _size(size, what))
     tag = build.cuda.tag if build.has_cuda else CPU
-    index = build.index or INDEX + tag
+    index = build.index or index_of_build(tag)
     cuda: Fact[CudaVersion] = Known(build.cuda, index) if build.has_cuda else Unknown("a build without CUDA")
     local = tag if machine == "x86_64" else ""  # PyTorch's wheels for aarch64 go without it
     return Pick(row.project, row.version, cuda, index, _size(None, f"{what}+{tag}"), local)

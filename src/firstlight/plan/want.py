@@ -7,6 +7,7 @@ import re
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
+from firstlight.versions import canonical
 
 # solved together; python is the interpreter they are for
 PROJECTS = ("torch", "torchvision", "torchaudio", "triton", "vllm", "xformers", "flash-attn")
@@ -46,7 +47,7 @@ def parse_want(text: str) -> Want:
     shown = ascii(text if len(text) <= 60 else text[:57] + "...")
     if match is None:
         raise BadInput(f"--want {shown}: accepted is a project with or without version bounds, {_EXAMPLE}.")
-    project = re.sub(r"[-_.]+", "-", match["name"]).lower()
+    project = canonical(match["name"])
     if project not in (*PROJECTS, PYTHON):
         raise BadInput(
             f"--want {shown}: {project[:40]} is not solved; accepted: {', '.join((*PROJECTS, PYTHON))}, {_EXAMPLE}. "

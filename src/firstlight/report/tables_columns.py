@@ -192,6 +192,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _field("machine"),
         _without_dots("compiled_for", "compiled for sm_"),
     ),
+    "torch_indexes": (_field("channel"), _field("address"), Column("builds", lambda row: shown(row.builds))),
     "companions": (
         _field("project"),
         _field("version"),

@@ -36,6 +36,10 @@ class PackagePins(Row):
         """The CUDA major the wheel for a machine is linked with, e.g. 12."""
         return {"x86_64": self.cuda_major_x86_64, "aarch64": self.cuda_major_aarch64}.get(machine)
 
+    def pin(self, project: str) -> Pin | None:
+        """The requirement on a project on x86_64, e.g. 'torch'."""
+        return next((pin for pin in self.pins("x86_64") if pin.project == project), None)
+
     def pins(self, machine: str) -> tuple[Pin, ...]:
         """What it requires on a machine: vllm 0.11.0 requires xformers on x86_64 alone."""
         own = {"x86_64": self.requires_x86_64, "aarch64": self.requires_aarch64}

@@ -114,6 +114,7 @@ SUBJECTS = (
         "VariantSighting",
         ("torch", "wheel_cuda", "channel", "platform"),
     ),
+    Subject("torch_indexes", "torch", "where PyTorch's own wheels are", "torch_rows", "TorchIndex", ("channel",)),
     Subject("compile_pythons", "torch", "Pythons that torch.compile takes", "torch_rows", "CompilePython", ("torch",)),
     Subject("triton_ptxas", "torch", "ptxas inside each Triton", "torch_rows", "TritonPtxas", ("triton", "program")),
     Subject(

@@ -8,11 +8,13 @@ from firstlight.tables.compiler_lookups import CompilerLookups
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 
 if TYPE_CHECKING:
+    from firstlight.tables.pin_rows import PackagePins
     from firstlight.tables.torch_rows import (
         Companion,
         CompilePython,
         NewestRelease,
         ReleaseWheel,
+        TorchIndex,
         TorchRelease,
         TorchVariant,
         TritonPtxas,
@@ -31,6 +33,10 @@ class TorchLookups(CompilerLookups):
         return self._rows("torch_releases")
 
     @property
+    def torch_indexes(self) -> tuple[TorchIndex, ...]:
+        return self._rows("torch_indexes")
+
+    @property
     def compile_pythons(self) -> tuple[CompilePython, ...]:
         return self._rows("compile_pythons")
 
@@ -39,8 +45,10 @@ class TorchLookups(CompilerLookups):
         return self._rows("triton_ptxas")
 
     @property
-    def companions(self) -> tuple[Companion, ...]:
-        return self._rows("companions")
+    def companions(self) -> tuple[Companion | PackagePins, ...]:
+        """Every release of a companion: those of its own table, and the newer ones that package_pins has."""
+        older: tuple[Companion, ...] = self._rows("companions")
+        return tuple(row for name in dict.fromkeys(row.project for row in older) for row in self._releases(name))
 
     @property
     def newest_releases(self) -> tuple[NewestRelease, ...]:
@@ -102,15 +110,19 @@ class TorchLookups(CompilerLookups):
             return None
         return any(capability.sm in row.targets for row in targets)
 
-    def companion(self, project: str, version: str) -> Companion | None:
+    def companion(self, project: str, version: str) -> Companion | PackagePins | None:
         """One companion: companion('vllm', '0.11.0').pin('torch').spec is '==2.8.0'."""
-        found: Companion | None = self._one("companions", project=project, version=version)
-        return found
+        return next((row for row in self._releases(project) if row.version == version), None)
 
-    def companions_for(self, project: str, torch: TorchVersion) -> tuple[Companion, ...]:
+    def companions_for(self, project: str, torch: TorchVersion) -> tuple[Companion | PackagePins, ...]:
         """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0."""
-        rows: tuple[Companion, ...] = self._where("companions", project=project)
+        rows = self._releases(project)
         return tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
+
+    def _releases(self, project: str) -> tuple[Companion | PackagePins, ...]:
+        """The releases of a companion, those of its own table first."""
+        older = self._where("companions", project=project)
+        return (*older, *self._where("package_pins", project=project)) if older else ()
 
     def release_wheels_for(self, project: str, torch: TorchVersion) -> tuple[ReleaseWheel, ...]:
         """The wheels of a project's own release page that are known to fit a torch, in the order of the table."""

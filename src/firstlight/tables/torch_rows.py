@@ -80,6 +80,15 @@ class VariantSighting(Row):
 
 
 @row_class(frozen=True, slots=True, kw_only=True)
+class TorchIndex(Row):
+    """The PyTorch wheel index of a channel: below its address a folder for each local part that begins with a build."""
+
+    channel: IndexChannel
+    address: str
+    builds: tuple[str, ...]
+
+
+@row_class(frozen=True, slots=True, kw_only=True)
 class TritonPtxas(Row):
     """A ptxas inside a Triton wheel: Triton 3.6 has ptxas 12.8.93 and ptxas-blackwell 12.9.86."""
 
@@ -108,6 +117,10 @@ class Companion(Row):
     version: str
     machines: tuple[str, ...]
     requires: tuple[Pin, ...]
+
+    def pins(self, machine: str) -> tuple[Pin, ...]:
+        """What it requires, by the markers of Linux on x86_64."""
+        return self.requires
 
     def pin(self, project: str) -> Pin | None:
         """The requirement on a project, e.g. 'torch'."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
+from firstlight.versions import canonical as normal
 
-
-def normal(name: str) -> str:
-    """A project's name as PEP 503 compares it: flash-attn for flash_attn."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+__all__ = ["normal"]

@@ -10,10 +10,11 @@ from firstlight.facts.ability import Prefix
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import Companion, NvidiaWheel
 from firstlight.facts.compilers import Tool
-from firstlight.facts.distributions import Distribution, duplicates, normal_name, of_interest
+from firstlight.facts.distributions import Distribution, duplicates, of_interest
 from firstlight.facts.known import Known, Origin, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, ProjectFile, PythonEnvironment
 from firstlight.tables import Tables
+from firstlight.versions import canonical
 from firstlight.ways.building import environment_to_change
 from firstlight.ways.extension_effects import NO_EXTENSIONS, without_extensions
 from firstlight.ways.kinds import (
@@ -108,7 +109,7 @@ def _installed(way: InstallWheels, facts: Facts, tables: Tables, *, folder: str)
     environment = facts.environment
     assert environment is not None, facts.python
     site = _site(environment)
-    named = tuple(replace(each, project=normal_name(each.project)) for each in way.packages)
+    named = tuple(replace(each, project=canonical(each.project)) for each in way.packages)
     packages = (*named, *toolkit_parts(tables, named))
     new = tuple(_distribution(each.project, _version(way, tables, each), site) for each in packages)
     unchanged = {each.name for each in new if _is_there(environment, each) and way.manner is Manner.PLAIN}
@@ -247,7 +248,7 @@ def _provided(facts: Facts, tables: Tables, new: tuple[Distribution, ...]) -> se
 def _removed(way: RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
     """Packages taken out, every copy of them, or those of a folder; of torch the one behind them is imported then."""
     environment = facts.environment
-    names = {normal_name(each) for each in way.projects}
+    names = {canonical(each) for each in way.projects}
     if environment is None or not names & {each.name for each in environment.distributions if _lies_there(each, way)}:
         return facts
     copies = [each for each in environment.distributions if each.name == "torch"] if "torch" in names else []

@@ -103,7 +103,7 @@ def companion(facts: Facts, tables: Tables, found: Distribution, *, manner: Mann
     arch = facts.place.arch
     public, _, local = found.version.partition("+")
     row, seen = tables.package_release(found.name, public), tables.companion(found.name, public)
-    pins = row.pins(arch) if row is not None else () if seen is None else seen.requires
+    pins = row.pins(arch) if row is not None else () if seen is None else seen.pins(arch)
     on_torch = next((pin for pin in pins if pin.project == "torch"), None)
     cuda = _cuda_of_tag(local)
     major = cuda.major if cuda is not None else None if row is None else row.cuda_major(arch)

@@ -9,17 +9,16 @@ from firstlight.facts.collect import Facts
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.tables import Tables
+from firstlight.tables.torch_index import index_of_version
 from firstlight.ways.building import environment_to_change, installed_versions
 from firstlight.ways.kinds import InstallWheels, Manner, Package, RemoveDistributions
 from firstlight.ways.names import normal
 from firstlight.ways.traits import reversible
 from firstlight.ways.way import Reversible, Way
 
-INDEX = "https://download.pytorch.org/whl/"
 ON_TORCH_INDEX = ("torchvision", "torchaudio", "xformers")  # of the packages that go with torch
 _PYPI = ""
 _COMPILED = ("flash-attn",)  # no index has a wheel of it
-_BUILDS = ("cu", "cpu", "rocm", "xpu")  # local parts that name a folder of PyTorch's index
 _OF_TORCH = ("torch", "torchvision", "torchaudio")
 _BY_CONDA = (EnvironmentKind.CONDA, EnvironmentKind.PIXI)
 
@@ -61,11 +60,11 @@ def replaced_of_condas(facts: Facts, way: Way) -> tuple[str, ...]:
 def index_of(facts: Facts, tables: Tables, name: str, version: str) -> Fact[str]:
     """The index that has what is installed, "" for the default one; Unknown: why no pip brings it back."""
     local = version.partition("+")[2]
-    folder = _nightly(facts) if ".dev" in version or name == "pytorch-triton" else ""
-    if local.startswith(_BUILDS):
-        return Known(f"{INDEX}{'nightly/' if '.dev' in version else ''}{local}", "its local part")
-    if folder and (not local or name.endswith("triton")):
-        return Known(f"{INDEX}{folder}", "the build of torch beside it")
+    if index := index_of_version(version):
+        return Known(index, "its local part")
+    beside = _nightly(facts) if ".dev" in version or name == "pytorch-triton" else ""
+    if beside and (not local or name.endswith("triton")):
+        return Known(beside, "the build of torch beside it")
     if local:
         return Unknown(f"{name} {version} is a build of its own, which no index is known to have")
     return _of_pypi(facts, tables, name, version) if name in _OF_TORCH else Known(_PYPI, "no local part")
@@ -113,9 +112,9 @@ def copies(environment: PythonEnvironment | None) -> Iterator[tuple[str, int]]:
 
 
 def _nightly(facts: Facts) -> str:
-    """nightly/cu130 beside a nightly torch of that build; '' beside any other."""
-    public, _, local = installed_versions(facts.environment).get("torch", "").partition("+")
-    return f"nightly/{local}" if ".dev" in public and local.startswith(_BUILDS) else ""
+    """The index of cu130's nightlies beside a nightly torch of that build; '' beside any other."""
+    torch = installed_versions(facts.environment).get("torch", "")
+    return index_of_version(torch) if ".dev" in torch else ""
 
 
 def _of_pypi(facts: Facts, tables: Tables, name: str, version: str) -> Fact[str]:
