@@ -45,6 +45,25 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_standin", "", -1, methods,
 PyMODINIT_FUNC PyInit__standin() { return PyModule_Create(&module); }
 """
 UNIT = "#include <part.h>\n#include <%(header)s>\nlong unit_%(n)d() { return %(n)d * PART; }\n"
+HEAVY_UNIT = UNIT + "long heavy_%(n)d(const char* text) { return heavy(text); }\n"
+# A header of the submodule with which a unit takes a second and a half, as small units of real projects do.
+HEAVY = """#include <bits/stdc++.h>
+inline long heavy(const char* text) {
+    std::map<std::string, std::vector<std::string>> found;
+    std::unordered_map<std::string, std::function<long(long)>> calls;
+    std::istringstream words{std::string(text)};
+    for (std::string word; words >> word;) found[word.substr(0, 1)].push_back(word);
+    std::vector<std::pair<std::string, long>> counted;
+    for (const auto& [first, all] : found) {
+        counted.emplace_back(first, static_cast<long>(all.size()));
+        calls[first] = [size = all.size()](long more) { return static_cast<long>(size) + more; };
+    }
+    std::stable_sort(counted.begin(), counted.end());
+    auto last = [&] { return counted.empty() ? 0 : calls[counted.back().first](1); };
+    auto later = std::async(std::launch::deferred, last);
+    return later.get();
+}
+"""
 KERNEL = "__global__ void kernel_%(n)d(float* x) { x[threadIdx.x] *= %(n)d; }\nlong kernel_unit_%(n)d() { return 0; }\n"
 
 
@@ -57,6 +76,7 @@ def make_part(folder: Path) -> Path:
     """The repository that becomes the submodule."""
     folder.mkdir()
     (folder / "part.h").write_text("#define PART 1\n")
+    (folder / "heavy.h").write_text(HEAVY)
     git(folder, "init", "--initial-branch=main")
     git(folder, "add", ".")
     git(folder, "commit", "-m", "part")
@@ -77,7 +97,8 @@ def make_standin(
     module = MODULE % {"declared": declared, "sum": "".join(f" + unit_{n}()" for n in numbers)}
     (folder / "src/module.cpp").write_text(module)
     for n in numbers:
-        (folder / f"src/unit_{n}.cpp").write_text(UNIT % {"n": n, "header": header})
+        text = HEAVY_UNIT if header == "heavy.h" else UNIT
+        (folder / f"src/unit_{n}.cpp").write_text(text % {"n": n, "header": header})
     for n in range(kernels):
         (folder / f"src/kernel_{n}.cu").write_text(KERNEL % {"n": n})
     git_part(folder, submodule=submodule)

@@ -33,7 +33,7 @@ from firstlight.build.spec import (
 )
 from firstlight.build.tree_state import commit_of
 from firstlight.build.wheel_finish import finish_wheel, with_local
-from firstlight.errors import BadInput, CouldNotAct
+from firstlight.errors import BadInput, CouldNotAct, CouldNotLook
 from tests.build.standin import git, make_part, make_standin
 
 PATCH = "--- a/part.h\n+++ b/part.h\n@@ -1 +1 @@\n-#define PART 1\n+#define PART 2\n"
@@ -82,6 +82,10 @@ def test_a_checkout_with_submodules_comes_whole_and_a_moved_tag_is_refused(
     fetch(spec)
     assert missing_submodules(spec.tree) == ("part",)
     assert not source_holds(spec, Stage.SUBMODULES)
+    (tmp_path / "part-remote").rename(tmp_path / "away")
+    with pytest.raises(CouldNotLook, match="git submodule did not get the source"):
+        submodules(spec)
+    (tmp_path / "away").rename(tmp_path / "part-remote")
     submodules(spec)
     assert missing_submodules(spec.tree) == ()
     assert (Path(spec.tree) / "part/part.h").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firstlight.build.compiling import failure_text, fewer_jobs
-from firstlight.build.ninja_output import failed_units, first_error, kind_of_unit, progress_of
+from firstlight.build.ninja_output import FailedUnit, failed_units, first_error, kind_of_unit, progress_of
 from firstlight.tables.build_rows import UnitKind
 from tests.build.make_failure_logs import BREAKS, LOGS, Break
 
@@ -65,3 +65,41 @@ def test_the_newer_ninja_that_names_the_exit_code_is_read_as_well() -> None:
     lines = ["[1/2] Building", "FAILED: [code=137] a.o ", "g++ -c a.cpp", "Killed", "ninja: build stopped: x."]
     (unit,) = failed_units(lines)
     assert (unit.output, unit.command, unit.said, unit.for_memory) == ("a.o", "g++ -c a.cpp", ("Killed",), True)
+
+
+def test_the_frame_of_pip_is_no_error_and_a_network_that_is_not_there_comes_before_no_version() -> None:
+    frame = [
+        "  error: subprocess-exited-with-error",
+        "  × Building wheel for x (pyproject.toml) did not run successfully.",
+    ]
+    assert first_error([*frame, "      Killed"]) == "Killed"
+    offline = [
+        "  WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError': name resolution",
+        "  ERROR: Could not find a version that satisfies the requirement ninja (from versions: none)",
+    ]
+    assert first_error([*frame, *offline]).startswith("WARNING: Retrying")
+    assert first_error(offline[1:]).startswith("ERROR: Could not find")
+
+
+def test_of_a_trial_of_cmake_the_compilers_own_error_is_told() -> None:
+    lines = [
+        "CMake Error at /usr/share/cmake/Modules/CMakeDetermineCompilerId.cmake:814 (message):",
+        "  Compiling the CUDA compiler identification source file failed.",
+        "",
+        "  host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later",
+        "  than 13 are not supported!",
+        "Call Stack (most recent call first):",
+    ]
+    said = (
+        "host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later than 13 are not supported!"
+    )
+    assert first_error(lines) == said
+
+
+def test_two_faults_of_one_build_are_both_told_and_one_header_once() -> None:
+    missing = "fatal error: cutlass/cutlass.h: No such file or directory"
+    failed = tuple(FailedUnit(f"{name}.o", "g++", (f"/src/{name}.cpp:2:10: {missing}",)) for name in ("a", "b"))
+    other = FailedUnit("c.o", "g++", ("/src/c.cpp:9:1: error: 'x' was not declared in this scope",))
+    said = failure_text((*failed, other), ())
+    assert said.count(missing) == 1
+    assert "Another fault, of c.o: /src/c.cpp:9:1: error: 'x' was not declared" in said

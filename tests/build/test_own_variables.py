@@ -66,3 +66,11 @@ def test_a_variable_whose_form_nobody_knows_is_named(tmp_path: Path) -> None:
     given = {each.code for each in preflight(case(tmp_path / "tree", ANOTHERS, "ENGINE_CUDA_ARCHS=90"))}
     assert "arch-variable" not in given
     assert "arch-variable" not in {each.code for each in preflight(case(tmp_path / "other", NATTENS))}
+
+
+def test_a_setup_py_that_starts_compilers_itself_is_not_said_to_take_one_unit_after_the_other(tmp_path: Path) -> None:
+    script = "import subprocess\nfrom setuptools import setup\nsubprocess.call(['nvcc'])\nsetup(name='own')\n"
+    found = {each.code: each for each in preflight(case(tmp_path / "tree", script))}
+    assert "--jobs has no say" in found["max-jobs-ignored"].saw
+    plain = {each.code: each for each in preflight(case(tmp_path / "tree", "from setuptools import setup\nsetup()\n"))}
+    assert "one unit after the other" in plain["max-jobs-ignored"].saw

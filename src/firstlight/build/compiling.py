@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -164,7 +165,16 @@ def failure_text(failed: tuple[FailedUnit, ...], lines: tuple[str, ...]) -> str:
         if others
         else ""
     )
-    return f"{first.output} did not compile: {first.first_error}{more} Its command: {first.command}"
+    told = {_without_place(first.first_error): ""}  # one missing header fails many units, and is one fault
+    for each in failed[1:]:
+        told.setdefault(_without_place(each.first_error), f" Another fault, of {each.output}: {each.first_error}")
+    besides = "".join([each for each in told.values() if each][:_TOLD])
+    return f"{first.output} did not compile: {first.first_error}{more}{besides} Its command: {first.command}"
+
+
+def _without_place(error: str) -> str:
+    """The words of an error without file, line and column, by which two are the same."""
+    return re.sub(r"^\S+?(?::\d+|\(\d+\))[^a-z]*", "", error)
 
 
 def _make_links(spec: BuildSpec) -> None:

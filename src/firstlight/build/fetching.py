@@ -214,7 +214,7 @@ def _git(tree: str | None, *words: str) -> str:
         said = next(
             (line for line in done.stderr.splitlines() if line.startswith(("fatal", "error"))), "no reason given"
         )
-        if words[0] in ("clone", "fetch"):
+        if words[0] in ("clone", "fetch") or words[:2] == ("submodule", "update"):
             raise CouldNotLook(
                 f"git {words[0]} did not get the source: {masked(said)}. Without a network, give --source a tree that "
                 "is here."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from firstlight.build.backend import Backend
 from firstlight.build.reads import BY_ENVIRONMENT, DECLARED, Read, ReadKind
@@ -12,6 +14,9 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.near import nearest
 
+OF_JOBS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")  # else it would be written over without a word
+_NOISE = {"USE", "WITH", "ENABLE", "BUILD", "NO", "DISABLE"}
+_FEW = 2  # names with a word: one that more have is the project's own, and tells nothing
 _FLAG = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\x00-\x1f\x7f]*)")
 _BY_COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")  # CMake's and setuptools' own
 # What CMake takes from the environment: cmake-env-variables(7), and find_package() <name>_ROOT and <name>_DIR.
@@ -20,6 +25,12 @@ _ENVIRONMENT_OF_CMAKE = re.compile(
     r"INCLUDE_PATH|LIBRARY_PATH|PROGRAM_PATH|GENERATOR|EXPORT_COMPILE_COMMANDS|[A-Z]+_COMPILER_LAUNCHER)|"
     r"[A-Za-z0-9_]+_(?:ROOT|DIR)"
 )
+# torch.utils.cpp_extension reads these while setup.py runs, scikit-build-core those.
+_OF_TORCH_EXTENSIONS = re.compile(
+    r"TORCH_CUDA_ARCH_LIST|CUDA_HOME|CUDA_PATH|TORCH_DONT_CHECK_COMPILER_ABI|TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES|"
+    r"TORCH_NVCC_FLAGS|PYTORCH_NVCC"
+)
+_OF_SKBUILD = re.compile(r"CMAKE_ARGS|SKBUILD_[A-Z0-9_]+")
 # CMake itself reads these, whatever the tree says.
 _OF_CMAKE = re.compile(r"CMAKE_[A-Z0-9_]+|BUILD_SHARED_LIBS|BUILD_TESTING")
 
@@ -69,6 +80,8 @@ def parse_flag(text: str) -> Flag:
     match = _FLAG.fullmatch(text)
     if match is None:
         raise BadInput(f"--flag {text!a}: accepted is NAME=VALUE, e.g. --flag USE_NCCL=0.")
+    if match[1] in OF_JOBS:
+        raise BadInput(f"--flag {text!a}: {match[1]} is set by the jobs of the build. Give --jobs {match[2] or 'N'}.")
     return Flag(match[1], match[2])
 
 
@@ -90,6 +103,10 @@ def _read_by_tools(name: str, source: SourceReads, backend: Backend) -> tuple[Re
     if name in _BY_COMPILERS:
         who = "setuptools itself" if backend in (Backend.SETUPTOOLS, Backend.TORCH_EXTENSION) else "CMake itself"
         return (Read(name, ReadKind.ENVIRONMENT, who),)
+    if backend is Backend.TORCH_EXTENSION and _OF_TORCH_EXTENSIONS.fullmatch(name):
+        return (Read(name, ReadKind.ENVIRONMENT, "torch.utils.cpp_extension"),)
+    if backend is Backend.SKBUILD and _OF_SKBUILD.fullmatch(name):
+        return (Read(name, ReadKind.ENVIRONMENT, "scikit-build-core itself"),)
     if source.cmake_files and _ENVIRONMENT_OF_CMAKE.fullmatch(name):
         return (Read(name, ReadKind.CMAKE_ENVIRONMENT, "CMake itself"),)
     if source.cmake_files and _OF_CMAKE.fullmatch(name):
@@ -107,7 +124,17 @@ def near_names(name: str, source: SourceReads) -> tuple[str, ...]:
     """Names of the tree that a misspelt one may stand for: what is declared first, plain variables last."""
     declared = dict.fromkeys(each.name for each in source.reads if each.kind is not ReadKind.VARIABLE)
     others = (each for each in source.names if each not in declared and each.isupper())
-    return nearest(name, declared, most=3) or nearest(name, others, most=3)
+    return nearest(name, declared, most=3) or nearest(name, others, most=3) or _by_words(name, declared)
+
+
+def _by_words(name: str, declared: Iterable[str]) -> tuple[str, ...]:
+    """Names that share a telling word: GW_CUDA for USE_CUDA, ROLLMAX_NVCC_FLAGS for ROLLMAX_NVCC_ARGS."""
+    words = {each: {*each.upper().split("_")} - _NOISE for each in declared}
+    often = Counter(word for each in words.values() for word in each)
+    wanted = {*name.upper().split("_")} - _NOISE
+    telling = {word for word in wanted if len(word) > 2 and often[word] <= _FEW}
+    found = [each for each in words if words[each] & telling and 2 * len(words[each] & wanted) >= len(wanted)]
+    return tuple(sorted(found, key=lambda each: (-len(words[each] & wanted), len(words[each])))[:3])
 
 
 def _door(name: str, found: tuple[Read, ...], source: SourceReads, backend: Backend) -> Through:

@@ -12,6 +12,7 @@ _PROGRESS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 _OF_CMAKE = ("Re-checking globbed directories", "Re-running CMake")
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.+?)\s*$")
 _ENDS = re.compile(r"ninja: (?:build stopped|error|fatal)|subprocess\.CalledProcessError|Traceback \(most recent")
+_TRIAL_LINES = 60  # of the output of a compiler that CMake tried
 _MESSAGE_LINES = 6  # a blank one before and behind a folder
 ATTENTION = re.compile(r"flash|fmha|mem_eff", re.I)
 _MEMORY = re.compile(
@@ -29,6 +30,7 @@ _ERROR = re.compile(
 _NO_ERROR = re.compile(
     r"being treated as errors|: in function [`'].*':$|^\s*/\S+/(?:g\+\+|gcc|c\+\+|nvcc|cc|clang\+\+)\s|"
     r"ninja: build stopped|"
+    r"error: subprocess-exited-with-error|error: metadata-generation-failed|did not run successfully|"  # pip's frame
     r"^\s*(?:raise|File \")|0 errors?\b|\berrors? detected in the compilation|collect2: error: ld returned|\[code=\d"
 )
 
@@ -95,15 +97,26 @@ def first_error(lines: tuple[str, ...] | list[str]) -> str:
     """The first line that states a fault; a warning, a command line or the end of a traceback is none."""
     for at, line in enumerate(lines):
         if _ERROR.search(line) and not _NO_ERROR.search(line):
-            return _with_message(lines, at)
+            return _with_message(lines, _cause_of(lines, at))
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def _cause_of(lines: tuple[str, ...] | list[str], at: int) -> int:
+    """Where the cause of an error stands: pip finds no version where it never reached the index."""
+    if "(from versions: none)" not in lines[at]:
+        return at
+    return next((before for before in range(at) if "Retrying (Retry(" in lines[before]), at)
+
+
 def _with_message(lines: tuple[str, ...] | list[str], at: int) -> str:
-    """A line; of CMake, which says where first and what below, both."""
+    """A line; of CMake, which says where first and what below, both; of a trial of its own the compiler's error."""
     line = lines[at].strip()
     if not line.startswith("CMake Error at"):
         return line
+    if "DetermineCompilerId" in line or "TestC" in line:
+        of_trial = (each for each in range(at + 1, min(len(lines), at + 1 + _TRIAL_LINES)) if "error:" in lines[each])
+        if (found := next(of_trial, 0)) and lines[found].strip() != "error:":
+            return " ".join(each.strip() for each in lines[found : found + 2])
     ends = (index for index in range(at + 1, len(lines)) if lines[index].startswith("Call Stack"))
     below = [each.strip() for each in lines[at + 1 : min(next(ends, len(lines)), at + 1 + _MESSAGE_LINES)]
              if each.startswith("  ")]  # fmt: skip

@@ -11,7 +11,7 @@ from firstlight.build.reads import ReadKind
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
 
-_OF_ARCHS = re.compile(r"CUDA_ARCH(?:S|_LIST|ITECTURES)?$")
+_OF_ARCHS = re.compile(r"(?!CMAKE_|.*(?:ROCM|HIP|OSX|IOS))(?:.*_)?(?:(?:CUDA_?)?ARCH(?:S|_LIST|ITECTURES)?|SMS?)$")
 
 
 def _digits(archs: tuple[Arch, ...]) -> str:
@@ -60,6 +60,6 @@ def unknown_arch_variables(case: BuildCase) -> tuple[str, ...]:
     """Variables by which setup.py chooses GPUs in a way that is not known here, and that no --flag gives."""
     known = {each.name for each in ARCH_VARIABLES} | {flag.name for flag in case.flags}
     return tuple(
-        name for name in case.source.names if _OF_ARCHS.search(name) and name not in known
+        name for name in case.source.names if _OF_ARCHS.match(name) and name not in known
         and any(each.kind is ReadKind.ENVIRONMENT for each in case.source.of(name))
     )  # fmt: skip

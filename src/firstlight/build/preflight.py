@@ -177,8 +177,9 @@ def gpu_hidden(case: BuildCase) -> Iterator[Fault]:
         return
     if any(flag.name in ("FORCE_CUDA", "FORCE_ONLY_CUDA", "FORCE_ONLY_CPU") for flag in case.flags):
         return
-    yield stops("gpu-hidden", "no GPU is seen here, and this setup.py leaves CUDA out then",
-                "Add --flag FORCE_CUDA=1, or --flag FORCE_ONLY_CPU=1 to build the C++ part alone.")  # fmt: skip
+    alone = ", or --flag FORCE_ONLY_CPU=1 to build the C++ part alone" if case.source.of("FORCE_ONLY_CPU") else ""
+    saw = "no GPU is seen here, and this setup.py leaves CUDA out then"
+    yield stops("gpu-hidden", saw, f"Add --flag FORCE_CUDA=1{alone}.")
 
 
 def libraries(case: BuildCase) -> Iterator[Fault]:
@@ -234,7 +235,10 @@ def memory(case: BuildCase) -> Iterator[Fault]:
 
 def ignored_jobs(case: BuildCase) -> Iterator[Fault]:
     """MAX_JOBS is a convention, not a law."""
-    if case.project.backend is Backend.SETUPTOOLS and not case.source.of("MAX_JOBS"):
+    if case.project.own_compilers and not case.source.of("MAX_JOBS"):
+        yield note("max-jobs-ignored", "this setup.py starts compilers itself and reads no MAX_JOBS: --jobs has no say "
+                   "in how many run at once, and sources that it writes meanwhile are not counted here")  # fmt: skip
+    elif case.project.backend is Backend.SETUPTOOLS and not case.source.of("MAX_JOBS"):
         yield note("max-jobs-ignored", "this project reads no MAX_JOBS: setuptools compiles one unit after the other, "
                    "and after a stop each module is compiled again as a whole")  # fmt: skip
     if case.project.uses_ninja is False and case.project.backend is Backend.TORCH_EXTENSION:

@@ -36,6 +36,7 @@ class Project:
     cmake_minimum: str  # "" = no CMake
     uses_ninja: bool = True  # of a torch extension: its setup.py may turn it off
     runtime: tuple[str, ...] = ()  # what its wheel requires when it runs, where the tree states it
+    own_compilers: bool = False  # its setup.py starts them itself, without an extension that setuptools knows
     name_stated: bool = True  # else it is the folder's, until setup.py is asked
 
 
@@ -70,6 +71,7 @@ def read_project(root: str) -> Project:
         cmake_minimum=_cmake_minimum(read_text(top)) if os.path.isfile(top) else "",
         uses_ninja=re.search(r"use_ninja\s*=\s*False", script) is None,
         runtime=stated_requirements(root, document, script),
+        own_compilers="subprocess" in script and "Extension(" not in script,
         name_stated=name != "",
     )
 

@@ -72,10 +72,10 @@ def _helpers_in(function: ast.FunctionDef | ast.AsyncFunctionDef, known: frozens
 
 def environment_reads(tree: ast.Module, file: str, helpers: frozenset[Helper]) -> Iterator[Read]:
     """Every variable that is read by a constant name, directly or through a helper."""
-    constants = _constants(tree)
+    constants, looped = _constants(tree), _looped(tree)
     for node in ast.walk(tree):
         for key in _keys(node, helpers):
-            for name in _values(key, constants):
+            for name in (*_values(key, constants), *_composed(key, looped)):
                 yield Read(name, ReadKind.ENVIRONMENT, f"{file}:{getattr(node, 'lineno', 0)}", _default(node))
 
 
@@ -171,6 +171,30 @@ def _constants(tree: ast.Module) -> dict[str, str]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found.update({each.id: node.value.value for each in node.targets if isinstance(each, ast.Name)})
     return found
+
+
+def _looped(tree: ast.Module) -> dict[str, tuple[str, ...]]:
+    """The texts that a name goes through: name -> ("CUDA", "OPENMP") of `for name in ("CUDA", "OPENMP")`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.target, ast.Name):
+            found[node.target.id] = (*found.get(node.target.id, ()), *_listed_texts(node.iter))
+    return found
+
+
+def _composed(key: ast.expr, looped: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """HASHJOIN_CUDA and HASHJOIN_OPENMP of f"HASHJOIN_{name}" in such a loop."""
+    if not isinstance(key, ast.JoinedStr):
+        return
+    names = [""]
+    for part in key.values:
+        if isinstance(part, ast.Constant):
+            texts: tuple[str, ...] = (str(part.value),)
+        else:
+            inner = part.value if isinstance(part, ast.FormattedValue) else None
+            texts = looped.get(inner.id, ()) if isinstance(inner, ast.Name) else ()
+        names = [before + text for before in names for text in texts]
+    yield from (each for each in names if _VARIABLE.fullmatch(each))
 
 
 def setup_words(tree: ast.Module) -> dict[str, str]:

@@ -40,6 +40,8 @@ def unmet_by_wheel(spec: BuildSpec, wheel: str) -> Fact[RuntimeGaps]:
 
 def keep_what_is_installed(spec: BuildSpec) -> None:
     """Write down the versions that are there, for pip: what it brings has to go with them, or is refused."""
+    if not spec.requires:
+        return
     found = _installed(spec)
     lines = [] if isinstance(found, Unknown) else [f"{each.name}=={each.version}" for each in found.value if _is(each)]
     with open(os.path.join(spec.folder, KEPT), "w", encoding="utf-8") as file:

@@ -41,6 +41,7 @@ from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
 from firstlight.report.apply_text import money
 from firstlight.report.build_text import duration
+from firstlight.report.layout import counted
 from firstlight.tables import load
 from firstlight.ways.names import normal
 
@@ -191,9 +192,8 @@ def _faults_of_tree(tree: str, request: BuildRequest) -> list[Fault]:
     found = []
     if missing := missing_submodules(tree):
         listed = ", ".join(missing[:3])
-        found.append(
-            note("submodules", f"{len(missing)} submodules are not at their commits ({listed}): they are brought there")
-        )
+        saw = f"{counted(len(missing), 'submodule')} not at the commit of the tree ({listed}): brought there first"
+        found.append(note("submodules", f"{saw}. What it compiles and which flags it reads is known then"))
     if request.prefix and not _can_be_made(request.prefix):
         saw = f"--prefix {request.prefix} cannot be written to: the install would fail after everything is compiled"
         found.append(stops("prefix-not-writable", saw, "Name a folder of yours, or become its owner."))
