@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.usage import print_usage
+
 from firstlight.build.ninja_output import kind_of_unit, read_ninja_log
 from firstlight.build.progress import read_status, time_left, units_of_ninja_file
 from tests.build.standin import make_environment, make_standin
@@ -83,4 +85,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=2)
     main()
