@@ -101,7 +101,9 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 @click.option("--bench", is_flag=True, help="slurm, k8s: a job that measures collectives between GPUs.")
 @click.option("--nodes", type=click.IntRange(1, 1024), default=None, help="With --bench: nodes of the job. Default: 1.")
 @click.option("--gpus", type=click.IntRange(1, 64), default=None, help="With --bench: GPUs of each node. Default: 1.")
-@click.option("--name", metavar="NAME", default="", help="A name for the image, template or job; not for bash and ansible.")
+@click.option(
+    "--name", metavar="NAME", default="", help="A name for the image, template or job; not for bash and ansible."
+)
 @click.option(
     "--firstlight-from-index", is_flag=True,
     help="Let the files install firstlight from pip's index. Default: its own wheel, written into wheels/.",
