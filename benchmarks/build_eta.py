@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.usage import print_usage
+
 from firstlight.build.ninja_output import kind_of_unit, read_ninja_log
 from firstlight.build.ninja_units import units_of_ninja_file
 from firstlight.build.progress import read_status, time_left
@@ -84,4 +86,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=2)
     main()

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 
 import torch
+from benchmarks.usage import print_usage
 from flash_attn import flash_attn_func, flash_attn_with_kvcache
 
 BOUND = {torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -45,4 +46,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=1)
     main()

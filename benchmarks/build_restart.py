@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks.build_case import LOCK_OF_ITS_OWN
+from benchmarks.usage import print_usage
 
 from tests.build.kills import LOCAL
 from tests.build.standin import make_environment, make_standin
@@ -105,4 +106,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=2)
     main()

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.usage import print_usage
+
 ROOT = Path(__file__).parents[1]
 _ROUNDS = 15
 _RECORDED = "h100-driver-570"
@@ -74,4 +76,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=1)
     main()

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.usage import print_usage
+
 from tests.system.fleet_hosts import Host, Room, make_base, pretend, python_of
 
 ROOT = Path(__file__).parents[1]
@@ -98,4 +100,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=1)
     main()

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.usage import print_usage
+
 ROOT = Path(__file__).parents[1]
 GATES = 10
 SSHD = shutil.which("sshd") or next((each for each in ("/usr/sbin/sshd", "/sbin/sshd") if os.path.exists(each)), "")
@@ -135,4 +137,5 @@ def main(out: str) -> None:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=1)
     main(sys.argv[1])

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.usage import print_usage
+
 from firstlight.apply.account import Account
 from firstlight.apply.download_rate import measured_rate
 from firstlight.cli.index_lookup import index_sizes
@@ -173,4 +175,5 @@ def _timed(folder: Path, install: Install) -> float:
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=0)
     main(sys.argv[1:])

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.usage import print_usage
+
 _LINES = Path(__file__).with_name("quiet_logs.json")
 _BETWEEN = {
     "d": (1, 9), "n": (10, 999), "N": (10**4, 10**9), "pid": (300, 99999), "port": (1024, 65535), "hour": (10, 23),
@@ -68,5 +70,6 @@ class _Slots(dict[str, str]):
 
 
 if __name__ == "__main__":
+    print_usage(__doc__, least=1)
     for piece in quiet_log(int(float(sys.argv[1]) * 1e6), seed=1):
         sys.stdout.buffer.write(piece)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import firstlight
-from firstlight import api
+from firstlight import api, kernels
 from firstlight.cli.main import run
 from firstlight.errors import BadInput
 from tools import make_library_page
@@ -99,6 +99,12 @@ def test_a_proof_says_what_was_proved() -> None:
 def test_a_call_that_cannot_be_used_raises_bad_input(call: Any, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         call()
+
+
+def test_the_page_of_the_kernels_has_every_name_of_theirs() -> None:
+    page = make_library_page.KERNELS.read_text()
+    assert make_library_page.filled(page, kernels) == page, "run: python -m tools.generate library-page"
+    assert [name for name in kernels.__all__ if f"### `{name}" not in page] == []
 
 
 def test_the_page_has_the_surface_and_nothing_else_is_public() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from tools.generate import with_part
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMANDS, DOCTOR, FACTS, MEASURING = (ROOT / "docs" / f"{name}.md" for name in ("commands", "doctor", "facts", "bench"))
+EXAMPLES = ROOT / "examples" / "README.md"
 LIBRARY = ROOT / "docs" / "kernels" / "library.md"
 MATMUL = ROOT / "docs" / "kernels" / "matmul.md"
 ATTENTION = ROOT / "docs" / "kernels" / "attention.md"
@@ -80,14 +82,24 @@ def filled_attention(text: str) -> str:
 
 
 def _doctor(example: str) -> str:
-    argv = ["firstlight", "doctor", "--facts", f"example:{example}"]
+    return _screen(["firstlight", "doctor", "--facts", f"example:{example}"], ends=1)
+
+
+def _linted() -> str:
+    """What lint says of the Dockerfile that examples/README.md shows."""
+    dockerfile = "tests/emit/golden/h100-driver-570/dockerfile/Dockerfile"
+    return _screen(["firstlight", "lint", dockerfile, "--for", "H100, driver 570"], ends=0)
+
+
+def _screen(argv: list[str], *, ends: int) -> str:
+    """A command and all that it prints; it has to end with that code."""
     environ = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [sys.executable, "-m", *argv], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
     )
-    if done.returncode != 1:
-        sys.exit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr}")
-    return f"```text\n$ {' '.join(argv)}\n{done.stdout}```\n"
+    if done.returncode != ends:
+        sys.exit(f"{shlex.join(argv)} ended with {done.returncode}: {done.stderr}")
+    return f"```text\n$ {shlex.join(argv)}\n{done.stdout}```\n"
 
 
 def _kernel_rows() -> str:
@@ -172,6 +184,7 @@ def _bench_row(case_id: str, figure: dict[str, Any]) -> str:
 PAGES: dict[Path, Callable[[str], str]] = {
     README: filled,
     COMMANDS: lambda text: with_part(text, "schemas", _schemas),
+    EXAMPLES: lambda text: with_part(text, "lint-of-dockerfile", _linted),
     DOCTOR: filled_doctor,
     FACTS: lambda text: with_part(text, "speed", _speed),
     MEASURING: lambda text: with_part(text, "bench", _bench),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from firstlight.diagnosis.finding import Question, Rule
@@ -36,8 +37,9 @@ def page_of(rule: Rule) -> str:
     shown = plain(finding_text(finding)) + answers_text(finding.answers, platform_of(facts))
     goals = "".join(f"; {severity.value} when the goal is {goal.value}" for goal, severity in rule.for_goals)
     error = f"```text\n{rule.error}\n```" if rule.error else "There is no error text: nothing fails at once."
-    near = "; ".join(case.near_miss) if isinstance(case.near_miss, tuple) else ""
-    near_line = f"With `--set {near}` it does not fire.\n" if near else "The tests hold a near-miss of it.\n"
+    words = [word for fact in case.near_miss for word in ("--set", fact)] if isinstance(case.near_miss, tuple) else []
+    near = shlex.join(words)
+    near_line = f"With `{near}` it does not fire.\n" if near else "The tests hold a near-miss of it.\n"
     wants = "".join(f' --want "{want}"' for want in case.wants)
     explains = "".join(f"- [{code}]({code}.md)\n" for code in rule.explains)
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,9 @@ from torch.nn import functional
 
 from firstlight.kernels import (
     BlockSparseMatrix,
+    CopiedInput,
     UnsupportedInput,
+    checks,
     explain_choice,
     gated_linear,
     linear,
@@ -233,3 +236,15 @@ def test_what_is_no_tensor_is_named_with_what_is_accepted(given: Any) -> None:
 def test_a_choice_is_explained_of_a_matrix_and_not_of_a_tensor() -> None:
     with pytest.raises(UnsupportedInput, match="w is a Tensor; a BlockSparseMatrix is accepted"):
         explain_choice(torch.randn(64, 64), 32)  # type: ignore[arg-type]
+
+
+def test_a_plain_sampled_product_of_contiguous_tensors_warns_of_nothing() -> None:
+    w = BlockSparseMatrix.from_dense(torch.randn(64, 96), block=32)
+    wide = torch.randn(64, 32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = sampled_matmul(torch.randn(64, 16), torch.randn(16, 96), w)
+    assert made.shape == w.shape
+    checks._WARNED.clear()
+    with pytest.warns(CopiedInput, match=r"^a is copied"):
+        sampled_matmul(wide[:, ::2], torch.randn(96, 16).T, w)

@@ -201,3 +201,8 @@ def test_in_a_pipe_the_output_is_plain_text_of_100_columns() -> None:
     assert "\x1b" not in done.stdout
     assert 80 < max(map(len, done.stdout.splitlines())) <= 100
     assert done.stderr == ""
+
+
+def test_the_help_names_every_group() -> None:
+    said = CliRunner().invoke(command, ["--help"]).output
+    assert [group for group in GROUPS if group not in said] == []

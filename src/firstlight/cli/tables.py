@@ -15,7 +15,7 @@ def command(*, subject: str, as_json: bool, sources: bool) -> None:
     """Print what firstlight knows about drivers, CUDA, GPUs and torch, each row with its source.
 
     SUBJECT is a group (cuda, compat, gpu, systems, jetson, compilers, torch, companions, libraries, errors, settings,
-    costs), one table by name, or `all`. Without it: the list of tables.
+    costs, builds), one table by name, or `all`. Without it: the list of tables.
     """
     import datetime
 

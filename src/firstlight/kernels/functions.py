@@ -139,7 +139,7 @@ def sampled_matmul(
     """alpha * a @ b at the blocks that w stores, as a matrix with w's pattern: a [rows, n], b [n, cols].
 
     The kernel sums along n with both operands in one order. Nothing is copied when b is the transpose of a contiguous
-    [cols, n] tensor, or a that of a contiguous [n, rows] tensor; else the smaller one is, with a warning.
+    [cols, n] tensor, or a that of a contiguous [n, rows] tensor; else the smaller one is, turned.
     """
     if not is_dynamo_compiling() and not isinstance(w, BlockSparseMatrix):
         refuse_operand(w)
@@ -160,12 +160,17 @@ def sampled_matmul(
         require_same_device(w.values, "w", tensor, name)
     columns = b.mT.is_contiguous() or (not a.mT.is_contiguous() and b.numel() <= a.numel())
     layout, names = (Layout.COLUMNS, ("a", "b.T")) if columns else (Layout.TOKENS, ("a.T", "b"))
-    left, right = (a, b.mT) if columns else (a.mT, b)
+    left, right = (a, _turned(b)) if columns else (_turned(a), b)
     request = Request(layout, w.is_transposed, backend=backend, alpha=float(alpha), names=names)
     if unusual and _is_traced(a, b):
         engine, place = _engine(w.pattern)
         return w.with_values(engine.sample(place, left, right, request))
     return w.with_values(EAGER.sample(w.pattern, left, right, request))
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """The transpose; of a contiguous tensor a copy without a warning: its own .contiguous() would not spare it."""
+    return tensor.mT.contiguous() if tensor.is_contiguous() else tensor.mT
 
 
 def refuse_operand(w: object) -> None:

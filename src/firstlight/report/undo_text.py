@@ -43,7 +43,7 @@ def state_of(run: Run) -> str:
 def list_text(runs: tuple[Run, ...]) -> str:
     """Every run, newest first, one line each."""
     if not runs:
-        return "nothing was applied on this machine\n"
+        return "nothing was applied on this machine by this user\n"
     lines = [f"{run.at}  {state_of(run):<12} {run.title}  [{run.option}]" for run in reversed(runs)]
     numbers = [f"run {run.number}" for run in reversed(runs)]
     return "".join(labelled(number, (line,), label_width=9) for number, line in zip(numbers, lines, strict=True))

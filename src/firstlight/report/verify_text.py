@@ -22,7 +22,8 @@ class Detail(enum.Enum):
 
 def verify_text(report: Report, detail: Detail) -> str:
     """The report for a person to read."""
-    out = f"{report.machine}\n{report.place}\nproved with {report.interpreter}\n\n"
+    out = f"{report.machine}\n{report.place}\nproved with {report.interpreter}\n"
+    out += "\n" if report.results else ""
     out += "".join(result_text(result, detail) for result in report.results)
     if report.features:
         out += f"\nfeatures of torch that people rely on\n{_features(report.features, detail)}"

@@ -137,7 +137,8 @@ def _shell_advice(there: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...
             f"{here.get('ld_library_path') or 'empty'} here: set it where the program starts, not in a shell's file."
         )
     advice.append(
-        "Start the program by `firstlight run -- CMD`, which decides at the start, or correct the shell's files."
+        "Start the program by `firstlight run -- CMD`, which decides at the start, or correct the start-up files of "
+        "the shell."
     )
     return tuple(advice)
 
