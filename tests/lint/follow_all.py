@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.lint_corpus import MACHINES, question, reader_of
+
 from firstlight.diagnosis.finding import Severity
 from firstlight.errors import BadInput
 from firstlight.lint.judge import Given, lint
 from tests.lint.hands import followed
-from tests.lint.surviving import outcomes, question, reader_of
+from tests.lint.surviving import outcomes
 
 ROUNDS = 6
 ABOUT = (
@@ -41,7 +43,7 @@ def after_following(given: Given, folder: Path, machine: str) -> str:
 
 
 def main() -> None:
-    from tests.lint.test_advice_survives import GIVEN, MACHINES
+    from tests.lint.test_advice_survives import GIVEN
 
     cases = [(given, folder, machine) for folder, given in GIVEN for machine in MACHINES]
     ends = Counter(after_following(*each) for each in cases)
