@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.facts.known import Known
 from firstlight.lint.meant import gpu_is_meant, meant_for_cpu, needs_gpu
-from firstlight.lint.model import Device, Ran, Syntax, Target, Where
+from firstlight.lint.model import Device, Joined, Ran, Syntax, Target, Where
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.run_rules import computes, uses_cuda
 from firstlight.lint.shell import whole_number
@@ -50,7 +50,12 @@ _ASKS = {
 def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     """A service on nvidia/cuda without a reservation of devices runs without a GPU."""
     service = target.service
-    if service is None or service.devices or service.gpus or service.runtime == "nvidia":
+    if service is not None and service.joined:
+        yield _as_one_word(service.joined)
+        return
+    if service is None or service.gpus or service.runtime == "nvidia":
+        return
+    if service.devices and not service.without_driver:
         return
     if service.starts_others or meant_for_cpu(target):
         return
@@ -64,7 +69,9 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
         yield Seen(service.limits_place, saw, (ask("move them under `reservations`", Why.PROGRAM),))
         return
     asks, because = _ASKS[service.place.syntax]
-    if service.place.syntax is Syntax.SHELL and target.image.name:
+    if service.without_driver:
+        asks, because = "no --nv in the command that starts its container", "Apptainer takes the driver in with --nv."
+    elif service.place.syntax is Syntax.SHELL and target.image.name:
         asks, because = (
             f"{asks}, or its container no --nv",
             f"{because} Apptainer takes the driver in with --nv.",
@@ -72,11 +79,22 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     needs = needs_gpu(target)
     place = service.place if needs is None or service.place.syntax is not Syntax.SHELL else needs.place
     saw = f"{service.name} is for a GPU ({why}) and has {asks}"
+    if service.without_driver:
+        yield Seen(service.place, saw, (ask("start the container with --nv"),), because)
+        return
     if service.place.syntax is not Syntax.COMPOSE:
         yield Seen(place, saw, (_as_many_as_run(target, question),), because)
         return
     reserved = chain(StartContainer((_RESERVATION,), gives_gpus=True), title="where compose does not know that key")
     yield Seen(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
+
+
+def _as_one_word(joined: Joined) -> Seen:
+    name, _, value = joined.words.partition(" ")
+    title = f'write "{name}={value.strip()}", or "{name}", "{value.strip()}"'
+    saw = f'runArgs has "{joined.words}" as one word, which docker takes for the name of an option'
+    because, error = "Each word of runArgs is one argument of `docker run`.", f"unknown flag: {joined.words}"
+    return Seen(joined.place, saw, (ask("write it as two words", title=title),), because, error)
 
 
 def _as_many_as_run(target: Target, question: Question) -> Chain:
@@ -158,7 +176,7 @@ def _gets_fewer(target: Target, there: int) -> Seen | None:
     """nvidia.com/gpu: 1, or count: 1, of a container whose command takes two, on a machine that has them."""
     assert target.service is not None
     devices = target.service.devices
-    if target.service.place.syntax not in (Syntax.COMPOSE, Syntax.KUBERNETES) or len(devices) != 1:
+    if target.service.place.syntax not in (Syntax.COMPOSE, Syntax.KUBERNETES, Syntax.SHELL) or len(devices) != 1:
         return None
     [device] = devices
     gets = len(device.ids) or whole_number(device.count) or 0
