@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from firstlight.diagnosis.finding import Severity
 from firstlight.lint.edits import apply
 from firstlight.lint.images import image_named
+from firstlight.lint.judge import Given, lint
 from firstlight.ways.kinds import UseImage
-from tests.lint.linting import H100_550, H100_580, found
+from tests.lint.linting import H100_550, H100_580, found, machine, written
 
 RTX_5090, V100, H100_570 = "RTX 5090, driver 580", "V100, driver 535", "H100, driver 570"
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
@@ -266,3 +268,89 @@ def test_a_pin_of_jax_stays_when_the_driver_asks_for_another_plugin() -> None:
     (finding,) = found(text, H100_550, file="requirements.txt")
     assert finding.code == "framework-needs-newer-driver"
     assert apply(text, finding, finding.answers[0]) == "jax[cuda12]==0.8.0\n"
+
+
+JOB = """#!/bin/bash
+#SBATCH --gres=gpu:4
+SIF=/proj/images/pytorch_2.6.0.sif
+srun apptainer exec --bind /data "$SIF" torchrun --nproc_per_node=8 train.py
+"""
+
+
+def test_a_container_of_a_file_without_nv_and_more_ranks_than_the_job_has_gpus() -> None:
+    for on in ("4x A100, driver 535", "8x H100, driver 570"):
+        hits = found(JOB, on, file="train.sbatch")
+        assert [(hit.code, hit.line) for hit in hits] == [("service-without-gpu", 4), ("more-gpus-than-machine", 4)]
+        assert "no --nv" in hits[0].saw
+    right = JOB.replace("exec --bind", "exec --nv --bind")
+    (hit,) = found(right, "8x H100, driver 570", file="train.sbatch")
+    assert "takes 8 GPUs; job gets 4" in hit.saw
+    for near in (right.replace("node=8", "node=4"), right.replace("gpu:4", "gpu:8")):
+        assert found(near, "8x H100, driver 570", file="train.sbatch") == ()
+    on_cpu = JOB.replace("torchrun --nproc_per_node=8 train.py", "python unpack.py")
+    assert found(on_cpu, "8x H100, driver 570", file="train.sbatch") == ()
+
+
+@pytest.mark.parametrize("word", ["--gpus all", "--ipc host"])
+def test_an_option_and_its_value_in_one_word_of_runargs(word: str) -> None:
+    text = f'{{"image": "python:3.12",\n "runArgs": ["{word}"],\n "hostRequirements": {{"gpu": true}}}}'
+    (hit,) = found(text, H100_580, file="devcontainer.json")
+    assert (hit.code, hit.line) == ("service-without-gpu", 2)
+    assert word.replace(" ", "=") in hit.answers[0].title
+    for near in (word.replace(" ", "="), word.replace(" ", '", "')):
+        assert found(text.replace(word, near), H100_580, file="devcontainer.json") == ()
+
+
+CONDA = """channels: [pytorch, nvidia]
+dependencies:
+  - python=3.12
+  - pytorch=2.1.2
+  - pytorch-cuda=11.8
+"""
+
+
+def test_condas_torch_has_no_build_for_that_python() -> None:
+    (hit,) = found(CONDA, "RTX 4090, driver 525", file="environment.yml")
+    assert (hit.code, hit.line) == ("torch-wheel-does-not-exist", 4)
+    assert "use Python 3.11" in hit.answers[0].title
+    assert found(CONDA.replace("3.12", "3.11"), "RTX 4090, driver 525", file="environment.yml") == ()
+    of_forge = CONDA.replace("  - pytorch-cuda=11.8\n", "").replace("[pytorch, nvidia]", "[conda-forge]")
+    assert "torch-wheel-does-not-exist" not in codes(of_forge, "RTX 4090, driver 525", file="environment.yml")
+
+
+def test_the_torch_that_is_named_is_kept_where_uv_is_told_which_backend() -> None:
+    text = "FROM python:3.12\nRUN uv pip install --system torch==2.9.1 torchvision==0.24.1 --torch-backend=auto\n"
+    (hit,) = (each for each in found(text, H100_570) if each.code == "torch-backend-auto-in-build")
+    assert [str(each) for each in written(hit)] == [
+        "RUN pip install torch==2.9.1+cu128 torchvision==0.24.1+cu128 --index-url https://download.pytorch.org/whl/cu128"
+    ]
+
+
+def test_an_image_of_an_older_jetson_linux_has_no_code_for_a_thor() -> None:
+    text = "FROM dustynv/l4t-pytorch:r36.4.0\nRUN pip3 install --no-deps ultralytics==8.3.40\n"
+    (hit,) = found(text, "Jetson Thor, driver 580")
+    assert hit.code == "torch-has-no-code-for-gpu"
+    assert "Jetson Linux 36.4, whose CUDA is 12.6" in hit.saw
+    assert found(text, "Jetson Orin, driver 540.4.0") == ()
+    assert found(text.replace("r36.4.0", "r38.2.0"), "Jetson Thor, driver 580") == ()
+
+
+def test_whether_a_servers_image_lets_the_driver_in_is_among_what_was_not_judged() -> None:
+    text = "services:\n  v:\n    image: vllm/vllm-openai:v0.11.0\n    gpus: all\n    ipc: host\n"
+    for on, told in (("RTX 4090, driver 550", True), ("RTX 4090, driver 570", False)):
+        report = lint(Given("compose.yml", text), machine(on), read=lambda path: None)
+        assert any("lets in driver 550" in each for each in report.not_judged) is told
+    own = text + "    environment: {NVIDIA_DISABLE_REQUIRE: '1'}\n"
+    assert not lint(Given("compose.yml", own), machine("RTX 4090, driver 550"), read=lambda path: None).not_judged
+
+
+def test_a_vendors_torch_that_is_replaced_under_what_the_image_imports_blocks() -> None:
+    text = "FROM nvcr.io/nvidia/pytorch:25.06-py3\nRUN pip install -U torch\n"
+    start = 'CMD ["python", "-c", "import torch, transformer_engine.pytorch as te"]\n'
+    for more, severity in (
+        (start, Severity.BLOCKS),
+        ("", Severity.DEGRADES),
+        (start.replace("transformer_engine", "json"), Severity.DEGRADES),
+    ):
+        (hit,) = (each for each in found(text + more, "8x B200, driver 580") if each.code == "vendor-torch-replaced")
+        assert hit.severity is severity

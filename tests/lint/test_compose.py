@@ -13,7 +13,7 @@ from firstlight.lint.images import image_named
 from firstlight.lint.model import Place, Ran, Service, Syntax, Target, Where
 from firstlight.lint.reading import Reading
 from firstlight.lint.shell import simple_commands
-from tests.lint.linting import H100_580, found, machine
+from tests.lint.linting import H100_580, found, machine, written
 
 HEAD = "services:\n  train:\n    image: nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
 GPU = "    gpus: all\n"
@@ -215,3 +215,42 @@ def test_options_alone_are_read_as_those_of_the_images_program(command: str) -> 
     )
     assert [hit.code for hit in found(text, "H100, driver 570", file="compose.yml")] == ["more-gpus-than-machine"]
     assert found(text, "2x H100, driver 570", file="compose.yml") == ()
+
+
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: t}
+spec:
+  containers:
+  - name: t
+    image: vllm/vllm-openai:v0.10.1
+    args: ["--tensor-parallel-size=2"]
+    resources: {limits: {nvidia.com/gpu: 1}}
+    volumeMounts: [{name: shm, mountPath: /dev/shm}]
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+
+
+def test_a_command_that_takes_more_gpus_than_its_pod_gets_is_told_both_ways_out() -> None:
+    (hit,) = found(POD, "2x H100, driver 570", file="pod.yaml")
+    assert (hit.code, hit.line) == ("more-gpus-than-machine", 8)
+    assert "takes 2 GPUs; t gets 1" in hit.saw
+    assert [written(hit)[0], hit.answers[1].title] == [
+        "resources: {limits: {nvidia.com/gpu: 2}}",
+        "--tensor-parallel-size 1",
+    ]
+    for near in (POD.replace("gpu: 1", "gpu: 2"), POD.replace("size=2", "size=1")):
+        assert found(near, "2x H100, driver 570", file="pod.yaml") == ()
+
+
+def test_a_service_that_gets_one_card_and_a_command_for_two() -> None:
+    text = """services:
+  v:
+    image: vllm/vllm-openai:v0.10.1
+    ipc: host
+    command: --tensor-parallel-size 2
+    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}
+"""
+    assert [hit.code for hit in found(text, "2x H100, driver 570", file="compose.yml")] == ["more-gpus-than-machine"]
+    for near in ("count: 2", "count: all", 'device_ids: ["0", "1"]'):
+        assert found(text.replace("count: 1", near), "2x H100, driver 570", file="compose.yml") == ()

@@ -31,6 +31,18 @@ def test_the_page_has_the_figures_of_the_results() -> None:
     assert f"{RESULT['now']['files']} files as found in public repositories" in page
 
 
+def test_the_page_says_what_became_of_advice_that_was_followed() -> None:
+    page = " ".join((ROOT / "docs/lint.md").read_text().split())
+    found = json.loads((ROOT / "results/lint-followed.json").read_text())
+    ends = found["reports"]
+    share = round(100 * found["followed"] / found["findings"])
+    assert f"Of {found['findings']:,} findings in the judged files {found['followed']:,} ({share} %) have" in page
+    assert f"Of {sum(ends.values()) - ends['no block']:,} reports with a block {ends['none after run 1']} have" in page
+    assert f"{ends['none after run 2']} after those of a second run" in page
+    assert f"{ends['a person']} need a person, and none goes on for ever" in page
+    assert set(ends) == {"no block", "none after run 1", "none after run 2", "a person"}
+
+
 def _figures(row: dict[str, float]) -> str:
     return f"{row['files']} | " + " | ".join(
         f"{row[key]:.3f}" for key in ("precision_blocks", "precision_rest", "recall")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
 from firstlight.facts.known import Known
-from firstlight.frozen import dataclass
 from firstlight.lint.meant import gpu_is_meant, meant_for_cpu, needs_gpu
-from firstlight.lint.model import Device, Place, Ran, Syntax, Target, Where
+from firstlight.lint.model import Device, Joined, Ran, Syntax, Target, Where
 from firstlight.lint.rule import LintRule, Seen
 from firstlight.lint.run_rules import computes, uses_cuda
 from firstlight.lint.shell import whole_number
+from firstlight.lint.split_over import OF_TORCH, STOPS, Split, less_split, splits
 from firstlight.lint.torches import torches
 from firstlight.lint.written import ask
 from firstlight.ways.kinds import StartContainer, Why
@@ -51,7 +50,12 @@ _ASKS = {
 def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     """A service on nvidia/cuda without a reservation of devices runs without a GPU."""
     service = target.service
-    if service is None or service.devices or service.gpus or service.runtime == "nvidia":
+    if service is not None and service.joined:
+        yield _as_one_word(service.joined)
+        return
+    if service is None or service.gpus or service.runtime == "nvidia":
+        return
+    if service.devices and not service.without_driver:
         return
     if service.starts_others or meant_for_cpu(target):
         return
@@ -65,7 +69,9 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
         yield Seen(service.limits_place, saw, (ask("move them under `reservations`", Why.PROGRAM),))
         return
     asks, because = _ASKS[service.place.syntax]
-    if service.place.syntax is Syntax.SHELL and target.image.name:
+    if service.without_driver:
+        asks, because = "no --nv in the command that starts its container", "Apptainer takes the driver in with --nv."
+    elif service.place.syntax is Syntax.SHELL and target.image.name:
         asks, because = (
             f"{asks}, or its container no --nv",
             f"{because} Apptainer takes the driver in with --nv.",
@@ -73,6 +79,9 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     needs = needs_gpu(target)
     place = service.place if needs is None or service.place.syntax is not Syntax.SHELL else needs.place
     saw = f"{service.name} is for a GPU ({why}) and has {asks}"
+    if service.without_driver:
+        yield Seen(service.place, saw, (ask("start the container with --nv"),), because)
+        return
     if service.place.syntax is not Syntax.COMPOSE:
         yield Seen(place, saw, (_as_many_as_run(target, question),), because)
         return
@@ -80,15 +89,23 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     yield Seen(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
 
 
+def _as_one_word(joined: Joined) -> Seen:
+    name, _, value = joined.words.partition(" ")
+    title = f'write "{name}={value.strip()}", or "{name}", "{value.strip()}"'
+    saw = f'runArgs has "{joined.words}" as one word, which docker takes for the name of an option'
+    because, error = "Each word of runArgs is one argument of `docker run`.", f"unknown flag: {joined.words}"
+    return Seen(joined.place, saw, (ask("write it as two words", title=title),), because, error)
+
+
 def _as_many_as_run(target: Target, question: Question) -> Chain:
     """A GPU for each process or part of a model; where the machine has fewer, fewer of these too."""
-    split = max(_split(target), key=lambda each: each.gpus, default=None)
+    split = max(splits(target), key=lambda each: each.gpus, default=None)
     count = question.facts.gpus.count
     if split is None or split.gpus < 2:
         return chain(StartContainer(("--gpus=all",), gives_gpus=True))
     if not isinstance(count, Known) or not 0 < count.value < split.gpus:
         return chain(StartContainer((f"--gpus={split.gpus}",), gives_gpus=True))
-    fewer = _less_split(split, count.value)
+    fewer = less_split(split, count.value)
     return chain(StartContainer((f"--gpus={count.value}",), gives_gpus=True), *fewer.ways, title=fewer.title)
 
 
@@ -133,7 +150,7 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
     if target.service is None or not isinstance(count, Known) or count.value == 0:
         return
     more = '; where it has more, name them: --for "8x H100, ..."' if count.seen_in == "--for" else ""
-    split = next((each for each in _split(target) if each.gpus > count.value), None)
+    split = next((each for each in splits(target) if each.gpus > count.value), None)
     said = False
     for device in target.service.devices:
         wanted = whole_number(device.count) or 0
@@ -144,55 +161,34 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
             because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
             yield Seen(device.place, saw, (_fewer(device, count.value, split),), because, error)
             said = True
+    if not said and (short := _gets_fewer(target, count.value)) is not None:
+        yield short
+        return
     asks = target.service.place.syntax is Syntax.COMPOSE or bool(target.service.devices) or target.service.gpus
     if split is not None and not said and asks:
         saw = f"{split.option} {split.gpus} asks for {split.gpus} GPUs; the machine has {count.value}{more}"
-        because, error = _STOPS[split.is_model]
+        because, error = STOPS[split.is_model]
         error = error.format(asked=split.gpus, has=count.value)
-        yield Seen(split.place, saw, (_less_split(split, count.value),), because, error)
+        yield Seen(split.place, saw, (less_split(split, count.value),), because, error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """A model or processes over several GPUs: --tensor-parallel-size 8, --nproc-per-node 8."""
-
-    option: str
-    gpus: int
-    place: Place
-
-    @property
-    def is_model(self) -> bool:
-        return self.option in _TENSOR_PARALLEL
-
-
-_TENSOR_PARALLEL = ("--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--num-shard")
-_PROCESSES = ("--nproc_per_node", "--nproc-per-node")  # of torchrun, each on a GPU of its own
-# Of a model, and of processes: what happens where there are fewer GPUs.
-_STOPS = {
-    True: (
-        "It puts a part of the model on each, and stops where there are fewer.",
-        "World size ({asked}) is larger than the number of available GPUs ({has}) in this node.",
-    ),
-    False: ("Each process takes a GPU of its own.", "RuntimeError: CUDA error: invalid device ordinal"),
-}
-
-
-def _split(target: Target) -> Iterator[_Split]:
-    """Over how many GPUs vLLM, SGLang or TGI is told to put a model, or torchrun its processes."""
-    for ran in target.starts:
-        words = [part for word in ran.words for part in (word.split("=", 1) if word.startswith("-") else (word,))]
-        for option, value in itertools.pairwise(words):
-            of_server = target.image.is_server or _OF_TORCH.search(" ".join(ran.words))
-            if option in _PROCESSES or (option in _TENSOR_PARALLEL and of_server):
-                yield _Split(option, whole_number(value) or 0, ran.place)
-
-
-def _less_split(split: _Split, count: int, *, also: tuple[str, ...] = ()) -> Chain:
-    """Fewer GPUs in the command, and where the file asks for them: `also`."""
-    fits = f" and a model that fits into {count}" if split.is_model else ""
-    asked = f" with `{also[0]}`" if also else ""
-    title = f"take a machine with {split.gpus} GPUs, or {split.option} {count}{asked}{fits}"
-    return chain(StartContainer((*also[1:], f"{split.option}={count}")), title=title)
+def _gets_fewer(target: Target, there: int) -> Seen | None:
+    """nvidia.com/gpu: 1, or count: 1, of a container whose command takes two, on a machine that has them."""
+    assert target.service is not None
+    devices = target.service.devices
+    if target.service.place.syntax not in (Syntax.COMPOSE, Syntax.KUBERNETES, Syntax.SHELL) or len(devices) != 1:
+        return None
+    [device] = devices
+    gets = len(device.ids) or whole_number(device.count) or 0
+    split = next((each for each in splits(target) if 0 < gets < each.gpus <= there), None)
+    if split is None:
+        return None
+    saw = f"{split.option} {split.gpus} takes {split.gpus} GPUs; {target.service.name} gets {gets}"
+    because, error = STOPS[split.is_model]
+    more = chain(StartContainer((f"--gpus={split.gpus}",), gives_gpus=True), title=f"ask for {split.gpus} there")
+    fewer = chain(StartContainer((f"{split.option}={gets}",)), title=f"{split.option} {gets}")
+    answers = (more, fewer) if target.service.place.syntax is Syntax.KUBERNETES else (fewer,)
+    return Seen(split.place, saw, answers, because, error.format(asked=split.gpus, has=gets))
 
 
 _NO_SUCH_NODE = {
@@ -215,11 +211,11 @@ _FEWER = {
 }
 
 
-def _fewer(device: Device, count: int, split: _Split | None) -> Chain:
+def _fewer(device: Device, count: int, split: Split | None) -> Chain:
     """As many as there are, and the command's own number with it: a rank without a GPU ends."""
     written, argument = (each.format(count=count) for each in _FEWER.get(device.place.syntax, ("{count}",) * 2))
     if split is not None:
-        return _less_split(split, count, also=(written, argument))
+        return less_split(split, count, also=(written, argument))
     if device.ids:
         written = f"{written}` in place of `device_ids"
     title = f"write `{written}`" if device.place.syntax is Syntax.COMPOSE else f"ask for {count}: `{written}`"
@@ -248,11 +244,6 @@ _SHM_BY = {
     Syntax.WORKFLOW: "no --shm-size and no --ipc=host in the options",
     Syntax.SHELL: "no --shm-size and no --ipc=host",
 }
-_OF_TORCH = re.compile(
-    r"\b(?:torchrun|torch\.distributed|accelerate|deepspeed|horovodrun|text-generation-launcher)\b"
-    r"|\bvllm(?: serve\b|\.entrypoints)|\bsglang(?: serve\b|\.launch_server)"
-    r"|--dataloader[-_]num[-_]workers[= ][1-9]|--tensor-parallel-size|DataLoader"
-)
 # What others have as well: a DataLoader's workers, or those of any program; MPI's ranks; --tp.
 _OF_ANY = re.compile(r"\bmpirun\b|--(?:num[-_])?workers[= ][1-9]|--tp\b")
 # Their workers answer requests, each by itself: nothing goes from one to another through /dev/shm.
@@ -267,7 +258,7 @@ def uses_shared_memory(target: Target, question: Question) -> bool:
     if (several and not _only_waits(target)) or target.image.is_server:
         return True
     said = [" ".join(ran.words) for ran in target.starts]
-    if any(_OF_TORCH.search(text) for text in said):
+    if any(OF_TORCH.search(text) for text in said):
         return True
     workers = any(_OF_ANY.search(text) and not _WEB.search(text) for text in said)
     return workers and _has_torch_or_gpu(target, question)
@@ -363,7 +354,7 @@ COMPOSE_LINT_RULES = (
         "more-gpus-than-machine",
         more_gpus_than_machine,
         Severity.BLOCKS,
-        "more GPUs are asked for than the machine has",
+        "more GPUs are asked for than there are",
         "The container toolkit refuses the whole container.",
         "nvidia-container-cli: device error: ... unknown device",
         _DOCKER,

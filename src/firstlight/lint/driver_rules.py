@@ -212,9 +212,22 @@ def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Se
         yield Seen(torch.place, saw, other_wheel(torch, target, question))
 
 
+def _of_older_jetsons(image: Image, question: Question) -> tuple[str, str] | None:
+    """dustynv/l4t-pytorch:r36.4.0 on a Thor: the compiler of Jetson Linux 36 knows no such GPU."""
+    row = question.tables.tegra_release(image.tag.removeprefix("r")) if "tegra" in image.processors else None
+    built = None if row is None else question.tables.targets(row.cuda)
+    if row is None or built is None or all(gpu.capability.sm in built.targets for gpu in gpus_of(question)):
+        return None
+    lines = ((each, question.tables.targets(each.cuda)) for each in question.tables.tegra_releases)
+    wanted = {gpu.capability.sm for gpu in gpus_of(question)}
+    first = next((each.l4t for each, made in lines if made is not None and wanted <= {*made.targets}), "")
+    other = f"the tag for Jetson Linux {first}" if first else "the tag for its own Jetson Linux"
+    return f"is for Jetson Linux {row.l4t}, whose CUDA is {row.cuda}", other
+
+
 def _image_without_code(target: Target, question: Question) -> Iterator[Seen]:
     """nvcr.io/nvidia/pytorch:23.04-py3 on an RTX 5090: its CUDA does not know that GPU."""
-    why, other = other_date(target.image, question)
+    why, other = _of_older_jetsons(target.image, question) or other_date(target.image, question)
     for gpu in gpus_of(question)[:1]:
         if other:
             saw = f"{target.image.name} {why}, and has no code for {gpu.name} ({gpu.capability})"

@@ -11,12 +11,13 @@ from firstlight.lint.host import install_of, is_board, wheel_for
 from firstlight.lint.images import Image
 from firstlight.lint.installs import AUTO, installs
 from firstlight.lint.meant import gpu_is_meant
-from firstlight.lint.model import EnvSet, Install, Place, Syntax, Target, Where, stages_of
+from firstlight.lint.model import EnvSet, Install, Place, Requirement, Syntax, Target, Where, stages_of
 from firstlight.lint.rule import LintRule, Seen
-from firstlight.lint.torch_answers import pytorch_image, vendors_torch, with_companions
+from firstlight.lint.torch_answers import beside, pytorch_image, vendors_torch, with_companions
 from firstlight.lint.torches import brought_torch, python_of, replaces_vendor_torch, torches
 from firstlight.lint.wheels import torch_asked
 from firstlight.lint.written import ask, says
+from firstlight.versions import TorchVersion
 from firstlight.ways.kinds import UseImage, Why
 from firstlight.ways.way import Chain, chain
 
@@ -156,7 +157,16 @@ def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
             install.ran.place,
             f"{install.ran.shown} replaces the torch of {target.image.name}: {by}",
             (answer,),
+            severity=Severity.BLOCKS if _imports_vendors(target) else None,
         )
+
+
+_BESIDE_TORCH = re.compile(r"\b(?:import|from)\b.*\b(?:transformer_engine|apex|torch_tensorrt)\b")
+
+
+def _imports_vendors(target: Target) -> bool:
+    """Whether what the image starts imports a part that NVIDIA compiled against its own torch."""
+    return any(_BESIDE_TORCH.search(" ".join(ran.words)) for ran in target.starts)
 
 
 def _without_vendors(project: str, question: Question) -> Chain:
@@ -174,13 +184,20 @@ def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[
     for stage in stages_of(target):
         for install in installs(stage):
             if install.backend == AUTO and _brings_torch(install, question):
-                wheel = wheel_for(question, None, python_of(stage, install))
-                brought = None if torch_asked(install) is not None else brought_torch(install, question)
+                asked = torch_asked(install)
+                wheel = wheel_for(question, _pinned(asked), python_of(stage, install))
+                brought = None if asked is not None else brought_torch(install, question)
                 what = "torch" if brought is None else brought[0].project
                 other = ask(f"take an image with {what} for this processor")
-                answers = (other if wheel is None else chain(install_of(wheel)),)
+                answers = (other if wheel is None else chain(beside(install_of(wheel), install, wheel, question)),)
                 saw = f"{install.ran.shown}: uv asks for the driver, and a build has none"
                 yield Seen(_named_at(stage, install), saw, answers)
+
+
+def _pinned(asked: Requirement | None) -> TorchVersion | None:
+    """The torch that an install names by its number, which is kept."""
+    exact = "" if asked is None else asked.exact
+    return TorchVersion.parse(exact) if exact and "*" not in exact else None
 
 
 def _brings_torch(install: Install, question: Question) -> bool:

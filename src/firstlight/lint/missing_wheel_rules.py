@@ -26,6 +26,7 @@ from firstlight.lint.written import ask
 from firstlight.ways.kinds import MakeEnvironment
 from firstlight.ways.way import chain
 
+_UNSOLVABLE = "LibMambaUnsatisfiableError: Encountered problems while solving"
 _UNLESS_TOLD = "The list names no index: pip finds no such file, unless the command that installs it names one."
 
 
@@ -46,7 +47,12 @@ def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[S
 
 def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterator[Seen]:
     """Why the wheel of one torch of an image does not exist: by its index, its variant or its Python."""
-    if not torch.pinned or torch.was_there or torch.install is None or torch.install.tool == "conda":
+    if not torch.pinned or torch.was_there or torch.install is None:
+        return
+    if torch.install.tool == "conda":
+        # the channel pytorch builds for the Pythons of the wheels; what conda-forge has of a torch is in no table
+        if torch.install.of("pytorch-cuda") is not None:
+            yield from _python_lacks(torch, question)
         return
     if no_index_has_local(torch.install, torch_asked(torch.install)) and not may_be_configured(
         target, torch.version.local
@@ -122,16 +128,18 @@ def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:
     if release is None or not torch.python or torch.python in release.cpython:
         return
     pythons = ", ".join(release.cpython)
-    saw = f"{torch.how}: torch {torch.version.public} has wheels for Python {pythons}; the image has {torch.python}"
+    conda = torch.install is not None and torch.install.tool == "conda"
+    has, error = ("the file names", _UNSOLVABLE) if conda else ("the image has", "")
+    saw = f"{torch.how}: torch {torch.version.public} has wheels for Python {pythons}; {has} {torch.python}"
     newest = question.tables.newest_python(torch.version, question.facts.place.arch)
     wheel = wheel_for(question, torch.version, torch.python)
     other = () if wheel is None else (chain(install_of(wheel)),)
     environment, runs = MakeEnvironment(python=newest), wheel_for(question, torch.version)
     if works(torch, question) or runs is None or torch.cuda is None:
-        yield Seen(torch.place, saw, (chain(environment, title=f"use Python {newest}"), *other))
+        yield Seen(torch.place, saw, (chain(environment, title=f"use Python {newest}"), *other), error=error)
         return
     title = f"use Python {newest} and torch {runs.torch.public} with CUDA {runs.cuda}"
-    yield Seen(torch.place, saw, (chain(environment, install_of(runs), title=title), *other))
+    yield Seen(torch.place, saw, (chain(environment, install_of(runs), title=title), *other), error=error)
 
 
 MISSING_WHEEL_LINT_RULES = (

@@ -152,6 +152,14 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """Two words of `docker run` in one, "--gpus all" of runArgs, which docker takes for the name of an option."""
+
+    words: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """What a file says of one service, pod or job besides its image: who gives it GPUs, and its shared memory."""
 
@@ -165,6 +173,8 @@ class Service:
     limits_place: Place | None = None  # devices under `limits`, where nobody reads them
     runs_on: tuple[str, ...] = ()  # labels of a CI runner
     starts_others: bool = False  # Ray's head, MPI's launcher: what needs a GPU runs in other pods
+    without_driver: bool = False  # apptainer without --nv: the job's GPUs are there, and their driver is not
+    joined: Joined | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from firstlight.lint.compose import read_compose
 from firstlight.lint.dockerfile import Text
 from firstlight.lint.images import Image, image_named
 from firstlight.lint.jsonc import plain_json
-from firstlight.lint.model import EnvSet, Event, Place, Ran, Syntax, Target, UserSet, Where
+from firstlight.lint.model import EnvSet, Event, Joined, Place, Ran, Syntax, Target, UserSet, Where
 from firstlight.lint.reading import Reading, plain_service
 from firstlight.lint.run_options import variables, with_run_options
 from firstlight.lint.script import script_events
@@ -37,7 +37,7 @@ def read_devcontainer(reading: Reading) -> tuple[Target, ...]:
     service = target.service or plain_service("devcontainer", target.place)
     if composed is None:
         words = tree.texts(tree.at(root, "runArgs"))
-        service = with_run_options(replace(service, place=_place(tree, root)), words)
+        service = with_run_options(replace(service, place=_place(tree, root), joined=_joined(tree, root)), words)
         target = replace(target, events=(*target.events, *_events(tree, root, words)))
     service = replace(service, gpus=service.gpus or _asks_for_gpu(tree, root))
     built = replace(target, name="", service=service)
@@ -47,6 +47,13 @@ def read_devcontainer(reading: Reading) -> tuple[Target, ...]:
     ran = tuple(each for each in commands if isinstance(each, Ran))
     filled = replace(built, events=(*built.events, *commands), starts=(*built.starts, *ran), where=Where.MACHINE)
     return (filled,) if not any(isinstance(each, Ran) for each in built.events) else (built, filled)
+
+
+def _joined(tree: Tree, root: Node) -> Joined | None:
+    for each in tree.each(tree.at(root, "runArgs")):
+        if re.match(r"--?[a-z-]+ ", tree.text(each)):
+            return Joined(tree.text(each), tree.place(each))
+    return None
 
 
 def _place(tree: Tree, root: Node) -> Place:

@@ -29,6 +29,9 @@ _SHORT = {
 }
 
 
+_FILES = (".sif", ".simg", ".sqsh")  # images as files on the disk
+
+
 def read_slurm(reading: Reading) -> tuple[Target, ...]:
     """The job itself as a target, and each image that it starts something in as another."""
     asked = list(_asked(reading))
@@ -110,9 +113,9 @@ def _in_images(ran: tuple[Ran, ...], job: Service | None, reading: Reading) -> I
         if each.command.program == "srun" and (name := options.get("--container-image", "")):
             yield _started(each, name, replace(base, place=place), reading)
         elif each.command.program in _APPTAINER and each.words[1:2] in (("exec",), ("run",), ("shell",)):
-            name = next((word for word in each.words if word.startswith("docker://")), "")
+            name = next((word for word in each.words if word.startswith("docker://") or word.endswith(_FILES)), "")
             gives = any(word in ("--nv", "--nvccli") for word in each.words)
-            given = replace(base, gpus=gives, devices=base.devices if gives else (), place=place)
+            given = replace(base, gpus=gives, without_driver=not gives, place=place)
             if name:
                 yield _started(each, name, given, reading)
         elif each.command.program in ("docker", "podman") and each.words[1:2] == ("run",):
@@ -147,7 +150,7 @@ def _named_at(image: str, place: Place, reading: Reading) -> Place:
 def _image(name: str) -> Image:
     """nvcr.io#nvidia/pytorch:25.04-py3 and docker://... as Docker names them; a file on the disk tells nothing."""
     plain = name.removeprefix("docker://").strip("\"'")
-    if plain.endswith((".sqsh", ".sif")) or plain.startswith(("/", "./")):
+    if plain.endswith(_FILES) or plain.startswith(("/", "./")):
         return replace(image_named(""), name=plain)
     return image_named(plain.replace("#", "/", 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from firstlight.diagnosis.compat_answers import compat_answers, wired_release
 from firstlight.diagnosis.finding import Question
@@ -284,15 +285,19 @@ def pytorch_image(torch: TorchVersion, cuda: CudaVersion, content: str) -> str:
 
 def with_companions(wheel: Wheel, torch: InImage, question: Question) -> InstallWheels:
     """The wheel, and of what the same command names beside it the releases that go with it."""
-    plain = install_of(wheel)
-    asked = () if torch.install is None else torch.install.requirements
+    both = beside(install_of(wheel), torch.install, wheel, question)
+    return replace(both, index=both.index or pypi_where_named(torch.place, torch.index))
+
+
+def beside(plain: InstallWheels, install: Install | None, wheel: Wheel, question: Question) -> InstallWheels:
+    """torch, and torchvision and torchaudio of an install in the releases that go with it."""
     found = []
-    for each in asked:
+    for each in () if install is None else install.requirements:
         if each.project in COMPANIONS and (each.exact or each.spec):
             rows = question.tables.companions_for(each.project, wheel.torch)
             fitting = newest(tuple(row.version for row in rows))
             found.append(Package(each.project, f"{fitting}+{wheel.cuda.tag}" if wheel.index and fitting else fitting))
-    return InstallWheels((*plain.packages, *found), plain.index or pypi_where_named(torch.place, torch.index))
+    return InstallWheels((*plain.packages, *found), plain.index)
 
 
 def pypi_where_named(place: Place, index: str) -> str:

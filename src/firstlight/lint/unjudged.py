@@ -8,13 +8,14 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.wheel_choice import gpus_of
 from firstlight.lint.driver_rules import branches_not_known
 from firstlight.lint.frameworks import in_base
-from firstlight.lint.host import driver_of, machine_words
+from firstlight.lint.host import driver_cuda, driver_of, machine_words
 from firstlight.lint.images import Flavour
 from firstlight.lint.installs import installs, installs_of
 from firstlight.lint.model import Place, Target, Where
 from firstlight.lint.torches import InImage, runs_on_gpu, torches
 from firstlight.lint.wheels import torch_asked
 from firstlight.tables.gpu_rows import Runs
+from firstlight.versions import CudaVersion
 
 
 def not_judged(target: Target, question: Question, *, decided: frozenset[Place]) -> Iterator[str]:
@@ -23,11 +24,19 @@ def not_judged(target: Target, question: Question, *, decided: frozenset[Place])
     `decided` are places whose torch is judged already: of one that does not exist nothing else is asked.
     """
     yield from _not_read(target, question)
-    if branches_not_known(target.image, question) and not {"NVIDIA_REQUIRE_CUDA", "NVIDIA_DISABLE_REQUIRE"} & set(
-        target.env
-    ):
+    gate_of_its_own = {"NVIDIA_REQUIRE_CUDA", "NVIDIA_DISABLE_REQUIRE"} & set(target.env)
+    if not gate_of_its_own and (branches_not_known(target.image, question) or _of_a_newer_base(target, question)):
         yield f"{target.place}: whether {target.image.name} lets in {machine_words(question)} is not in the tables"
     yield from _torch_not_known(target, question, decided)
+
+
+def _of_a_newer_base(target: Target, question: Question) -> bool:
+    """vLLM's image stands on NVIDIA's of its CUDA and keeps its gate (vllm-project/vllm#5635)."""
+    own = driver_cuda(question)
+    served = in_base(target, question) if target.image.server_release else None
+    if own is None or served is None or not served.cuda:
+        return False
+    return CudaVersion.parse(served.cuda).release > own
 
 
 def _not_read(target: Target, question: Question) -> Iterator[str]:

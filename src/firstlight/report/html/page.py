@@ -14,6 +14,7 @@ from firstlight.frozen import dataclass
 from firstlight.report.html.embedded import embed
 from firstlight.report.html.markup import Markup, code, el, joined, whole
 
+_HALF = 60  # characters; a longer cell is given the whole row of a tablet
 _SHORT = 20  # characters, which stand beside a label on a phone
 NOTHING = ("", "-")  # cells with nothing to say, which a narrow screen leaves out
 
@@ -93,9 +94,10 @@ def table(
 
 def _undivided(cell: str) -> str:
     """A short cell divided between words alone: a browser divides 570.133.20 rather than make its column wider."""
-    if isinstance(cell, Markup) or cell in NOTHING or len(cell) > _SHORT:
+    if isinstance(cell, Markup) or cell in NOTHING or (len(cell) > _SHORT and "--" not in cell):
         return cell
-    return joined(whole(word) if word.strip() else word for word in re.split(r"( +)", cell))
+    kept = ("",) if len(cell) <= _SHORT else ("--", "(--")  # of a long cell its options alone
+    return joined(whole(word) if word.strip() and word.startswith(kept) else word for word in re.split(r"( +)", cell))
 
 
 def _cell(name: str, content: str, place: int) -> Markup:
@@ -103,7 +105,8 @@ def _cell(name: str, content: str, place: int) -> Markup:
         return el("th", content, scope="row")
     if content in NOTHING:
         return el("td", content, class_="empty")
-    return el("td", content, data_label=name) if name else el("td", content)
+    wide = {"class_": "wide"} if len(re.sub(r"<[^>]*>", "", content)) > _HALF else {}
+    return el("td", content, data_label=name, **wide) if name else el("td", content)
 
 
 def _menu(entries: Sequence[tuple[str, str]]) -> Markup:
