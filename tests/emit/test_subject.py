@@ -225,3 +225,21 @@ def test_every_recorded_machine_gives_a_subject_or_one_line() -> None:
         assert len(subject.plan.digest) == 64
     assert given >= 70
     assert not any("\n" in each for each in refusals)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("RTX 4070", "NVIDIA GeForce RTX 4070"),
+        ("rtx 4070", "NVIDIA GeForce RTX 4070"),
+        ("A100 PCIe", "NVIDIA A100 PCIe"),
+        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100-PCIE-40GB"),
+        ("h100", "NVIDIA H100 80GB HBM3"),
+        ("A100", "NVIDIA A100-SXM4-80GB"),
+    ],
+)
+def test_the_product_that_was_named_is_the_one_that_is_shown(said: str, shown: str) -> None:
+    """One row of the tables stands for several products: naming another of them would be a false report."""
+    (gpu,) = parse_machine(f"{said}, driver >= 570", TABLES).gpus.devices
+    assert isinstance(gpu.name, Known)
+    assert gpu.name.value == shown

@@ -88,7 +88,7 @@ def _gpu(number: int, gpu: ClassGpu, tables: Tables) -> Gpu:
         brand = Known(_BRANDS[row.kind], _SAID)
     told: dict[str, Any] = {
         "id": f"gpu-{number}",
-        "name": Known(gpu.name if row is None else row.example, _SAID),
+        "name": Known(gpu.product or (gpu.name if row is None else row.example), _SAID),
         "capability": Known(gpu.capability, _SAID),
         "brand": brand,
         "mig_devices": (),

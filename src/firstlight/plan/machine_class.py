@@ -24,6 +24,7 @@ class ClassGpu:
     capability: ComputeCapability
     host_arch: str = ""  # aarch64 for a GH200, which has its processor on board; "" = any
     count: int = 1  # 8 of "8x H200"
+    product: str = ""  # NVIDIA GeForce RTX 4070, where one of several products that the row stands for was named
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,12 @@ def arch_of(named: MachineClass, asked: str = "") -> str:
 def _gpu(part: str, text: str, *, tables: Tables) -> ClassGpu:
     counted = _COUNTED.match(part)
     number, name = ("1", part) if counted is None else (counted.group(1), part[counted.end() :])
-    for spelling in (name, f"NVIDIA {name}", f"NVIDIA GeForce {name}"):
+    spellings = [f"{before}{each}" for each in (name, name.upper()) for before in ("", "NVIDIA ", "NVIDIA GeForce ")]
+    for spelling in spellings:
         row = tables.gpu_named(spelling) if name else None
         if row is not None:
-            return ClassGpu(row.model, row.capability, row.host_arch, int(number))
+            product = "" if name.lower() == row.model.lower() else f"NVIDIA {spelling.removeprefix('NVIDIA ')}"
+            return ClassGpu(row.model, row.capability, row.host_arch, int(number), product)
     if maker := other_maker(part):
         raise BadInput(
             f"--for {_shown(text)}: {_shown(part)} is {maker}'s; accepted: GPUs of NVIDIA that `firstlight tables gpu` "
