@@ -14,7 +14,7 @@ from firstlight.lock.stack import LockedClass
 from firstlight.lock.writing import SCHEMA as LOCK
 from firstlight.report.check import SCHEMA as CHECK
 from firstlight.report.check import Check
-from firstlight.report.documents import acting, building, files, fleets, libraries, measuring, planning
+from firstlight.report.documents import acting, agents, building, files, fleets, libraries, measuring, planning
 from firstlight.report.handover import SCHEMA as HANDOVER
 from firstlight.report.handover import Handover
 from firstlight.report.lock_hold_text import HoldShown
@@ -57,6 +57,12 @@ DOCUMENTS = (
              is_open=True),
     Document("firstlight.emit/1", "Files that bring a plan to other machines, and the gates written into them",
              acting.EmitDocument),
+    Document("firstlight.emit-build/1", "Files that carry a build from source out on another machine",
+             acting.EmitBuildDocument),
+    Document("firstlight.agents/1", "What `firstlight emit agents` wrote, took out again, or keeps of what was there",
+             (agents.AgentsWritten, agents.AgentsRemoved, agents.AgentsRecord)),
+    Document("firstlight.guard-test/1", "What got past the hooks that are installed", agents.GuardTestDocument),
+    Document("firstlight.mcp/1", "The tools that firstlight offers a coding agent", agents.McpDocument),
     Document("firstlight.lint/3", "What firstlight lint found in files for one machine", files.LintDocument),
     Document("firstlight.guard/1", "A decision on one action: allow or deny, why, and how the action was read",
              files.GuardDocument),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from firstlight.emit.build_files import BuildOrder, EmittedBuild
 from firstlight.emit.document import made_by
 from firstlight.report.layout import labelled
+
+if TYPE_CHECKING:
+    from firstlight.report.documents.acting import EmitBuildDocument
 
 SCHEMA = "firstlight.emit-build/1"
 
@@ -22,7 +25,7 @@ def emit_build_text(emitted: EmittedBuild, order: BuildOrder) -> str:
     return out
 
 
-def emit_build_document(emitted: EmittedBuild, order: BuildOrder) -> dict[str, Any]:
+def emit_build_document(emitted: EmittedBuild, order: BuildOrder) -> EmitBuildDocument:
     """The files with their texts; wheel and sdist by their digests."""
     sdist = emitted.sdist
     return {

@@ -210,6 +210,18 @@ class EmitDocument(TypedDict):
     notes: list[str]
 
 
+class EmitBuildDocument(TypedDict):
+    schema: str
+    made_by: str
+    kind: Annotated[str, {"enum": ["bash", "dockerfile"]}]
+    target: str
+    options: list[str]  # Of `firstlight build`, as they stand in the files.
+    files: Annotated[list[EmittedText], {"minItems": 1}]
+    wheel: EmittedName  # firstlight's own, which the files install.
+    sdist: EmittedName | None  # The source, where it was brought along.
+    notes: list[str]
+
+
 class ShippedBlob(TypedDict):
     digest: Digest
     kind: Annotated[str, {"enum": ["manifest", "config", "layer"]}]
