@@ -155,12 +155,15 @@ def test_binary_garbage_is_not_recognised() -> None:
         (("/nonexistent/file",), "/nonexistent/file does not exist; accepted: a log file"),
         (("./x",), "./x does not exist"),
         (("~/x",), "~/x does not exist"),
+        (("a.log/x.log",), "a.log/x.log cannot be read: Not a directory; accepted"),
+        (("empty.log",), "empty.log is empty; accepted: a log file with the error in it"),
         (("a.log.gz",), "a.log.gz is gzip data, not plain text. Unpack it: zcat FILE | firstlight explain -"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, args: tuple[str, ...], says: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.log").write_text("x")
+    (tmp_path / "empty.log").write_text("")
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(TOO_OLD.encode()))
     done = explain(*args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

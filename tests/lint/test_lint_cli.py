@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +215,14 @@ def test_the_example_of_the_page_is_what_is_printed(capsys: pytest.CaptureFixtur
     place = printed.index(shown[0])
     for line in shown:
         assert line in printed[place:]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, whom root alone can become")
+def test_a_folder_that_may_not_be_read_is_said_so_not_called_empty() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # of its maker alone
+        code = (
+            "import os; from firstlight.cli.lint_files import files_given; os.setuid(65534); "
+            f"list(files_given(({folder!r},), None))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    assert f"{folder} cannot be read: Permission denied" in done.stderr

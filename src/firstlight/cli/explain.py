@@ -196,13 +196,27 @@ def _file_or_text(given: str) -> Explained:
             given.endswith(LOG_ENDINGS) and not any(map(str.isspace, given))
         )
         if names_a_file and not explained.explanations:
-            raise BadInput(f"{given} does not exist; accepted: a log file, an error text, or - for standard input.")
+            raise BadInput(
+                f"{given} {_why_not_seen(given)}; accepted: a log file, an error text, or - for standard input."
+            )
         return explained
     try:
         with open_given(given) as file:
-            return _explained_stream(file, given)
+            explained = _explained_stream(file, given)
     except OSError as error:
         raise BadInput(f"{given} cannot be read: {error.strerror}. Give a readable log file or the text.") from None
+    if not explained.size_bytes:
+        raise BadInput(f"{given} is empty; accepted: a log file with the error in it, or the text itself.")
+    return explained
+
+
+def _why_not_seen(given: str) -> str:
+    """Why there is no such file for us: it is not there, or a folder on the way to it may not be entered."""
+    try:
+        os.stat(given)
+    except OSError as error:
+        return "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+    return "does not exist"
 
 
 def _explained_stream(stream: BinaryIO, name: str) -> Explained:

@@ -31,13 +31,21 @@ def files_given(paths: tuple[str, ...], kind: Syntax | None) -> Iterator[str]:
     """The files to read, each once: those that are named, and those of a known kind below a folder that is named."""
     seen: set[str] = set()
     for path in paths:
-        found = list(_below(path, kind)) if os.path.isdir(path) else [path]
+        found = list(_below(_readable(path), kind)) if os.path.isdir(path) else [path]
         if not found:
             raise BadInput(f"{path}: no file in this folder is one that lint knows. Accepted: {ACCEPTED}.")
         for each in found:
             if each not in seen:
                 seen.add(each)
                 yield each
+
+
+def _readable(folder: str) -> str:
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be read: {error.strerror}. Give a folder or files that may be read.") from None
+    return folder
 
 
 def known_of(paths: tuple[str, ...], kind: Syntax | None) -> tuple[str, ...]:
