@@ -203,7 +203,9 @@ def test_a_cpu_wheel_without_a_gpu_is_no_fault() -> None:
     facts = facts_of("gpu-box-cpu-wheel")
     assert seen(torch_cpu_only, facts)
     driver = replace(facts.driver, nodes=())
-    assert not seen(torch_cpu_only, replace(facts, gpus=replace(facts.gpus, devices=(), pci=()), driver=driver))
+    none = replace(facts.gpus, devices=(), pci=(), count=Known(0, "NVML"))
+    libcuda = replace(facts.libcuda, device_count=Unknown("no libcuda was found"))
+    assert not seen(torch_cpu_only, replace(facts, gpus=none, driver=driver, libcuda=libcuda))
 
 
 def test_a_rocm_build_on_nvidia_is_named() -> None:

@@ -78,7 +78,7 @@ def test_the_image_has_its_base_and_archs_and_json_has_the_files(tmp_path: Path)
         (("bash", "--build", "x==1", "--with", "ncl"), "Did you mean nccl?"),
         (("bash", "--build", "x==1", "--flag", "A"), "--flag"),
         (("bash", "--build", "."), "a folder is not carried along"),
-        (("bash", "--build", "nothing"), "is nothing that can be built"),
+        (("bash", "--build", "nothing"), "a release is named with its version, nothing==VERSION"),
         (("bash", "--build", "git+https://me:pw@host/x"), "a login in an address"),
         (("bash", "--archs", "9.0"), "--archs says how something is built; accepted: with --build TARGET"),
         (("bash", "--with", "nccl"), "--with says how something is built"),
