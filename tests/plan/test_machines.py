@@ -143,5 +143,5 @@ def test_an_option_is_one_line_for_doctor_and_everything_is_in_the_long_form(nam
 
 def test_doctors_document_holds_options_in_the_same_form() -> None:
     diagnosis = json.loads((SCHEMAS / "diagnosis-2.json").read_text())
-    for part in ("option", "way", "amount"):
+    for part in ("OptionShown", "way", "Amount"):
         assert diagnosis["$defs"][part] == SCHEMA["$defs"][part]
