@@ -55,6 +55,16 @@ def test_a_dry_run_of_an_sdist_reads_it_and_leaves_nothing_behind(tmp_path: Path
     assert not (tmp_path / "state/builds").exists()
 
 
+def test_a_folder_that_is_no_project_is_refused_before_anything_is_written_down(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    env = {**os.environ, "FIRSTLIGHT_STATE_DIR": str(tmp_path / "state")}
+    argv = [sys.executable, "-m", "firstlight", "build", str(tmp_path / "empty"), "--yes"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "no project: accepted is a folder with" in done.stderr) == (2, True), done.stderr
+    assert not list((tmp_path / "state").rglob("*.json"))
+    assert not (tmp_path / "state/builds").exists()
+
+
 def test_another_project_than_the_one_asked_for_is_refused(tmp_path: Path) -> None:
     tree = make_standin(tmp_path / "tree", units=1)
     done = dry_run(tmp_path, "other==1", "--source", str(tree))

@@ -82,6 +82,8 @@ def prepared(request: BuildRequest, how: HowToBuild) -> Prepared:
                 f"{where.folder}: the build cannot be kept there: nothing can be written to it. Name a folder of yours "
                 "with --build-dir."
             )
+    if source.folder and not source.patches:
+        read_project(source.folder)  # refused before anything is written down
     moved = tuple(moved_ref(where, login=request.target.url))
     if not how.dry_run:
         _bring_source(machine, where, login=request.target.url)
