@@ -169,7 +169,9 @@ def _package(question: Question, need: _Need) -> CompatPackage | None:
 
 def _no_package(question: Question, need: _Need) -> str:
     of_major = [row for row in question.tables.compat_packages if row.cuda.major == need.cuda.major]
-    names = listed(row.package for row in sorted(of_major, key=lambda row: row.cuda)) or "no package"
+    if not of_major:
+        return f"no package on record holds CUDA {need.cuda.major}'s, for driver branch {need.kernel.branch} or any"
+    names = listed(row.package for row in sorted(of_major, key=lambda row: row.cuda))
     return f"no list of {names} has driver branch {need.kernel.branch}"
 
 
