@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from firstlight.kernels.block_attention.merge import merge_attention
     from firstlight.kernels.choose import SlowerPath
     from firstlight.kernels.nn import BlockSparseLinear, GatedBlockSparseLinear
+    from firstlight.kernels.ragged import ragged_attention
 
 __all__ = [
     "BlockMask",
@@ -49,6 +50,7 @@ __all__ = [
     "linear",
     "matmul",
     "merge_attention",
+    "ragged_attention",
     "sampled_matmul",
 ]
 _LATER = {
@@ -59,6 +61,7 @@ _LATER = {
     "attention": "block_attention.functions",
     "explain_attention": "block_attention.functions",
     "merge_attention": "block_attention.merge",
+    "ragged_attention": "ragged",
 }
 
 

@@ -17,6 +17,7 @@ from torch.compiler import is_dynamo_compiling
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import called, require_same_device, require_same_dtype, require_shape, require_tensor
 from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
+from firstlight.kernels.jagged import is_nested, jagged_of
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import OPERATORS, Parts
@@ -36,7 +37,8 @@ def linear(
 ) -> Tensor:  # fmt: skip
     """activation(x @ W.T + bias) as torch.nn.functional.linear: x [..., cols of W], result [..., rows of W].
 
-    activation: relu, gelu (with erf), gelu_tanh or silu, applied before the result is rounded to x's dtype.
+    activation: relu, gelu (with erf), gelu_tanh or silu, applied before the result is rounded to x's dtype. A jagged
+    nested x [batch, lengths, cols of W] gives a jagged result.
     """
     if not is_dynamo_compiling():
         if not isinstance(w, BlockSparseMatrix):
@@ -56,6 +58,10 @@ def linear_anew(
     unusual = _is_unusual(x, values, bias) or (factor is not None and type(factor) not in ORDINARY)
     if unusual:
         _require_tensors(x, bias)
+    if is_nested(x):
+        lengths = jagged_of(x, "x")
+        factor = None if factor is None else jagged_of(factor, "gate's product").tokens
+        return lengths.like(linear_anew(lengths.tokens, w, bias, factor, asked))
     if unusual and _autocast(x):
         x, values, bias, factor = _cast(x, values, bias, factor)
     rows, cols = w.shape
@@ -219,6 +225,11 @@ def linear_traced(
     factor: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """linear on plain tensors, for a layer under torch.compile, where no BlockSparseMatrix can be made."""
+    if is_nested(x):
+        lengths = jagged_of(x, "x")
+        given = None if factor is None else jagged_of(factor, "gate's product").tokens
+        made = linear_traced(lengths.tokens, values, parts, bias, activation=activation, backend=backend, factor=given)
+        return lengths.like(made)
     if _autocast(x):
         x, values, bias, factor = _cast(x, values, bias, factor)
     if x.dtype != values.dtype or x.device != values.device or x.shape[-1] != parts.cols:

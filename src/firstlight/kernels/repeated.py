@@ -31,7 +31,7 @@ def again(
     mode = _mode(values, x, bias, c) if torch.is_grad_enabled() else PLAIN
     try:
         found = pattern.calls.get((x.shape, x.dtype, bias is None, c is None, w.is_transposed, mode, asked))
-    except TypeError:  # something in asked cannot be a key: the long way says what is wrong with it
+    except (TypeError, RuntimeError):  # asked cannot be a key, or x has no shape: the long way says what is wrong
         return None
     if found is None:
         return None

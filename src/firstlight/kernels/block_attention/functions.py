@@ -31,6 +31,7 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.ops import operated
 from firstlight.kernels.block_attention.seen import seen_by
 from firstlight.kernels.choice.answer import Choice
+from firstlight.kernels.jagged import is_nested
 from firstlight.kernels.prepared import ORDINARY, is_ordinary
 from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
 
@@ -61,9 +62,14 @@ def attention(
     last query sees the last key); what the mask hides stays hidden. return_lse: also the natural log of the sum of
     exponentials, float32 [B, H, Sq] (float64 of float64), which merge_attention takes. A query without keys gets 0 and
     -inf. Keys and values must be finite where they are hidden too: torch's kernels, which auto may take, read them.
+    Jagged nested tensors, and sequences of different lengths in one tensor: ragged_attention.
     """
     refuse_dropout(dropout_p)
     ordinary = not is_compiling() and is_ordinary(q, k, v, None)
+    if q.is_nested if ordinary else is_nested(q):
+        from firstlight.kernels.ragged import ragged_attention
+
+        return ragged_attention(q, k, v, mask=mask, causal=causal, scale=scale, return_lse=return_lse, backend=backend)
     wanted = ordinary and torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     asked = (alignment_of(causal), scale, backend, wanted)
     call = again(q, k, v, mask, asked) if ordinary else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +32,8 @@ class BlockMask:
     bits: int32 [rows, block, block // 32]; bits.py says how they lie.
     most: no more blocks than this are kept, known without looking at the GPU; exact where it was made exactly.
 
-    Make one with full, causal, window, sink, strided, document, top_k, from_bool or from_flex; combine with & and |.
+    Make one with full, causal, window, sink, strided, document, packed, top_k, from_bool or from_flex; combine two
+    with & and |.
     Changing the tensors in place is noticed: what is derived from them (lists, counts) is made anew.
     """
 
@@ -223,13 +225,8 @@ class BlockMask:
 
     @staticmethod
     def causal(
-        q_len: int,
-        k_len: int | None = None,
-        *,
-        alignment: str = "upper_left",
-        block: int = 128,
-        device: Device = None,
-    ) -> BlockMask:
+        q_len: int, k_len: int | None = None, *, alignment: str = "upper_left", block: int = 128, device: Device = None
+    ) -> BlockMask:  # fmt: skip
         """A query sees the keys up to its own place.
 
         upper_left: query 0 is beside key 0 (torch's is_causal). lower_right: the last query is beside the last key,
@@ -264,14 +261,8 @@ class BlockMask:
 
     @staticmethod
     def strided(
-        q_len: int,
-        k_len: int | None = None,
-        *,
-        stride: int,
-        phase: int = 0,
-        block: int = 128,
-        device: Device = None,
-    ) -> BlockMask:
+        q_len: int, k_len: int | None = None, *, stride: int, phase: int = 0, block: int = 128, device: Device = None
+    ) -> BlockMask:  # fmt: skip
         """By whole blocks: query block i sees key block j where (i - j) % stride == phase.
 
         stride=4 keeps the block on the diagonal and each fourth before and after it; combine with causal for before.
@@ -290,6 +281,20 @@ class BlockMask:
         from firstlight.kernels.block_attention.measured import document
 
         return document(ids_q, ids_k, block=block)
+
+    @staticmethod
+    def packed(
+        offsets_q: Tensor, offsets_k: Tensor | None = None, *, causal: bool | str = False, left: int | None = None,
+        masks: Sequence[BlockMask | None] | None = None, block: int = 128,
+    ) -> BlockMask:  # fmt: skip
+        """Sequences one behind the other, without padding: a query sees the keys of its own; see ragged_attention.
+
+        offsets: where each begins and the last one ends (cu_seqlens), e.g. tensor([0, 300, 1000]). causal, left: as of
+        window, within each sequence. masks: one for each sequence, None for all of it. The host waits twice.
+        """
+        from firstlight.kernels.block_attention.packed import packed
+
+        return packed(offsets_q, offsets_k, causal=causal, left=left, masks=masks, block=block)
 
     @staticmethod
     def top_k(scores: Tensor, k: int, *, q_len: int, k_len: int, block: int = 128) -> BlockMask:

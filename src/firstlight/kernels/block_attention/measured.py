@@ -171,7 +171,7 @@ def document(ids_q: Tensor, ids_k: Tensor | None = None, *, block: int = 128) ->
         )
     q_len, k_len = queries.shape[1], keys.shape[1]
     with ordinary():
-        queries, keys = (_blocked_ids(ids, block, max(queries.shape[0], keys.shape[0])) for ids in (queries, keys))
+        queries, keys = (blocked(ids, block, max(queries.shape[0], keys.shape[0])) for ids in (queries, keys))
         (q_low, q_high), (k_low, k_high) = ((ids.amin(2), ids.amax(2)) for ids in (queries, keys))
         # ids that lie apart have none in common; where they overlap, the elements decide
         near = (q_low[:, :, None] <= k_high[:, None]) & (k_low[:, None] <= q_high[:, :, None])
@@ -191,8 +191,8 @@ def _same_document(queries: Tensor, keys: Tensor, places: Tensor) -> Tensor:
     return pack(queries[batch, row][:, :, None] == keys[batch, column][:, None, :])
 
 
-def _blocked_ids(ids: Tensor, block: int, batch: int) -> Tensor:
-    # the last id goes on to the end of the last block: it adds no document to it
+def blocked(ids: Tensor, block: int, batch: int) -> Tensor:
+    """[batch, blocks, block] of [1 or batch, length]; the last id goes on to the end of the last block."""
     missing = -ids.shape[1] % block
     whole = torch.cat([ids, ids[:, -1:].expand(-1, missing)], dim=1)
     return whole.view(whole.shape[0], -1, block).expand(batch, -1, -1)
