@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": {"facts", "versions", "errors"},  # of facts, what Known and Unknown are
     "secrets": set(),
     "visible": set(),
+    "toml": set(),
     "versions": {"errors"},
     "own_wheel": {"errors"},
     "machine": {"ahead", "errors"},
@@ -127,7 +128,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"*"},
     "api": {"*"},
 }
-EVERYBODYS = ("frozen", "near", "records", "secrets", "visible")
+EVERYBODYS = ("frozen", "near", "records", "secrets", "toml", "visible")
 STANDARD_LIBRARY_ONLY = (
     "ahead",
     "errors",
@@ -153,7 +154,6 @@ ALLOWED_THIRD_PARTY = {
     "jinja2": {"emit"},
     "packaging": {"plan", "ways", "tables", "verify", "lint", "guard", "build"},
     "tomlkit": {"ways"},
-    "tomli": {"verify", "lock"},
     "transformers": {"kernels"},  # where register_attention is called
     "yaml": {"lint"},
     "torch": {"bench", "kernels", "profile"},
