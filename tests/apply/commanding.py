@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.apply.wheels import make_wheel
+from tests.environments import environment_with_pip
 
 # Runs at the start of every Python of the environment; only pip at work takes notice, and only when it is told to.
 HOLD = """\
@@ -93,7 +94,7 @@ class Person:
 
 def make_environment(folder: Path) -> Path:
     """A virtual environment with pip that can be held up."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    environment_with_pip(folder)
     site = next((folder / "lib").glob("python3*/site-packages"))
     (site / "hold_pip_for_tests.py").write_text(HOLD)
     (site / "hold_pip_for_tests.pth").write_text("import hold_pip_for_tests\n")

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.apply.conditions import installed_distributions
 from firstlight.apply.lock import machine_lock
 from tests.apply.acting import tree
 from tests.apply.commanding import WANT, Person, make_environment
+from tests.schemas import fits
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/apply-1.json").read_text())
 MOST_RUNS = 5  # of apply in one test
@@ -120,7 +120,7 @@ def test_twice_is_nothing_the_second_time(person: Person) -> None:
     first = person.apply("--json")
     assert first.returncode == 0, first.stderr
     document = json.loads(first.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert [(step["state"], step["kind"]) for step in document["steps"]] == [("done", "pip")]
     assert document["steps"][0]["seconds"]["expected"] is None
     assert document["steps"][0]["seconds"]["actual"] > 0
@@ -141,7 +141,7 @@ def test_an_option_that_was_done_is_nothing_the_second_time_though_it_is_offered
     again = person.run("apply", *words)
     assert again.returncode == 0, again.stderr
     document = json.loads(again.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert (document["ending"], document["option"], document["to_do"]) == ("nothing to do", option, [])
     assert tree(person.folder) == before
     assert person.run("undo", "--yes").returncode == 0
@@ -174,7 +174,7 @@ def test_a_dry_run_changes_nothing(person: Person) -> None:
 def test_the_document_of_a_dry_run_has_what_would_be_done_and_how_it_is_taken_back(person: Person) -> None:
     words = (*WANT, "--offline", str(person.wheels), "--python", person.python, "--dry-run", "--json")
     document = json.loads(person.run("apply", *words).stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert (document["ending"], document["steps"]) == ("shown", [])
     [step] = document["to_do"]
     command, listed = step["commands"][0], step["files"][0]
@@ -189,7 +189,7 @@ def test_the_document_says_which_steps_hold_already(person: Person) -> None:
     words = ("apply", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--python", person.python, "--no-verify")
     assert person.run(*words, "--yes").returncode == 0
     document = json.loads(person.run(*words, "--dry-run", "--json").stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["ending"] == "nothing to do"
     assert [step["holds_already"] for step in document["to_do"]] == [True]
     assert document["to_do"][0]["files"][0] == str(person.state / "tuning.sh")
@@ -322,7 +322,7 @@ def test_verify_that_fails_is_told_apart_from_the_steps(person: Person) -> None:
     assert done.returncode == 1
     assert "the steps are done, and verify failed: import" in done.stderr
     document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["ending"] == "done"
     assert document["verify"]["exit_code"] == 1
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.apply.bundle import MANIFEST, check_files, check_place, plan_digest, read_bundle
@@ -23,6 +20,8 @@ from firstlight.ways.step import CheckKind, Condition, StepKind
 from firstlight.ways.wheel_target import Target
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
+from tests.environments import environment_with_pip
+from tests.schemas import fits
 from tools.generate import SCHEMAS
 
 HERE = ".".join(platform.python_version_tuple()[:2])
@@ -81,7 +80,7 @@ def test_a_bundle_holds_what_is_wanted_and_what_that_needs_each_file_with_its_su
     assert {wheel.source for wheel in bundle.wheels} == {str(index)}
     assert (bundle.requirements, bundle.target) == (("torch==2.9.0",), INTEL)
     document = json.loads((out / MANIFEST).read_text())
-    jsonschema.validate(document, json.loads((SCHEMAS / "bundle-1.json").read_text()))
+    fits(document, json.loads((SCHEMAS / "bundle-1.json").read_text()))
     assert next(iter(document)) == "schema"
     check_files(bundle, str(out))
     check_place(bundle, INTEL)
@@ -223,7 +222,7 @@ def test_a_password_in_an_index_is_in_no_command_and_no_manifest() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="installs the wheels of x86_64")
 def test_a_step_made_offline_installs_from_the_bundle_alone_and_is_taken_back(tmp_path: Path, index: Path) -> None:
     out = _filled(tmp_path, index)
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    environment_with_pip(tmp_path / "venv")
     python = str(tmp_path / "venv/bin/python")
     before = installed_distributions(python)
     online = step(

@@ -21,6 +21,7 @@ from firstlight.ways.way_back import comes_back
 from tests.apply.acting import acting
 from tests.apply.wheels import make_wheel
 from tests.diagnosis.rule_case import facts_of
+from tests.environments import environment_with_pip
 from tests.ways.machines import TABLES, at, made
 
 UV = Path(sys.executable).with_name("uv")
@@ -49,7 +50,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with tarfile.open(tmp_path / "index/flash_attn-2.8.3.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "src", "flash_attn-2.8.3")
     other = make_wheel(tmp_path / "index", "flash-attn", "2.8.3")
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    environment_with_pip(tmp_path / "venv")
     interpreter = str(tmp_path / "venv/bin/python")
     subprocess.run([interpreter, "-m", "pip", "install", "--quiet", "--no-index", str(other)], check=True)
     monkeypatch.setenv("PATH", f"{UV.parent}:/usr/bin:/bin")

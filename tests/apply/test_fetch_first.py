@@ -17,6 +17,7 @@ from firstlight.ways.fetch_first import fetched_first
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
+from tests.environments import environment_with_pip
 
 UV = str(Path(sys.executable).with_name("uv"))
 TOOLS = pytest.mark.parametrize("tool", ["pip", "uv"])
@@ -26,7 +27,7 @@ TOOLS = pytest.mark.parametrize("tool", ["pip", "uv"])
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with wheels of demo, and an environment in which demo 1.0 and demo 2.0 lie over one another."""
     folder = tmp_path_factory.mktemp("model")
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    environment_with_pip(folder / "venv")
     for version in ("1.0", "2.0", "3.0"):
         make_wheel(folder / "wheels", "demo", version)
     pip = [str(folder / "venv/bin/python"), "-m", "pip", "install", "--quiet", "--no-index"]

@@ -16,21 +16,32 @@ from firstlight.apply.undo import undo
 from firstlight.ways.step import CheckKind, Condition, Step, StepKind
 from tests.apply.acting import acting, step
 from tests.apply.wheels import make_wheel
+from tests.environments import environment_with_pip
 
 
-@pytest.fixture
-def python(tmp_path: Path) -> str:
+def _environment(folder: Path) -> str:
     """An environment with demo 1.0, which wants part 1.0."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    wheels = tmp_path / "wheels"
+    environment_with_pip(folder / "venv")
+    wheels = folder / "wheels"
     for version in ("1.0", "2.0"):
         make_wheel(wheels, "demo", version, requires=(f"part=={version}", *(("extra",) if version == "2.0" else ())))
         make_wheel(wheels, "part", version)
     make_wheel(wheels, "extra", "0.1")
-    interpreter = str(tmp_path / "venv/bin/python")
+    interpreter = str(folder / "venv/bin/python")
     install = [interpreter, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "demo==1.0"]
     subprocess.run(install, check=True)
     return interpreter
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    return _environment(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def python_looked_at(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One for all tests that change nothing in it."""
+    return _environment(tmp_path_factory.mktemp("looked-at"))
 
 
 def _install(python: str, wheels: Path, *wanted: str) -> Step:
@@ -81,12 +92,12 @@ def test_a_step_upgrades_is_skipped_the_second_time_and_is_taken_back_exactly(
     ],
 )
 def test_a_package_without_a_version_is_looked_for_by_its_form(
-    python: str,
+    python_looked_at: str,
     expected: str,
     holds: bool,  # noqa: FBT001 a table of cases
     saw: str,
 ) -> None:
-    assert all_met((Condition(CheckKind.DISTRIBUTIONS, python, expected),)) == Met(holds, saw)
+    assert all_met((Condition(CheckKind.DISTRIBUTIONS, python_looked_at, expected),)) == Met(holds, saw)
 
 
 def test_a_failing_step_says_the_command_and_its_last_lines_and_is_resumed(tmp_path: Path, python: str) -> None:

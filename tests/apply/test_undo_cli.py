@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.apply.conditions import installed_distributions
 from tests.apply.acting import tree
 from tests.apply.commanding import Person, make_environment
 from tests.apply.wheels import make_wheel
+from tests.schemas import fits
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/undo-1.json").read_text())
 TUNING = ("apply", "--tuning", "CUDA_MODULE_LOADING=LAZY", "--yes", "--no-verify")
@@ -44,7 +44,7 @@ def test_where_nothing_was_applied_there_is_nothing_to_undo_and_nothing_is_writt
         assert person.run(*words).returncode == 0
     assert "nothing to undo" in person.run("undo").stdout
     document = json.loads(person.run("undo", "--json").stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert (document["ending"], document["run"]) == ("nothing to do", None)
     assert tree(person.folder) == before
 
@@ -64,11 +64,11 @@ def test_it_takes_back_one_run_a_call_newest_first_and_says_how_many_are_left(pe
     assert settings.exists()
     second = person.run("undo", "--yes", "--json")
     document = json.loads(second.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert (document["ending"], document["run"]["number"], document["left"]) == ("done", 1, 0)
     assert not (person.folder / "xdg").exists(), "the folders that it made are gone too"
     listed = json.loads(person.run("undo", "--list", "--json").stdout)
-    jsonschema.validate(listed, SCHEMA)
+    fits(listed, SCHEMA)
     assert [(run["number"], run["state"]) for run in listed["runs"]] == [(2, "taken back"), (1, "taken back")]
     assert "nothing to undo" in person.run("undo", "--yes").stdout
 

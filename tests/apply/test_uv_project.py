@@ -16,6 +16,7 @@ from firstlight.apply.conditions import installed_distributions
 from tests.apply.commanding import WANT, Person
 from tests.apply.index import Index, serving
 from tests.apply.wheels import make_wheel
+from tests.environments import environment_with_pip
 
 pytestmark = [
     pytest.mark.skipif(not Path(sys.executable).with_name("uv").exists(), reason="needs uv beside the interpreter"),
@@ -109,7 +110,7 @@ def test_uv_run_keeps_what_apply_chose_and_undo_gives_back_what_was_locked(
 
 def test_pip_goes_through_the_proxy_and_the_index_of_the_plan_stays_explicit(tmp_path: Path, index: Index) -> None:
     project = Project(tmp_path, index)
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "plain")], check=True)
+    environment_with_pip(tmp_path / "plain")
     python = str(tmp_path / "plain/bin/python")
     done = project.run(
         "apply", *WANT, "--python", python, "--yes", "--no-verify", PIP_INDEX_URL="https://pypi.org/private/"

@@ -10,7 +10,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.apply.conditions import installed_distributions
@@ -19,6 +18,7 @@ from tests.apply.private_index import PASSWORD, private_index
 from tests.apply.wheels import make_wheel
 from tests.libraries.library_wheels import cuda_wheels, library_wheel
 from tests.libraries.trees import CU13, small_torch
+from tests.schemas import fits
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/libs-1.json").read_text())
 
@@ -58,7 +58,7 @@ def _files(person: Person) -> set[str]:
 
 def _document(text: str) -> Any:
     document = json.loads(text)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     return document
 
 

@@ -13,12 +13,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.diagnosis.explain import explain_text
 from firstlight.diagnosis.signatures import signatures
 from firstlight.report.explain_text import Here, explained_json, explained_text, printable
+from tests.schemas import fits
 
 SCHEMA = Path(__file__).parents[2] / "src" / "firstlight" / "schemas" / "explain-2.json"
 LOGS = Path(__file__).parent / "logs" / "known"
@@ -40,7 +40,7 @@ def explain(*args: str, stdin: bytes | None = b"", cwd: Path | None = None) -> s
 
 def valid(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
+    fits(document, json.loads(SCHEMA.read_text()))
     return document
 
 

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.cli.main import run
@@ -26,6 +25,7 @@ from tests.diagnosis.rule_case import MACHINES, facts_of
 from tests.diagnosis.test_explain_answers import ELIDED
 from tests.diagnosis.test_explain_cli import SCHEMA
 from tests.diagnosis.test_product_errors import ROWS
+from tests.schemas import fits
 
 TABLES = load()
 NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
@@ -143,7 +143,7 @@ def test_a_text_as_programs_print_it_leads_to_doctors_finding_and_its_first_opti
     folder = str(MACHINES / machine)
     explained = document(capsys, "explain", "--here", "--facts", folder, text)
     doctor = document(capsys, "doctor", "--facts", folder)
-    jsonschema.validate(explained, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
+    fits(explained, json.loads(SCHEMA.read_text()))
     assert explained["recognised"]
     assert explained["here"][0]["code"] == doctor["primary"]
     told = ("id", "title", "ways")

@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ ROWS = [row for name in product_files() for row in _rows(f"{PRODUCTS}/{name}")]
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+#\d+|(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/\S*)?.*")
 
 
+@cache
 def _codes(text: str) -> list[str]:
     return [each.signature.code for each in explain_text(text).explanations]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,6 +16,7 @@ from firstlight.cli.main import run
 from firstlight.emit.kinds import NAMES
 from firstlight.errors import BadInput
 from firstlight.own_wheel import own_wheel
+from tests.schemas import fits
 
 SCHEMA = json.loads((Path(firstlight.__file__).parent / "schemas/emit-1.json").read_text())
 FOR = ("--for", "H100, driver >= 550")
@@ -31,7 +31,7 @@ def _document(*argv: str) -> dict[str, Any]:
     done = _run(*argv, "--json")
     assert done.exit_code == 0, done.output
     document: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     return document
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from firstlight.machine.live import LiveMachine
 from firstlight.machine.recorded import RecordedMachine, RecordingMachine
 from firstlight.records import decode, encode
 from firstlight.versions import CudaVersion, TorchVersion
+from tests.environments import environment_with_pip
 
 HOST: Host = replace(LiveMachine().host, home="/home/maria", cwd="/home/maria/app", arch="x86_64", python_prefix="")
 SITE = "/opt/venv/lib/python3.12/site-packages"
@@ -332,7 +332,7 @@ def test_what_real_pip_installs_is_read_back(tmp_path: Path) -> None:
         files={"torchvision/__init__.py": ""},
     )
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    environment_with_pip(venv)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
     pip = [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
     direct = tmp_path / "torchvision-0.23.0+cu126-py3-none-any.whl"

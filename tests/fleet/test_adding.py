@@ -6,11 +6,11 @@ import json
 import subprocess
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.cli.main import run
 from firstlight.fleet.inventory import from_file
+from tests.schemas import fits
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/fleet-add-1.json").read_text())
 
@@ -29,7 +29,7 @@ def test_a_pod_keeps_its_key_under_its_id_when_its_address_changes(
     config.write_text("ServerAliveInterval 7\n\nHost mine\n    Port 99\n")
     for address in ("root@203.0.113.7:22022", "root@203.0.113.9:41000"):
         assert run(["fleet", "add", "pod1", address, "--pod", "a1b2", "--folder", str(folder), "--json"]) == 0
-        jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+        fits(json.loads(capsys.readouterr().out), SCHEMA)
     seen = _ssh_reads(config, "pod1")
     assert (seen["hostname"], seen["port"], seen["user"]) == ("203.0.113.9", "41000", "root")
     assert seen["hostkeyalias"] == "pod-a1b2"

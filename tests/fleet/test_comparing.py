@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.cli.main import run
+from tests.schemas import fits
 
 MACHINES = Path(__file__).parents[1] / "machines"
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/fleet-1.json").read_text())
@@ -31,7 +31,7 @@ def _driver(folder: Path, name: str, driver: str) -> None:
 def _document(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
     code = run(["fleet", "doctor", "--json", "--identify", *argv])
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["exit_code"] == code
     return code, {host: row for row in document["rows"] for host in row["hosts"]}
 

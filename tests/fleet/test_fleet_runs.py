@@ -8,7 +8,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.cli.fleet_words import parse_words
@@ -19,6 +18,7 @@ from firstlight.fleet.run import Engine, FleetRun, HostEnd, HostRun, Made, Verb,
 from firstlight.fleet.run_folder import Shelf, file_name
 from firstlight.report.fleet_run_text import run_text
 from firstlight.report.layout import plain
+from tests.schemas import fits
 
 SCHEMAS = Path(__file__).parents[2] / "src/firstlight/schemas"
 RUN = FleetRun(
@@ -74,7 +74,7 @@ def test_a_run_is_kept_read_back_and_fits_its_schema(shelf: Shelf) -> None:
     assert shelf.read(RUN.id) == RUN
     assert shelf.ids() == (RUN.id,)
     document = json.loads(Path(shelf.folder(RUN.id), "run.json").read_text())
-    jsonschema.validate(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
+    fits(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
     assert run_of(document, "x") == RUN
 
 
@@ -173,7 +173,7 @@ def test_nothing_to_take_back_is_no_fault(shelf: Shelf, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == "nothing to undo: no run of `firstlight fleet apply` changed a host\n"
     assert run(["fleet", "undo", "--yes", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
+    fits(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
     assert (document["run"], document["hosts"]) == ("", [])
 
 
@@ -229,7 +229,7 @@ def test_the_document_names_every_end() -> None:
     schema = json.loads((SCHEMAS / "fleet-run-1.json").read_text())
     ends = schema["$defs"]["HostRun"]["properties"]["end"]["enum"]
     assert ends == [end.value for end in HostEnd]
-    jsonschema.validate(run_document(RUN, made_by="x", folder="/x"), schema)
+    fits(run_document(RUN, made_by="x", folder="/x"), schema)
 
 
 def test_an_inventory_with_a_vault_is_read_with_the_file_of_its_password(tmp_path: Path) -> None:

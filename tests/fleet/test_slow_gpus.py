@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.bench.equal_gpus import GpuRun, gpu_runs, measured_gpus
@@ -20,6 +19,7 @@ from firstlight.lock.reading import read_lock
 from firstlight.lock.writing import with_class
 from firstlight.tables import load
 from tests.fleet.measured_fleets import Odd, Planned, is_bound, real_run, write_fleet
+from tests.schemas import fits
 
 TABLES = load()
 COMPUTE = is_bound(Bound.COMPUTE)
@@ -208,7 +208,7 @@ def test_status_names_the_slow_gpu_in_text_and_json_and_ends_with_3(
     assert out.endswith(f"\nnext\n  firstlight bench report {folder} --out fleet-bench.html\n")
     code, out = status(capsys, "--json")
     document = json.loads(out)
-    jsonschema.validate(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
+    fits(document, json.loads((SCHEMAS / "fleet-run-1.json").read_text()))
     assert (code, document["exit_code"], document["gpus"]["slow"]) == (3, 3, 1)
     assert "node0" not in out
     assert document["gpus"]["classes"][0]["gpus"][0]["host"] == "host-b"
@@ -242,14 +242,14 @@ def test_the_page_has_a_chart_for_each_host_and_no_real_name(state: Path, capsys
     folder, page = write_fleet(state, SLOW), state / "page.html"
     code, out, _ = report(capsys, str(folder), "--out", str(page), "--json")
     document = json.loads(out)
-    jsonschema.validate(document, json.loads((SCHEMAS / "bench-report-1.json").read_text()))
+    fits(document, json.loads((SCHEMAS / "bench-report-1.json").read_text()))
     assert (code, document["verdict"]) == (0, "1 of 8 GPUs on 2 hosts is slow.")
     text = page.read_text()
     assert text.count('class="small"') == 2
     assert "node0" not in text
     assert run(["report", "--from", str(page)]) == 0
     taken = json.loads(capsys.readouterr().out)
-    jsonschema.validate(taken, json.loads((SCHEMAS / "fleet-gpus-1.json").read_text()))
+    fits(taken, json.loads((SCHEMAS / "fleet-gpus-1.json").read_text()))
     assert report(capsys, str(folder), "--identify", "--out", str(page))[0] == 0
     assert "node02" in page.read_text()
 

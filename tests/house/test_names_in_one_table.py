@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,12 @@ def _is_a_sentence(text: str) -> bool:
     return " " in text.strip() and not text.startswith(("RUN ", "sudo ", "apt-get ", "dnf "))
 
 
-def _found(room: str) -> Iterator[tuple[str, int, str]]:
+@cache
+def _found(room: str) -> list[tuple[str, int, str]]:
+    return list(_names(room))
+
+
+def _names(room: str) -> Iterator[tuple[str, int, str]]:
     for path in sorted((SOURCES / room).rglob("*.py")):
         file = path.relative_to(SOURCES).as_posix()
         for line, text in _texts(ast.parse(path.read_text())):

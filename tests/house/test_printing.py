@@ -26,7 +26,9 @@ def _ways_around(tree: ast.AST) -> Iterator[str]:
             if node.attr in ("__stdout__", "__stderr__") or (node.attr == "buffer" and on_stream):
                 yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
+            # most calls by far are of other names, and to write out what is called takes long
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = ast.unparse(node.func) if last in ("Console", "write") else ""
             if called == "Console" and not any(word.arg == "file" for word in node.keywords):
                 yield f"line {node.lineno}: a rich Console without file=raw(...)"
             if called == "os.write" and ast.unparse(node.args[0]) in ("1", "2"):

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import click
-import jsonschema
 import pytest
 import torch
 
@@ -23,6 +22,7 @@ from firstlight.kernels.here import Backend, Compiler, Device, Here, Limit, atte
 from firstlight.kernels.sm90 import nvrtc
 from firstlight.report.kernels_text import kernels_document, kernels_text, tuned_text
 from tests.kernels.choice.measured import H100, H200, UNKNOWN, shipped_machine
+from tests.schemas import fits
 
 SRC = Path(__file__).parents[2] / "src"
 SCHEMA = json.loads((SRC / "firstlight" / "schemas" / "kernels-1.json").read_text())
@@ -86,7 +86,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     assert "compiler none: the Hopper kernels are compiled where they run: neither NVRTC" in text
     assert "pip install nvidia-cuda-nvrtc" in text
     document = kernels_document(here)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["compiler"]["name"] is None
 
 
@@ -112,8 +112,8 @@ def test_its_json_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     cli.command(["--json"], standalone_mode=False)
     document = json.loads(capsys.readouterr().out)
     assert next(iter(document)) == "schema"
-    jsonschema.validate(document, SCHEMA)
-    jsonschema.validate(kernels_document(SOME), SCHEMA)
+    fits(document, SCHEMA)
+    fits(kernels_document(SOME), SCHEMA)
 
 
 def test_a_gpu_is_told_with_its_densities_and_their_file() -> None:

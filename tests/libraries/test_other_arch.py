@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.cli.main import run
 from firstlight.machine.live import LiveMachine
+from tests.schemas import fits
 from tools.machines.elf_writer import ElfSpec, make_elf
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "src/firstlight/schemas/libs-1.json").read_text())
@@ -37,7 +37,7 @@ def test_a_library_of_the_system_is_named_with_its_package_and_is_not_missing(
 def test_the_document_has_the_name_and_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["libs", _folder(tmp_path, "libnuma.so.1"), "--arch", THERE, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["missing"] == []
     assert document["not_judged"] == ["libc.so.6", "libnuma.so.1"]
     assert ("libnuma.so.1", "libnuma1") in [(each["name"], each["package"]) for each in document["elsewhere"]]

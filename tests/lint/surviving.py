@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from benchmarks.lint_corpus import question, reader_of
@@ -34,15 +35,16 @@ class Outcome:
     by_hand: bool = False
 
 
-def outcomes(given: Given, folder: Path, machine: str) -> list[Outcome]:
+@cache
+def outcomes(given: Given, folder: Path, machine: str) -> tuple[Outcome, ...]:
     """Every finding of a file on a machine, with its first answer that can be applied; then all of them at once."""
     asked = question(machine)
     before = lint(given, asked, read=reader_of(folder))
     own = [finding for finding in before.findings if finding.file == given.file]
-    return [
+    return (
         *(_outcome(given, folder, machine, before, finding) for finding in own),
         *_together(given, folder, machine, before),
-    ]
+    )
 
 
 def _together(given: Given, folder: Path, name: str, before: LintReport) -> list[Outcome]:

@@ -10,7 +10,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.cli.kept import keep
@@ -21,6 +20,7 @@ from firstlight.ways.step import StepKind
 from tests.report.handed import MACHINES, PROVED_AT, plan_of, proof_text, write_journal
 from tests.report.runs_to_show import H200
 from tests.report.test_html_report import Seen
+from tests.schemas import fits
 from tools.generate import SCHEMAS
 
 HEALTHY, STALE = MACHINES / "h200-healthy", MACHINES / "h200-compat-stale"
@@ -56,7 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pat
 
 def test_the_document_fits_its_schema(whole: tuple[dict[str, Any], Path]) -> None:
     schema = json.loads((SCHEMAS / "handover-1.json").read_text())
-    jsonschema.validate(whole[0], schema)
+    fits(whole[0], schema)
 
 
 def test_every_part_is_on_the_page(whole: tuple[dict[str, Any], Path]) -> None:

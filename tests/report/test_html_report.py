@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from firstlight.bench.results import Health, HealthFinding, RunResult, Verdict, from_json, read_run, to_text
@@ -21,6 +20,7 @@ from firstlight.report.html.embedded import FILE_LIMIT, documents_in, embed
 from firstlight.report.html.markup import Markup, el, number
 from firstlight.tables import load
 from tests.report.runs_to_show import H200, processor_run
+from tests.schemas import fits
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "src/firstlight/schemas/bench-report-1.json").read_text())
@@ -274,7 +274,7 @@ def test_the_command_writes_the_report_and_the_verb_report_gives_the_run_back(tm
     made = _command("bench", "report", str(H200), "--json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     document = json.loads(made.stdout)
-    jsonschema.validate(document, SCHEMA)
+    fits(document, SCHEMA)
     assert document["file"] == "bench-h200-standard.html"
     assert (tmp_path / document["file"]).stat().st_size == document["bytes"]
     back = _verb_report("--from", document["file"], cwd=tmp_path)

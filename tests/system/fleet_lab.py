@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from tests.apply.stand_ins import build_libcuda
+from tests.schemas import fits
 from tests.system.fleet_hosts import WITH_A_GPU, Host, Room, make_base, pretend, python_of
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +34,7 @@ class Ran:
     @property
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.out)
-        jsonschema.validate(found, SCHEMA)
+        fits(found, SCHEMA)
         return found
 
     @property

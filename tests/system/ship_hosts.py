@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
+from tests.schemas import fits
 from tests.system.clean_root import closure, essential, make_root
 from tests.system.fleet_hosts import Host, Room, _children
 
@@ -108,7 +107,7 @@ class Dock:
         )  # fmt: skip
         document = json.loads(done.stdout) if done.stdout.startswith("{") else None
         if document is not None:
-            jsonschema.validate(document, SCHEMA)
+            fits(document, SCHEMA)
             assert document["exit_code"] == done.returncode
         return done.returncode, document, done.stdout + done.stderr
 

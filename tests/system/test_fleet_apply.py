@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from firstlight.fleet.inventory import ansible_program
 from tests.apply.stand_ins import can_have_its_own_mounts
+from tests.schemas import fits
 from tests.system.fleet_hosts import PACKAGES, free_port
 from tests.system.fleet_lab import BASHRC, ROOT, STATE, Lab, cut, files, jobs, journal, make_lab, stop
 
@@ -156,7 +156,7 @@ def test_plan_prints_hosts_with_the_same_plan_once_and_leaves_nothing(lab: Lab) 
     assert ran.out.startswith("node[05-06] (2 hosts)\n")
     assert ran.out.count("take /usr/local/cuda-13.0/compat out of LD_LIBRARY_PATH") == 1
     document = json.loads(lab.fleet(*words, "--json").out)
-    jsonschema.validate(document, json.loads((ROOT / "src/firstlight/schemas/fleet-plan-1.json").read_text()))
+    fits(document, json.loads((ROOT / "src/firstlight/schemas/fleet-plan-1.json").read_text()))
     assert [row["hosts"] for row in document["rows"]] == [["host-a", "host-b"]]
     assert "node05" not in json.dumps(document)
     assert {name: (files(lab.hosts[name]), jobs(lab.hosts[name])) for name in NODES[4:]} == before

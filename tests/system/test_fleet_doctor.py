@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from tests.apply.stand_ins import can_have_its_own_mounts, fake_torch
+from tests.schemas import fits
 from tests.system.fleet_hosts import (
     OF_THIS_MACHINE,
     PACKAGES,
@@ -87,7 +87,7 @@ class Fleet:
         """The exit code, and the row of each host under its real name."""
         ran = self.doctor(*names, json="", identify="", **options)
         document = json.loads(ran.out)
-        jsonschema.validate(document, SCHEMA)
+        fits(document, SCHEMA)
         assert document["exit_code"] == ran.code
         return ran.code, {host: row for row in document["rows"] for host in row["hosts"]}
 

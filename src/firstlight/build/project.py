@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import configparser
-import importlib
 import os
 import re
-import sys
 from typing import Any
 
 from firstlight.build.backend import Backend
@@ -17,6 +15,7 @@ from firstlight.build.unit_count import Units, units_and_bytes
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_regular
+from firstlight.toml import parse_toml
 
 _MOST = 4 << 20
 
@@ -98,9 +97,8 @@ def _backend(named: str, script: str, root: str) -> Backend:
 
 
 def _toml(path: str) -> dict[str, Any]:
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        document: dict[str, Any] = toml.loads(read_text(path))
+        document: dict[str, Any] = parse_toml(read_text(path))
     except ValueError as error:
         raise BadInput(f"{path}: not TOML ({error}). Correct the file.") from error
     return document

@@ -49,7 +49,10 @@ def tool() -> Tool:
 
 
 def _needs() -> Iterator[Distribution]:
-    """What firstlight needs, and what that needs; what is for another Python only (tomli) is not installed here."""
+    """What firstlight needs, and what that needs; what is for another Python only (tomli) is not installed here.
+
+    `firstlight.toml` does without.
+    """
     waiting, seen = ["firstlight"], set()
     while waiting:
         name = waiting.pop()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import configparser
-import importlib
-import sys
 from collections.abc import Iterator
 from typing import Any
+
+from firstlight.toml import parse_toml
 
 
 def of_pyproject(text: str, extras: frozenset[str]) -> tuple[str, ...]:
     """The requirements of a pyproject.toml with those of extras and groups ('*': of all); () where it is no TOML."""
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        found = toml.loads(text)
-    except (toml.TOMLDecodeError, RecursionError):
+        found = parse_toml(text)
+    except (ValueError, RecursionError):
         return ()
     return tuple(_texts(found, extras))
 

@@ -22,16 +22,15 @@ container = true                 # package managers and compilers only inside of
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
-import sys
 from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.guard.place import text_of
 from firstlight.near import nearest
+from firstlight.toml import parse_toml
 from firstlight.versions import canonical
 
 NAME = "firstlight.toml"
@@ -159,10 +158,9 @@ def _toml(text: str, path: str) -> dict[str, Any]:
     if re.search(r"^(?:<{7}|={7}|>{7})(?: |$)", text, re.M):
         at = next(n for n, line in enumerate(text.split("\n"), 1) if line.startswith(("<<<<<<<", "=======")))
         raise BadInput(f"{path}:{at}: two versions of the policy that git could not merge. Choose one, then commit it.")
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        found: dict[str, Any] = toml.loads(text.replace("\r\n", "\n"))
-    except toml.TOMLDecodeError as error:
+        found: dict[str, Any] = parse_toml(text.replace("\r\n", "\n"))
+    except ValueError as error:
         raise BadInput(f"{path}: not TOML: {error}. Correct that line, or restore the file from git.") from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deep to be a policy. Restore the file from git.") from None

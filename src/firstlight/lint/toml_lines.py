@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import importlib
 import re
-import sys
 from typing import Any
 
 from firstlight.errors import BadInput
+from firstlight.toml import parse_toml
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\[\]#]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""^\s*(?P<name>(?:"[^"]*"|'[^']*'|[\w.-]|\s*\.\s*)+?)\s*=""")
@@ -17,9 +16,8 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
 
 def toml_values(text: str, file: str, kind: str) -> dict[str, Any]:
     """The tables of a file; what does not parse is bad input that names the line."""
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        values: dict[str, Any] = toml.loads(text)
+        values: dict[str, Any] = parse_toml(text)
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).split()) if isinstance(error, ValueError) else "nested too deeply"
         raise BadInput(f"{file}: not TOML: {why}. Give one that parses.") from None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from typing import Any
 
 from firstlight.diagnosis.finding import Goal
@@ -14,6 +12,7 @@ from firstlight.lock.stack import Held, Judged, Lock, LockedClass, MachineKind, 
 from firstlight.lock.writing import FINDINGS, SCHEMA, digest_of
 from firstlight.near import nearest
 from firstlight.opening import open_given
+from firstlight.toml import parse_toml
 
 _LARGEST = 16 << 20
 _DIGEST = re.compile(r"(.*?)\s*(sha256:[0-9a-f]{64})")
@@ -64,10 +63,9 @@ def _text_of(path: str) -> str:
 
 
 def _parsed(text: str, path: str) -> dict[str, Any]:
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        document: dict[str, Any] = toml.loads(text)
-    except (toml.TOMLDecodeError, RecursionError) as error:
+        document: dict[str, Any] = parse_toml(text)
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not TOML ({error}); it was edited or cut short. {_AGAIN}.") from None
     return document
 

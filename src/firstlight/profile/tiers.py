@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import operator
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from firstlight.frozen import dataclass
 from firstlight.opening import open_given
 from firstlight.profile.metrics import METRICS, metric_named, today_of
 from firstlight.profile.result import Changed, Condition, Kind, Met, TierResult
+from firstlight.toml import parse_toml
 
 SHIPPED = "shipped"  # in place of a path
 _FILE = Path(__file__).with_name("tiers.toml")
@@ -152,9 +151,8 @@ def _document(path: str) -> dict[str, Any]:
             ) from None
     if len(data) > _LARGEST:
         raise BadInput(f"--tiers {path}: larger than {_LARGEST >> 10} KiB; accepted: a list of tiers in TOML.")
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        document: dict[str, Any] = toml.loads(data.decode("utf-8"))
+        document: dict[str, Any] = parse_toml(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, or TOMLDecodeError, which says line and column
         raise BadInput(f"--tiers {path}: {' '.join(str(error).split())[:200]}. Correct the line.") from None
     return document

@@ -24,9 +24,7 @@ CUDA_HOME = "/usr/local/cuda-13.0"    # this value; true: set; false: not set
 from __future__ import annotations
 
 import enum
-import importlib
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +34,7 @@ from firstlight.errors import BadInput, BadVersion
 from firstlight.frozen import dataclass
 from firstlight.near import nearest
 from firstlight.opening import open_given
+from firstlight.toml import parse_toml
 from firstlight.versions import ComputeCapability, DriverVersion
 
 _LARGEST = 1 << 20
@@ -84,9 +83,8 @@ def read_require_file(path: str) -> tuple[Requirement, ...]:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise BadInput(f"--require {path}: line {line}: not UTF-8 text. Save the file as UTF-8.") from error
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        document: dict[str, Any] = toml.loads(text)
+        document: dict[str, Any] = parse_toml(text)
     except ValueError as error:  # TOMLDecodeError says '... (at line 3, column 7)'
         raise BadInput(f"--require {path}: {_with_line_first(str(error), text)}. Correct the line.") from error
     except RecursionError as error:
