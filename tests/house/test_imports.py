@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "frozen": set(),
     "near": set(),
+    "numerals": set(),
     "opening": set(),
     "owned": {"errors", "opening"},
     "records": {"facts", "versions", "errors"},  # of facts, what Known and Unknown are
@@ -125,12 +126,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"*"},
     "api": {"*"},
 }
-EVERYBODYS = ("frozen", "near", "records", "secrets", "visible")
+EVERYBODYS = ("frozen", "near", "numerals", "records", "secrets", "visible")
 STANDARD_LIBRARY_ONLY = (
     "ahead",
     "errors",
     "frozen",
     "near",
+    "numerals",
     "opening",
     "owned",
     "records",

@@ -295,11 +295,11 @@ def to_json(run: RunResult) -> dict[str, Any]:
     return {"schema": SCHEMA, **encode(run)}
 
 
-def to_text(run: RunResult) -> str:
-    """The document as indented JSON with a final newline."""
+def to_text(run: RunResult, **judged: Any) -> str:
+    """The document as indented JSON with a final newline; `judgement` is passed over when it is read back."""
     import json
 
-    return json.dumps(to_json(run), indent=1, allow_nan=False) + "\n"
+    return json.dumps({**to_json(run), **judged}, indent=1, allow_nan=False) + "\n"
 
 
 def from_json(document: Any, where: str) -> RunResult:

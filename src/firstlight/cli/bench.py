@@ -195,7 +195,7 @@ def measure(choice: Choice, given: dict[str, Any]) -> int:
 
         keep("bench", to_text(run))  # the whole suite stays with the machine, for `firstlight handover`
     if given["out"]:
-        save(given["out"], to_text(run))
+        save(given["out"], _document(run))
         unfinished(given["out"]).forget()
         click.echo(f"firstlight: wrote {given['out']}", err=True)
     click.echo(_shown(run, given["style"] or "text"), nl=False)
@@ -269,9 +269,7 @@ def _below_here(path: str) -> str:
 
 def _shown(run: RunResult, style: str) -> str:
     if style == "json":
-        from firstlight.bench.results import to_text
-
-        return to_text(run)
+        return _document(run)
     if style == "csv":
         from firstlight.report.bench_csv import bench_csv
 
@@ -285,6 +283,14 @@ def _shown(run: RunResult, style: str) -> str:
     from firstlight.report.bench_text import bench_text
 
     return bench_text(run, load())
+
+
+def _document(run: RunResult) -> str:
+    from firstlight.bench.judgement import judged
+    from firstlight.bench.results import to_text
+    from firstlight.tables import load
+
+    return to_text(run, judgement=judged(run, load()).to_dict())
 
 
 def _exit_code(run: RunResult) -> int:

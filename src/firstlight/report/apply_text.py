@@ -10,8 +10,9 @@ from firstlight.apply.parts import Parts
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.numerals import counted
 from firstlight.report.explain_text import printable
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.report.steps_lines import commands_of
 from firstlight.visible import one_line
 from firstlight.ways.step import Step

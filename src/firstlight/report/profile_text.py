@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from firstlight.numerals import counted
 from firstlight.profile.metrics import METRICS, OLD_NAMES, How, metric_named
 from firstlight.profile.result import Condition, Kind, Met, Profile, Source, TierResult, Value
 from firstlight.profile.tiers import shown_number
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.visible import one_line
 
 _LABEL = 13

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firstlight.numerals import counted
 from firstlight.verify.check import Met, Outcome, Report, Result
 
 PROVED, FAILED = 0, 1
@@ -58,7 +59,7 @@ def _head(report: Report) -> str:
     proved = {result.check for result in with_outcome(report, Outcome.OK)}
     took = f"in {report.seconds:.0f} s"
     if failed:
-        return f"NOT PROVED: {_count(len(failed), 'check')} failed, {len(proved)} proved, {took}"
+        return f"NOT PROVED: {counted(len(failed), 'check')} failed, {len(proved)} proved, {took}"
     if not proved:
         return f"nothing was proved, {took}"
     if missed := not_proved(report):
@@ -70,12 +71,8 @@ def _head(report: Report) -> str:
     if "gpus" not in proved:
         return f"what was asked for is proved; the GPU was not among it, {took}"
     left = len(with_outcome(report, Outcome.SKIPPED))
-    rest = f"; {_count(left, 'check')} skipped" if left else ""
-    return f"proved on this machine: {_count(len(proved), 'check')}{rest}, {took}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+    rest = f"; {counted(left, 'check')} skipped" if left else ""
+    return f"proved on this machine: {counted(len(proved), 'check')}{rest}, {took}"
 
 
 def _names(results: tuple[Result, ...]) -> str:

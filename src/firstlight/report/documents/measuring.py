@@ -7,12 +7,12 @@ from typing import Annotated, TypedDict
 from firstlight.bench.claim import Remark
 from firstlight.bench.comparable import Label
 from firstlight.bench.compare import CaseChange, FamilyChange, Lost
+from firstlight.bench.judgement import Tone, Weight
 from firstlight.bench.results import LimitResult
 from firstlight.bench.statistics import Change
 from firstlight.profile.result import Changed, Kind, Limit, Source, TierResult, Trouble
 from firstlight.report.documents.words import Command, Count, Positive, Said, Sha256
 from firstlight.report.exports import Format
-from firstlight.report.html.verdict import Tone, Weight
 from firstlight.verify.check import FeatureResult, Outcome, RequirementResult
 
 
@@ -129,6 +129,14 @@ class ThingToSee(TypedDict):
     saw: str
     means: str
     speaks: Annotated[str, Weight]  # against: it speaks against the card
+
+
+class RunJudged(TypedDict):
+    """What a run says as a whole, by the rules of the firstlight that wrote it."""
+
+    verdict: str
+    tone: Annotated[str, Tone]
+    look_at: list[ThingToSee]
 
 
 class BenchReportDocument(TypedDict):
