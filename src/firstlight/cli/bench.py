@@ -211,11 +211,11 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     """The run; with Round.AGAIN it is a second look at cases in this process."""
     import sys
 
-    from firstlight.bench.attempts import nobody
+    from firstlight.bench.attempts import unheard
     from firstlight.bench.cases.suite import ALL_CASES
     from firstlight.bench.place import device_names
     from firstlight.bench.progress import Progress
-    from firstlight.bench.runner import Request, Round, World, run_bench
+    from firstlight.bench.runner import BenchSetting, Request, Round, run_bench
     from firstlight.bench.saving import is_plain, unfinished
     from firstlight.facts.look import Look, look_at
     from firstlight.tables import load
@@ -236,8 +236,8 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
         refuses_contention=given["strict"],
         round=look or Round.FIRST,
     )
-    keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else nobody
-    world = World(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
+    keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else unheard
+    world = BenchSetting(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
         if "collective" in given:
             return run_together(request, world, given)

@@ -10,10 +10,10 @@ from firstlight.bench.compare import CaseChange, FamilyChange, Lost
 from firstlight.bench.judgement import Tone, Weight
 from firstlight.bench.results import LimitResult
 from firstlight.bench.statistics import Change
-from firstlight.profile.result import Changed, Kind, Limit, Source, TierResult, Trouble
+from firstlight.profile.result import Changed, Limit, Pace, Source, TierResult, Trouble
 from firstlight.report.documents.words import Command, Count, Positive, Said, Sha256
 from firstlight.report.exports import Format
-from firstlight.verify.check import FeatureResult, Outcome, RequirementResult
+from firstlight.verify.check import CheckOutcome, FeatureResult, RequirementResult
 
 
 class Claimed(TypedDict):
@@ -95,7 +95,7 @@ class ResultSeen(TypedDict):
 
     check: Annotated[str, {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"}]
     title: str
-    outcome: Annotated[str, Outcome]  # Only ok is a proof.
+    outcome: Annotated[str, CheckOutcome]  # Only ok is a proof.
     says: Said
     do: list[str]
     evidence: list[EvidenceSeen]
@@ -179,7 +179,7 @@ class ExportDocument(TypedDict):
 class WorkSeen(TypedDict):
     flops: int | None
     least_bytes: int | None  # Bytes that must be moved if each is moved once.
-    kind: Annotated[str, Kind]  # The unit that sets the pace.
+    kind: Annotated[str, Pace]  # The unit that sets the pace.
     kind_from: str
     correct: bool | None
     correct_from: str
