@@ -37,7 +37,7 @@ from firstlight.bench.compare import compare_runs
 from firstlight.bench.place import describe, place_of
 from firstlight.bench.results import CaseResult, RunResult
 from firstlight.bench.rotation import sets_wanted
-from firstlight.bench.runner import Request, World, run_bench
+from firstlight.bench.runner import BenchSetting, Request, run_bench
 from firstlight.facts.collect import Facts
 from firstlight.facts.look import Look, look_at
 from firstlight.report.summary import machine_summary
@@ -112,7 +112,7 @@ def _cases(more: float) -> tuple[Case, ...]:
 
 def _run(facts: Facts, cases: tuple[Case, ...], effort: Effort) -> RunResult:
     request = Request(Choice(effort), "cuda:0", ("bench",))
-    world = World(lambda _: cases, facts, load(), lambda _: None, lambda _: None)
+    world = BenchSetting(lambda _: cases, facts, load(), lambda _: None, lambda _: None)
     return run_bench(request, world)
 
 

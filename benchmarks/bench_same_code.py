@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
-from firstlight.bench.between_processes import Kind, kind_of, row_of
+from firstlight.bench.between_processes import SpreadKind, kind_of, row_of
 from firstlight.bench.compare import compare_runs
 from firstlight.bench.results import Figure, RunResult, Verdict, read_run
 from firstlight.bench.statistics import LEAST_PASSES, Change
@@ -139,14 +139,16 @@ def pair(first: int, second: int, one: RunResult, other: RunResult) -> dict[str,
 
 def slowed(runs: Sequence[RunResult], factor: float) -> list[dict[str, Any]]:
     """By kind: how many figures with passes enough for a verdict are called slower when times are multiplied."""
-    called: Counter[Kind] = Counter()
-    of: Counter[Kind] = Counter()
+    called: Counter[SpreadKind] = Counter()
+    of: Counter[SpreadKind] = Counter()
     for one, other in itertools.permutations(runs, 2):
         for case in compare_runs(one, multiplied(other, factor)).cases:
             if min(case.passes) >= LEAST_PASSES:
                 of[case.kind] += 1
                 called[case.kind] += case.change is Change.SLOWER
-    return [{"by": factor, "kind": kind.value, "slower": called[kind], "of": of[kind]} for kind in Kind if of[kind]]
+    return [
+        {"by": factor, "kind": kind.value, "slower": called[kind], "of": of[kind]} for kind in SpreadKind if of[kind]
+    ]
 
 
 def multiplied(run: RunResult, factor: float) -> RunResult:
@@ -172,12 +174,12 @@ def pass_medians(runs: Sequence[RunResult]) -> Passes:
 
 def spreads(runs: Sequence[RunResult], passes: Passes) -> dict[str, Any]:
     """By kind of case: how much processes differ beyond their passes, and the figures that differ most."""
-    kinds: dict[str, set[Kind]] = {}
+    kinds: dict[str, set[SpreadKind]] = {}
     for run in runs:
         for case in run.cases:
             if case.verdict is Verdict.OK:
                 kinds.setdefault(case.id, set()).add(kind_of(case))
-    by_kind: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in Kind}
+    by_kind: dict[SpreadKind, list[dict[str, Any]]] = {kind: [] for kind in SpreadKind}
     for (case_id, regime), sides in passes.items():
         if min(len(side) for side in sides) >= 2:  # one pass does not tell its own spread
             widest = max(kinds[case_id], key=lambda kind: row_of(kind).spread)
@@ -198,7 +200,7 @@ def variances(sides: Sequence[Sequence[float]]) -> dict[str, float]:
     }
 
 
-def _pooled(kind: Kind, figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _pooled(kind: SpreadKind, figures: list[dict[str, Any]]) -> dict[str, Any]:
     def spread(name: str) -> float:
         return round(math.sqrt(max(0.0, fmean(each[name] for each in figures))), 4)
 

@@ -36,7 +36,7 @@ from benchmarks.attention.work import (
     rows_seen,
     table_problems,
 )
-from benchmarks.kernels_products import Budget, Entry, Kit
+from benchmarks.matmul.products import Budget, Entry, Kit
 
 from firstlight.bench.case import Place
 from firstlight.kernels.block_attention.functions import attention

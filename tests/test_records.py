@@ -50,6 +50,8 @@ def test_a_reading_says_whether_fields_may_be_missing_or_not_known() -> None:
     less = {name: each for name, each in DOCUMENT.items() if name != "share"}
     with pytest.raises(BadFactsFile, match="share: missing"):
         decode(Sample, less, "it")
-    free = Reading(BadInput, exact=False)
+    free = Reading(BadInput, exact=False, defaults=True)
     assert decode(Sample, {**less, "more": 1}, "it", free) == SAMPLE
-    assert decode(Sample, less, "it", Reading(later=frozenset({("Sample", "argv")}), exact=False)) == SAMPLE
+    assert (
+        decode(Sample, less, "it", Reading(later=frozenset({("Sample", "argv")}), exact=False, defaults=True)) == SAMPLE
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from benchmarks.kernels_products import Product
-from benchmarks.sm90_limits import L2_BYTES_PER_S, Rates, Traffic, limit_of, traffic_of
+from benchmarks.matmul.products import Product
+from benchmarks.matmul.sm90.limits import L2_BYTES_PER_S, Rates, Traffic, limit_of, traffic_of
 
 from firstlight.kernels import BlockSparseMatrix
 from firstlight.kernels.product import Layout

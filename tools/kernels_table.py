@@ -181,5 +181,5 @@ def _scheduling(part: dict[str, Any]) -> str:
 def _foot(path: Path) -> str:
     return (
         "Products of 0.5 ms and more are burst figures, shorter ones have one figure. "
-        f"`benchmarks/kernels_matmul.py`; every sample and clock in `results/{path.name}`."
+        f"`benchmarks/matmul/run.py`; every sample and clock in `results/{path.name}`."
     )

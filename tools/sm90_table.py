@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sm90_work import BARS
+from benchmarks.matmul.sm90.work import BARS
 
 from tools.kernels_table import backed
 from tools.regret_table import older_choice
@@ -401,5 +401,5 @@ def _foot(path: Path) -> str:
     return (
         "The limit is the largest of three times: bytes of HBM at the rate of a copy, bytes through L2 at 10.6 TB/s, a "
         "little over the most that any row moved, issued products at the rate of cuBLAS. "
-        f"`benchmarks/kernels_sm90.py`; every sample and clock in `results/{path.name}`."
+        f"`benchmarks/matmul/sm90/run.py`; every sample and clock in `results/{path.name}`."
     )

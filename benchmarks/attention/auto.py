@@ -9,8 +9,8 @@ from benchmarks.attention.calls import ours, sdpa
 from benchmarks.attention.limits import Row
 from benchmarks.attention.parts import MASK_BYTES, free, ms, ratio, say, turns
 from benchmarks.attention.work import Inputs, Problem, State, auto_problems, inputs_of
-from benchmarks.kernels_products import Entry, brief_of, seconds_of
-from benchmarks.sm90_watch import Manner, take_turns
+from benchmarks.matmul.products import Entry, brief_of, seconds_of
+from benchmarks.matmul.sm90.watch import Manner, take_turns
 from torch import Tensor
 
 from firstlight.kernels.block_attention.functions import explain_attention

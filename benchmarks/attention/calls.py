@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from benchmarks.attention.work import Inputs, Problem, rows_seen, useful_flops
-from benchmarks.kernels_products import UNIT, Entry, Kit
+from benchmarks.matmul.products import UNIT, Entry, Kit
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from benchmarks.attention.calls import prepared_already
 from benchmarks.attention.work import Problem, State
-from benchmarks.kernels_products import DTYPES, Entry, Kit, record_of, seconds_of
-from benchmarks.sm90_watch import Manner, take_turns
+from benchmarks.matmul.products import DTYPES, Entry, Kit, record_of, seconds_of
+from benchmarks.matmul.sm90.watch import Manner, take_turns
 
 from firstlight.bench.case import Case
 from firstlight.bench.cases.data import holding

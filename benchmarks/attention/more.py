@@ -11,8 +11,8 @@ from benchmarks.attention.limits import Row
 from benchmarks.attention.parts import free, ms, ratio, say, turns
 from benchmarks.attention.work import Problem, State, inputs_of, table_problems
 from benchmarks.call_times import Call, call_times
-from benchmarks.kernels_products import DTYPES, seconds_of
-from benchmarks.sm90_watch import Manner, take_turns
+from benchmarks.matmul.products import DTYPES, seconds_of
+from benchmarks.matmul.sm90.watch import Manner, take_turns
 from torch.nn import functional
 
 from firstlight.bench.timers import Shot

@@ -21,8 +21,8 @@ from benchmarks.attention.work import (
     sweep_problems,
     table_problems,
 )
-from benchmarks.kernels_products import Entry, brief_of, record_of, seconds_of
-from benchmarks.sm90_watch import Manner, take_turns
+from benchmarks.matmul.products import Entry, brief_of, record_of, seconds_of
+from benchmarks.matmul.sm90.watch import Manner, take_turns
 
 from firstlight.bench.results import CaseResult
 from firstlight.kernels.block_attention.functions import explain_attention

@@ -50,8 +50,8 @@ from benchmarks.attention.work import (
     sweep_problems,
     table_problems,
 )
-from benchmarks.kernels_products import Budget
-from benchmarks.kernels_sm90 import prepared, write
+from benchmarks.matmul.products import Budget
+from benchmarks.matmul.sm90.run import prepared, write
 
 from firstlight.bench.place import device_names
 from firstlight.errors import FirstlightError

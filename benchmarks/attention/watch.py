@@ -10,8 +10,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from benchmarks.kernels_products import Entry, Kit
-from benchmarks.sm90_watch import KEPT, SUSTAINED
+from benchmarks.matmul.products import Entry, Kit
+from benchmarks.matmul.sm90.watch import KEPT, SUSTAINED
 
 from firstlight.bench.rotation import how_cold
 from firstlight.bench.stopwatch import Regimes, Stopwatch, Stretch, Subject

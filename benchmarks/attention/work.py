@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import DTYPES, Budget, Kit
+from benchmarks.matmul.products import DTYPES, Budget, Kit
 from torch import Tensor
 
 from firstlight.frozen import dataclass

@@ -127,8 +127,8 @@ def prepared(what: str, device: str, *, most: int = 0) -> Iterator[Prepared]:
 
 
 def _products(device: str) -> Iterator[Prepared]:
-    from benchmarks.kernels_products import Product, matrix_of, operand_of
-    from benchmarks.sm90_limits import problem_of, traffic_of
+    from benchmarks.matmul.products import Product, matrix_of, operand_of
+    from benchmarks.matmul.sm90.limits import problem_of, traffic_of
 
     from firstlight.kernels import linear, matmul
     from firstlight.kernels.product import Layout

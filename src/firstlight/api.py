@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from firstlight.bench.claim import Claim, Judgement
+    from firstlight.bench.claim import Claim, ClaimJudgement
     from firstlight.cli.planning import Wanted
     from firstlight.diagnosis.explain import Explained, Explanation
     from firstlight.diagnosis.finding import Diagnosis, Finding, Question
@@ -203,9 +203,9 @@ class Verified:
     @property
     def primary(self) -> Result | None:
         """The first check that failed; None where none did."""
-        from firstlight.verify.check import Outcome
+        from firstlight.verify.check import CheckOutcome
 
-        return next((result for result in self.results if result.outcome is Outcome.FAILED), None)
+        return next((result for result in self.results if result.outcome is CheckOutcome.FAILED), None)
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `firstlight verify --json`."""
@@ -219,7 +219,7 @@ class ClaimJudged:
     """A claimed time or rate held against the silicon."""
 
     claim: Claim
-    judgement: Judgement
+    judgement: ClaimJudgement
 
     @property
     def can_be_true(self) -> bool | None:

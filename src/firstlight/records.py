@@ -1,19 +1,22 @@
 """Records (frozen dataclasses) as JSON values and back, by their types; what does not fit is refused with its place.
 
-A version stands as its text, an enum as its value, a tuple as a list, a tuple of (name, value) pairs as an object; a
-fact is {"value", "seen_in"} or {"unknown"}. The schemas under schemas/ are made from the same types: tools/schemas.py.
+A version or a date stands as its text, an enum as its value, a tuple as a list, a tuple of (name, value) pairs as an
+object; a fact is {"value", "seen_in"} or {"unknown"}. The schemas are made from the same types: tools/schemas.py.
 """
 
 from __future__ import annotations
 
+import datetime
 import enum
+import functools
 import math
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from firstlight.errors import BadFactsFile, BadInput, BadVersion
+from firstlight.errors import BadFactsFile, BadInput
 from firstlight.facts.known import PRETENDED_BY, Known, Origin, Unknown
 from firstlight.frozen import dataclass
 from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, TorchVersion
@@ -21,6 +24,7 @@ from firstlight.versions import ComputeCapability, CudaVersion, DriverVersion, T
 T = TypeVar("T")
 TEXT_LIMIT = 64 << 10
 VERSION_TYPES = (DriverVersion, CudaVersion, TorchVersion, ComputeCapability)
+TEXTUAL = (*VERSION_TYPES, datetime.date)  # a date's text is ISO 8601
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _HINTS: dict[type, dict[str, Any]] = {}
 _PAIRS: dict[type, frozenset[str]] = {}
@@ -31,7 +35,8 @@ class Reading:
     """How a document is read: what is raised, whether it has just the fields of its types, and what is too much."""
 
     refused: type[BadInput] = BadFactsFile
-    exact: bool = True  # False: fields that are not known are passed over, and a default stands for one that is missing
+    exact: bool = True  # False: fields that are not known are passed over
+    defaults: bool = False  # a default stands for a field that is missing
     later: frozenset[tuple[str, str]] = frozenset()  # (type, field) that older documents lack: read as not looked for
     list_limit: int = 10_000
     largest: float = sys.float_info.max  # no number is larger or, unless it is 0, smaller
@@ -39,6 +44,7 @@ class Reading:
 
 
 EXACT = Reading()
+Reader = Callable[[Any, str, Reading], Any]
 
 
 def encode(value: Any) -> Any:
@@ -47,7 +53,7 @@ def encode(value: Any) -> Any:
         return {"unknown": value.reason}
     if isinstance(value, Known):
         return {"value": encode(value.value), "seen_in": value.seen_in}
-    if isinstance(value, VERSION_TYPES):
+    if isinstance(value, TEXTUAL):
         return str(value)
     if isinstance(value, enum.Enum):
         return value.value
@@ -68,7 +74,7 @@ def encode(value: Any) -> Any:
 
 def decode(kind: type[T], value: Any, where: str, reading: Reading = EXACT) -> T:
     """The record back from JSON values; what does not fit is refused with the place of the field."""
-    decoded: T = _decode(kind, value, where, reading)
+    decoded: T = reader_of(kind)(value, where, reading)  # type: ignore[arg-type]
     return decoded
 
 
@@ -122,42 +128,57 @@ def _pairs_of(kind: type) -> frozenset[str]:
     return _PAIRS[kind]
 
 
-def _decode(kind: Any, value: Any, where: str, reading: Reading) -> Any:
+@functools.cache
+def reader_of(kind: Any) -> Reader:
+    """How values of a type are read, worked out once: (value, where, reading) to what it stands for."""
     if is_fact(kind):
-        return _decode_fact(kind, value, where, reading)
+        return functools.partial(_fact, reader_of(fact_type(kind)))
     if (inner := optional_of(kind)) is not None:
-        return None if value is None else _decode(inner, value, where, reading)
+        read = reader_of(inner)
+        return lambda value, where, reading: None if value is None else read(value, where, reading)
     if is_pairs(kind):
-        return _decode_pairs(kind, value, where, reading)
+        return functools.partial(_named, reader_of(get_args(get_args(kind)[0])[1]))
     if get_origin(kind) is tuple:
-        return _decode_tuple(get_args(kind), value, where, reading)
-    if kind in VERSION_TYPES:
-        text = _text(value, where, reading)
-        try:
-            return kind.parse(text)
-        except BadVersion as error:
-            raise reading.refused(f"{where}: {error}") from None
+        args = get_args(kind)
+        if len(args) == 2 and args[1] is Ellipsis:
+            return functools.partial(_items, reader_of(args[0]))
+        return functools.partial(_exactly, tuple(map(reader_of, args)))
+    if kind is datetime.date or hasattr(kind, "parse"):
+        parse = kind.fromisoformat if kind is datetime.date else kind.parse
+        return functools.partial(_parsed, functools.lru_cache(1024)(parse))  # the same date stands hundreds of times
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        accepted = [item.value for item in kind]
-        if value not in accepted:
-            raise reading.refused(f"{where}: {short(value)} is not one of {', '.join(map(str, accepted))}")
-        return kind(value)
+        return functools.partial(_member, {item.value: item for item in kind})
     if isinstance(kind, type) and is_dataclass(kind):
-        return _decode_record(kind, value, where, reading)
-    return _decode_scalar(kind, value, where, reading)
+        return functools.partial(_record, kind)
+    return _text if kind is str else functools.partial(_scalar, kind)
 
 
-def _decode_fact(kind: Any, value: Any, where: str, reading: Reading) -> Any:
+def _parsed(parse: Callable[[str], Any], value: Any, where: str, reading: Reading) -> Any:
+    text = _text(value, where, reading)
+    try:
+        return parse(text)
+    except (BadInput, ValueError) as error:
+        raise reading.refused(f"{where}: {error}") from None
+
+
+def _member(members: dict[Any, enum.Enum], value: Any, where: str, reading: Reading) -> Any:
+    try:
+        return members[value]
+    except (KeyError, TypeError):  # a list or an object is no key
+        raise reading.refused(f"{where}: {short(value)} is not one of {', '.join(map(str, members))}") from None
+
+
+def _fact(read: Reader, value: Any, where: str, reading: Reading) -> Any:
     if isinstance(value, dict) and set(value) == {"unknown"}:
         return Unknown(_text(value["unknown"], f"{where}.unknown", reading))
     if isinstance(value, dict) and set(value) == {"value", "seen_in"}:
         seen_in = _text(value["seen_in"], f"{where}.seen_in", reading)
         origin = Origin.PRETENDED if seen_in == PRETENDED_BY else Origin.SEEN
-        return Known(_decode(fact_type(kind), value["value"], f"{where}.value", reading), seen_in, origin)
+        return Known(read(value["value"], f"{where}.value", reading), seen_in, origin)
     raise reading.refused(f'{where}: expected {{"value", "seen_in"}} or {{"unknown"}}, found {short(value)}')
 
 
-def _decode_record(kind: type, value: Any, where: str, reading: Reading) -> Any:
+def _record(kind: type, value: Any, where: str, reading: Reading) -> Any:
     named = _object(value, where, reading)
     expected = hints(kind)
     if reading.exact and (others := [name for name in named if name not in expected]):
@@ -166,10 +187,10 @@ def _decode_record(kind: type, value: Any, where: str, reading: Reading) -> Any:
     for field in fields(kind):
         name, each = field.name, expected[field.name]
         if name in named:
-            given[name] = _decode(each, named[name], f"{where}.{name}", reading)
+            given[name] = reader_of(each)(named[name], f"{where}.{name}", reading)
         elif (kind.__name__, name) in reading.later:
             given[name] = _not_looked_for(each)
-        elif reading.exact or field.default is MISSING:
+        elif field.default is MISSING or not reading.defaults:
             raise reading.refused(f"{where}.{name}: missing; was the file cut short, edited, or written long ago?")
     return kind(**given)
 
@@ -183,31 +204,33 @@ def _not_looked_for(kind: Any) -> Any:
     return kind(**{name: _not_looked_for(each) for name, each in hints(kind).items()})
 
 
-def _decode_pairs(kind: Any, value: Any, where: str, reading: Reading) -> tuple[tuple[str, Any], ...]:
-    item = get_args(get_args(kind)[0])[1]
+def _named(read: Reader, value: Any, where: str, reading: Reading) -> tuple[tuple[str, Any], ...]:
     return tuple(
-        (_text(name, where, reading), _decode(item, each, f"{where}.{name}", reading))
+        (_text(name, where, reading), read(each, f"{where}.{name}", reading))
         for name, each in _object(value, where, reading).items()
     )
 
 
-def _decode_tuple(args: tuple[Any, ...], value: Any, where: str, reading: Reading) -> tuple[Any, ...]:
+def _items(read: Reader, value: Any, where: str, reading: Reading) -> tuple[Any, ...]:
+    listed = _list(value, where, reading)
+    return tuple([read(each, f"{where}[{index}]", reading) for index, each in enumerate(listed)])
+
+
+def _exactly(readers: tuple[Reader, ...], value: Any, where: str, reading: Reading) -> tuple[Any, ...]:
+    if len(_list(value, where, reading)) != len(readers):
+        raise reading.refused(f"{where}: expected {len(readers)} items, found {len(value)}")
+    return tuple([read(value[index], f"{where}[{index}]", reading) for index, read in enumerate(readers)])
+
+
+def _list(value: Any, where: str, reading: Reading) -> list[Any]:
     if not isinstance(value, list):
         raise reading.refused(f"{where}: expected a list, found {short(value)}")
     if len(value) > reading.list_limit:
         raise reading.refused(f"{where}: {len(value)} items; at most {reading.list_limit} are accepted")
-    kinds = (args[0],) * len(value) if len(args) == 2 and args[1] is Ellipsis else args
-    if len(value) != len(kinds):
-        raise reading.refused(f"{where}: expected {len(kinds)} items, found {len(value)}")
-    return tuple(
-        _decode(kind, each, f"{where}[{index}]", reading)
-        for index, (kind, each) in enumerate(zip(kinds, value, strict=True))
-    )
+    return value
 
 
-def _decode_scalar(kind: Any, value: Any, where: str, reading: Reading) -> Any:
-    if kind is str:
-        return _text(value, where, reading)
+def _scalar(kind: Any, value: Any, where: str, reading: Reading) -> Any:
     fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool) is isinstance(value, bool)
     if not fits or (isinstance(value, float) and not math.isfinite(value)):
         raise reading.refused(f"{where}: expected {_NAMES.get(kind, str(kind))}, found {short(value)}")
@@ -226,11 +249,12 @@ def _object(value: Any, where: str, reading: Reading) -> dict[str, Any]:
 
 
 def _text(value: Any, where: str, reading: Reading) -> str:
+    if type(value) is str and value.isprintable() and len(value) <= TEXT_LIMIT:
+        return value
     if not isinstance(value, str):
         raise reading.refused(f"{where}: expected text, found {short(value)}")
     if len(value) > TEXT_LIMIT:
         raise reading.refused(f"{where}: text of {len(value)} characters; at most {TEXT_LIMIT} are accepted")
-    for character in value:
-        if not character.isprintable() and character not in "\n\t":
-            raise reading.refused(f"{where}: holds the control character {character!a}; nothing was printed from it")
+    if control := next((each for each in value if not each.isprintable() and each not in "\n\t"), ""):
+        raise reading.refused(f"{where}: holds the control character {control!a}; nothing was printed from it")
     return value

@@ -23,7 +23,8 @@ from firstlight.bench.results import (
     SoftwareResult,
     Verdict,
 )
-from firstlight.report.bench_cells import percent_text, significant, time_text
+from firstlight.numerals import percent_text, significant
+from firstlight.report.bench_cells import time_text
 from firstlight.report.bench_csv import COLUMNS, bench_csv
 from firstlight.report.bench_markdown import bench_markdown
 from firstlight.report.bench_text import bench_text
@@ -83,7 +84,7 @@ def test_the_text_has_a_line_per_figure_and_says_whether_the_card_is_normal() ->
     assert "1.376 ms" in burst
     flat = " ".join(text.split())
     assert "normal? best bf16 product 799.1 TFLOPS (burst): 101 % of the 794.5 that healthy cards of this model" in flat
-    assert "reach; normal 1 case" in flat
+    assert "reach; normal verdict This H200 runs as it should; nothing stands out. 1 case" in flat
     assert text.endswith("1 case measured in 90 s.\n")
 
 
@@ -94,6 +95,8 @@ def test_what_is_not_a_number_is_said_below_the_table() -> None:
     assert "impossible gemm/bf16/too-fast:" in text
     assert "warn another process uses this GPU" in text
     assert "blocks the card slowed itself down [hw-thermal]" in text
+    assert "verdict This H200 does not run as it should; 4 things to look at." in text
+    assert "look at" not in text.replace("to look at", "")  # each of the four has its line above
     assert "1 case measured, 1 impossible in 90 s; broken off by the user, what was finished is kept." in text
 
 

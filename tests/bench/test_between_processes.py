@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.bench.between_processes import SPREADS, Kind, row_of
+from firstlight.bench.between_processes import SPREADS, SpreadKind, row_of
 from firstlight.bench.cases.convolution import IN_QUICK, Layout, convolution_case
 from firstlight.bench.cases.settings import Search, Settings, apply_settings, switches_kept
 from firstlight.bench.compare import Strictness, compare_runs, exit_code
@@ -24,23 +24,23 @@ SAME_CODE = Path(__file__).parents[2] / "results" / "bench-aa-h200.json"
 @pytest.mark.parametrize(
     ("changes", "kind", "factor", "change"),
     [
-        ({}, Kind.DEVICE, 1.05, Change.SLOWER),
-        ({"mode": "host", "launch_bound": 0.01}, Kind.DEVICE, 1.05, Change.SLOWER),
-        ({"mode": "host", "launch_bound": 0.3}, Kind.HOST, 1.14, Change.UNCLEAR),
-        ({"mode": "host", "launch_bound": 0.3}, Kind.HOST, 1.60, Change.SLOWER),
-        ({"mode": "host", "family": "transfer"}, Kind.HOST_COPY, 1.14, Change.UNCLEAR),
-        ({"flags": ("algorithmic", "searched")}, Kind.SEARCHED, 1.19, Change.UNCLEAR),
-        ({"flags": ("compile",), "mode": "host"}, Kind.SEARCHED, 1.19, Change.UNCLEAR),
+        ({}, SpreadKind.DEVICE, 1.05, Change.SLOWER),
+        ({"mode": "host", "launch_bound": 0.01}, SpreadKind.DEVICE, 1.05, Change.SLOWER),
+        ({"mode": "host", "launch_bound": 0.3}, SpreadKind.HOST, 1.14, Change.UNCLEAR),
+        ({"mode": "host", "launch_bound": 0.3}, SpreadKind.HOST, 1.60, Change.SLOWER),
+        ({"mode": "host", "family": "transfer"}, SpreadKind.HOST_COPY, 1.14, Change.UNCLEAR),
+        ({"flags": ("algorithmic", "searched")}, SpreadKind.SEARCHED, 1.19, Change.UNCLEAR),
+        ({"flags": ("compile",), "mode": "host"}, SpreadKind.SEARCHED, 1.19, Change.UNCLEAR),
     ],
 )
 def test_what_processes_differ_in_is_not_called_a_change(
-    changes: dict[str, Any], kind: Kind, factor: float, change: Change
+    changes: dict[str, Any], kind: SpreadKind, factor: float, change: Change
 ) -> None:
     base, new = (a_case("some/case", a_figure(_scaled(each)), **changes) for each in (1.0, factor))
     [case] = _pair(base, new).cases
     assert (case.kind, case.change) == (kind, change)
     assert case.smallest is not None
-    assert (case.smallest < 0.05) is (kind is Kind.DEVICE)
+    assert (case.smallest < 0.05) is (kind is SpreadKind.DEVICE)
 
 
 def test_a_figure_that_can_never_be_clear_does_not_fail_a_strict_comparison() -> None:
@@ -54,13 +54,13 @@ def test_a_figure_that_can_never_be_clear_does_not_fail_a_strict_comparison() ->
 
 
 def test_every_kind_has_a_spread_with_its_source() -> None:
-    assert [row.kind for row in SPREADS] == list(Kind)
+    assert [row.kind for row in SPREADS] == list(SpreadKind)
     assert all(row.source and row.why and row.confidence in ("measured", "supposed") for row in SPREADS)
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", row.date) for row in SPREADS)
 
 
-@pytest.mark.parametrize("kind", [Kind.DEVICE, Kind.HOST, Kind.HOST_COPY])
-def test_a_spread_is_no_smaller_than_what_runs_of_the_same_code_showed(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [SpreadKind.DEVICE, SpreadKind.HOST, SpreadKind.HOST_COPY])
+def test_a_spread_is_no_smaller_than_what_runs_of_the_same_code_showed(kind: SpreadKind) -> None:
     document = json.loads(SAME_CODE.read_text())
     found = [each["spreads"][kind.value] for each in document["sets"] if kind.value in each["spreads"]]
     assert found

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.bench.claim import Judgement, Kind, judge_claim, number
+from firstlight.bench.claim import ClaimJudgement, RemarkKind, judge_claim, number
 from firstlight.bench.claim_input import Told, claim_of
 from firstlight.bench.claim_shape import KINDS, kind_named, parse_size, work_of
 from firstlight.bench.claim_twice import link_named
@@ -28,11 +28,11 @@ SCHEMA = json.loads(
 SDPA = ("--gpu", "H100", "--case", "sdpa", "--shape", "B=16,H=96,S=4096,D=128,causal", "--dtype", "fp16")
 
 
-def _judged(**told: str) -> Judgement:
+def _judged(**told: str) -> ClaimJudgement:
     return judge_claim(claim_of(Told(**told), TABLES))
 
 
-def _codes(judgement: Judgement, kind: Kind) -> list[str]:
+def _codes(judgement: ClaimJudgement, kind: RemarkKind) -> list[str]:
     return [remark.code for remark in judgement.remarks if remark.kind is kind]
 
 
@@ -48,7 +48,7 @@ def test_the_causal_claim_is_wrong_by_a_factor_of_two_and_above_the_ceiling() ->
         gpu="H100", case="sdpa", shape="B=16,H=96,S=4096,D=128,causal", dtype="fp16", ms="12.27", tflops="1,075"
     )
     assert not judgement.can_be_true
-    assert _codes(judgement, Kind.WRONG) == ["count", "above-ceiling"]
+    assert _codes(judgement, RemarkKind.WRONG) == ["count", "above-ceiling"]
     count, ceiling = judgement.remarks
     assert count.factor == pytest.approx(2.0, abs=0.002)
     assert "when the mask is ignored (13,194.1 GFLOP)" in count.text
@@ -135,7 +135,7 @@ def test_a_vector_addition_counts_three_arrays() -> None:
 
 def test_a_rate_in_gib_labelled_gb_is_found_out() -> None:
     judgement = _judged(case="link", shape="1000MiB", ms="42.89", gbps="22.8", link="PCIe 5.0 x16", saturates="yes")
-    assert _codes(judgement, Kind.WRONG) == ["bytes", "not-saturated"]
+    assert _codes(judgement, RemarkKind.WRONG) == ["bytes", "not-saturated"]
     assert judgement.gbps == pytest.approx(24.45, abs=0.01)
     assert "22.8 is the figure in GiB/s, labelled GB/s" in judgement.remarks[0].text
     assert "36 to 39 % of PCIe 5.0 x16" in judgement.remarks[1].text
@@ -158,12 +158,12 @@ def test_the_rate_alone_can_be_true_but_saturates_nothing() -> None:
 def test_a_link_near_its_rate_is_saturated_and_one_above_it_cannot_be() -> None:
     told = {"case": "link", "shape": "1GB", "link": "pcie4x16", "saturates": "yes"}
     assert _judged(**told, gbps="26.2").can_be_true
-    assert _codes(_judged(**told, gbps="40"), Kind.WRONG) == ["above-link"]
+    assert _codes(_judged(**told, gbps="40"), RemarkKind.WRONG) == ["above-link"]
 
 
 def test_a_link_that_is_not_named_is_asked_for() -> None:
     judgement = _judged(case="link", shape="1GB", gbps="22.8")
-    assert _codes(judgement, Kind.NOTE) == ["no-link"]
+    assert _codes(judgement, RemarkKind.NOTE) == ["no-link"]
     assert judgement.can_be_true is None
 
 
@@ -196,7 +196,7 @@ def test_microseconds_read_as_milliseconds_are_found_out() -> None:
 
 def test_a_time_that_no_h200_can_reach_is_wrong_even_without_a_rate() -> None:
     judgement = _judged(gpu="H200", case="gemm", shape="8192", ms="0.900")
-    assert _codes(judgement, Kind.WRONG) == ["above-ceiling"]
+    assert _codes(judgement, RemarkKind.WRONG) == ["above-ceiling"]
 
 
 def test_fp32_at_the_speed_of_tf32_is_named() -> None:
@@ -212,21 +212,21 @@ def test_a_sparse_figure_for_a_dense_product_is_named() -> None:
 def test_accumulation_in_16_bits_is_the_way_out_on_geforce_alone() -> None:
     geforce = _judged(gpu="RTX 4090", case="gemm", shape="8192", tflops="300")
     assert geforce.can_be_true
-    assert _codes(geforce, Kind.EXPLAINED) == ["accumulation"]
+    assert _codes(geforce, RemarkKind.EXPLAINED) == ["accumulation"]
     assert not _judged(gpu="L40S", case="gemm", shape="8192", tflops="500").can_be_true
 
 
 def test_a_convolution_above_the_ceiling_is_explained_by_winograd() -> None:
     judgement = _judged(gpu="T4", case="conv2d", shape="B=32,CIN=256,COUT=512,HW=28,K=3", ms="0.800")
     assert judgement.can_be_true
-    assert _codes(judgement, Kind.EXPLAINED) == ["algorithmic"]
+    assert _codes(judgement, RemarkKind.EXPLAINED) == ["algorithmic"]
 
 
 def test_more_than_the_memory_gives_is_wrong_for_large_arrays_and_the_cache_for_small_ones() -> None:
-    assert _codes(_judged(gpu="H200", case="add", shape="1GiB", gbps="6000"), Kind.WRONG) == ["above-bandwidth"]
+    assert _codes(_judged(gpu="H200", case="add", shape="1GiB", gbps="6000"), RemarkKind.WRONG) == ["above-bandwidth"]
     small = _judged(gpu="H200", case="add", shape="8MiB", gbps="6000")
     assert small.can_be_true
-    assert _codes(small, Kind.EXPLAINED) == ["cache"]
+    assert _codes(small, RemarkKind.EXPLAINED) == ["cache"]
 
 
 CACHES = {  # MB, GB/s on an H100 PCIe of 2,039 GB/s: 128 MiB are 134 MB
@@ -234,11 +234,17 @@ CACHES = {  # MB, GB/s on an H100 PCIe of 2,039 GB/s: 128 MiB are 134 MB
         "copy",
         "60MB",
         "4000",
-        Kind.EXPLAINED,
+        RemarkKind.EXPLAINED,
         "it stays in the L2 cache (128 MiB at most)",
     ),
-    "a part of it": ("copy", "100MB", "3000", Kind.EXPLAINED, "a part of its 200.0 MB stays in the L2 cache (128"),
-    "more than any cache takes": ("copy", "200MB", "9000", Kind.WRONG, "400.0 MB, is too large for any cache"),
+    "a part of it": (
+        "copy",
+        "100MB",
+        "3000",
+        RemarkKind.EXPLAINED,
+        "a part of its 200.0 MB stays in the L2 cache (128",
+    ),
+    "more than any cache takes": ("copy", "200MB", "9000", RemarkKind.WRONG, "400.0 MB, is too large for any cache"),
 }
 
 
@@ -290,14 +296,14 @@ def test_a_format_the_gpu_has_no_units_for_is_refused(gpu: str, dtype: str, numb
 def test_formats_that_the_gpu_has_are_judged_by_their_rates() -> None:
     assert _judged(gpu="RTX 4090", case="gemm", shape="8192", dtype="fp8", tflops="300").can_be_true
     assert _judged(gpu="B200", case="gemm", shape="8192", dtype="nvfp4", tflops="7000").can_be_true
-    assert _codes(_judged(gpu="H100", case="gemm", shape="8192", dtype="fp8", tflops="5000"), Kind.WRONG) == [
+    assert _codes(_judged(gpu="H100", case="gemm", shape="8192", dtype="fp8", tflops="5000"), RemarkKind.WRONG) == [
         "above-ceiling"
     ]
 
 
 def test_a_rate_above_every_format_of_the_gpu_is_refused_without_a_peak_of_its_own() -> None:
     over = _judged(gpu="T4", case="gemm", shape="8192", dtype="bf16", tflops="500")
-    assert _codes(over, Kind.WRONG) == ["above-ceiling"]
+    assert _codes(over, RemarkKind.WRONG) == ["above-ceiling"]
     assert over.remarks[0].text == (
         "No bf16 peak is known for T4, but 500 TFLOPS is 384 % of the fastest it does in any format, 130.3 TFLOPS."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstlight.bench.claim import Kind, judge_claim
+from firstlight.bench.claim import RemarkKind, judge_claim
 from firstlight.bench.claim_input import Told, claim_of
 from firstlight.cli import main
 from firstlight.errors import BadInput
@@ -18,7 +18,7 @@ SPARSE = "That is the figure with sparsity, twice the {} TFLOPS of dense product
 def wrong(**told: str) -> str:
     judgement = judge_claim(claim_of(Told(**told), TABLES))
     assert judgement.can_be_true is False
-    return " ".join(remark.text for remark in judgement.remarks if remark.kind is Kind.WRONG)
+    return " ".join(remark.text for remark in judgement.remarks if remark.kind is RemarkKind.WRONG)
 
 
 @pytest.mark.parametrize(

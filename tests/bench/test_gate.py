@@ -10,7 +10,7 @@ import pytest
 from firstlight.bench import soak as soak_module
 from firstlight.bench.case import Place
 from firstlight.bench.clocks import Counters, NoGauge, Reading, Watch
-from firstlight.bench.gate import Contended, Seen, contention, look, refuse
+from firstlight.bench.gate import Contended, IdleLook, contention, look, refuse
 from firstlight.bench.place import device_names
 from firstlight.bench.soak import Load, findings, is_steady, power_findings, product_load, sag, soak, wear_findings
 from firstlight.bench.timers import CpuTimer
@@ -19,7 +19,7 @@ from firstlight.facts.known import Known
 from tests.bench.fake_device import FakeDevice
 from tests.bench.test_figures import H200
 
-IDLE = Seen(0, 0.0, 648_347_648, 150_754_820_096, is_mig=False, has_mps=False)
+IDLE = IdleLook(0, 0.0, 648_347_648, 150_754_820_096, is_mig=False, has_mps=False)
 
 
 def test_an_idle_gpu_is_ours_alone() -> None:
@@ -38,7 +38,7 @@ def test_an_idle_gpu_is_ours_alone() -> None:
     ],
     ids=["process", "busy", "memory", "mig", "mps"],
 )
-def test_whatever_shares_the_gpu_is_said_and_refused_when_strict(seen: Seen, words: str) -> None:
+def test_whatever_shares_the_gpu_is_said_and_refused_when_strict(seen: IdleLook, words: str) -> None:
     [sentence] = contention(seen)
     assert words in sentence
     with pytest.raises(Contended, match="--strict: not measured") as caught:

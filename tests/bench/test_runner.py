@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from firstlight.bench import runner
-from firstlight.bench.attempts import Attempt, Outcome, Step, Tools, first_attempt, run_passes
+from firstlight.bench.attempts import Attempt, Attempts, Step, Tools, first_attempt, run_passes
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.choice import Choice
 from firstlight.bench.clocks import NoGauge
 from firstlight.bench.memory import CpuMemory
 from firstlight.bench.patience import PATIENCE, Patience
 from firstlight.bench.results import RunResult, Verdict, from_json, to_json
-from firstlight.bench.runner import Request, World, run_bench
+from firstlight.bench.runner import BenchSetting, Request, run_bench
 from firstlight.bench.stopwatch import Regimes, Stopwatch, Subject
 from firstlight.bench.timers import CpuTimer
 from firstlight.facts.document import read_machine_or_facts
@@ -38,12 +38,12 @@ def tools(memory: CpuMemory | None = None, patience: Patience = HASTY) -> Tools:
     return Tools(CPU, watch, memory or CpuMemory(), patience)
 
 
-def run(*cases: Case, memory: CpuMemory | None = None, patience: Patience = HASTY) -> Outcome:
+def run(*cases: Case, memory: CpuMemory | None = None, patience: Patience = HASTY) -> Attempts:
     steps: list[Step] = []
     return run_passes([first_attempt(case, CPU) for case in cases], tools(memory, patience), tell=steps.append)
 
 
-def only(outcome: Outcome) -> Attempt:
+def only(outcome: Attempts) -> Attempt:
     [attempt] = outcome.attempts
     return attempt
 
@@ -224,8 +224,8 @@ def test_an_interrupt_keeps_what_is_finished() -> None:
 # A whole run
 
 
-def world(*cases: Case) -> World:
-    return World(
+def world(*cases: Case) -> BenchSetting:
+    return BenchSetting(
         suite=lambda place: cases,
         facts=read_machine_or_facts("example:h100-driver-570"),
         tables=load(),

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from firstlight.bench.compare import Strictness, compare_runs, exit_code
+from firstlight.bench.judgement import Tone, judged
 from firstlight.bench.outliers import outliers
 from firstlight.bench.results import CaseResult, Health, RunResult, to_text
 from firstlight.bench.second_look import needs_second_look, repeated
@@ -23,7 +24,6 @@ from firstlight.report.bench_normal import normal_lines
 from firstlight.report.bench_text import bench_text
 from firstlight.report.html.cases import cases_section
 from firstlight.report.html.comparison import comparison_section
-from firstlight.report.html.verdict import Tone, judged
 from firstlight.tables import Tables, load
 from tests.bench.recorded_runs import a_case, a_figure, a_run
 from tests.report.runs_to_show import processor_run

@@ -22,7 +22,7 @@ from firstlight.emit.subject import Choices
 from firstlight.errors import BadInput
 from firstlight.lint.judge import Given, lint
 from firstlight.secrets import masked
-from firstlight.verify.require_file import Kind, read_require_file
+from firstlight.verify.require_file import RequirementKind, read_require_file
 from tests.emit.subjects import NEW_H100, OLD_H100, TABLES, subject, text_of, with_own_wheel, write
 from tests.kernels.sm90.cases import needs_nvcc
 from tests.programs import SHELLCHECK
@@ -131,14 +131,14 @@ def test_hadolint_finds_no_error(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(("base", "kinds"), [("none", set()), (BASE, {Kind.COMMIT})])
-def test_the_list_of_the_team_is_one_that_verify_reads(base: str, kinds: set[Kind], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("base", "kinds"), [("none", set()), (BASE, {RequirementKind.COMMIT})])
+def test_the_list_of_the_team_is_one_that_verify_reads(base: str, kinds: set[RequirementKind], tmp_path: Path) -> None:
     read = read_require_file(str(_kit(tmp_path, base) / "team.toml"))
-    assert {each.kind for each in read} & {Kind.COMMIT, Kind.TAG} == kinds
+    assert {each.kind for each in read} & {RequirementKind.COMMIT, RequirementKind.TAG} == kinds
     needed = {(each.kind, each.name): each.needed for each in read}
-    assert needed[Kind.BINARY, "build/sparse_bsr_gemm_h100"] == "sm_90a"
-    assert needed[Kind.VERSION, "torch"] == "==2.9.0+cu130"
-    assert needed[Kind.TOOLKIT, ""] == ">=13.0,<14"
+    assert needed[RequirementKind.BINARY, "build/sparse_bsr_gemm_h100"] == "sm_90a"
+    assert needed[RequirementKind.VERSION, "torch"] == "==2.9.0+cu130"
+    assert needed[RequirementKind.TOOLKIT, ""] == ">=13.0,<14"
 
 
 def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:

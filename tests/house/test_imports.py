@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "frozen": set(),
     "near": set(),
+    "numerals": set(),
     "opening": set(),
     "owned": {"errors", "opening"},
     "records": {"facts", "versions", "errors"},  # of facts, what Known and Unknown are
@@ -128,12 +129,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"*"},
     "api": {"*"},
 }
-EVERYBODYS = ("frozen", "near", "records", "secrets", "toml", "visible")
+EVERYBODYS = ("frozen", "near", "numerals", "records", "secrets", "toml", "visible")
 STANDARD_LIBRARY_ONLY = (
     "ahead",
     "errors",
     "frozen",
     "near",
+    "numerals",
     "opening",
     "owned",
     "records",

@@ -9,12 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = [
-    path for folder in ("tools", "benchmarks") for path in sorted((ROOT / folder).glob("*.py"))
-    if 'if __name__ == "__main__":' in path.read_text()
+    path for folder in ("tools", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))
+    if 'if __name__ == "__main__":' in path.read_text() or path.name == "run.py"
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_program_reads_its_words_by_argparse_or_prints_its_usage_first(path: Path) -> None:
     tree = ast.parse(path.read_text())
     called = {

@@ -19,14 +19,14 @@ def main() -> None:
     tensors = [torch.zeros(4) for _ in range(4)]
     storages = [weakref.ref(tensor.untyped_storage()) for tensor in tensors]
     seen: dict[str, object] = {}
-    captured.hold(11, (tensors[0], tensors[1]))
-    captured.hold(11, (tensors[0],))
-    captured.hold(12, (tensors[1], tensors[2]))
+    captured.keep(11, (tensors[0], tensors[1]))
+    captured.keep(11, (tensors[0],))
+    captured.keep(12, (tensors[1], tensors[2]))
     seen["held"] = captured.held_tensors()
     driver.fake_graph_goes(11)
     os.environ["FAKE_NO_CAPTURE_INFO"] = "1"
     ctypes.CDLL(None).setenv(b"FAKE_NO_CAPTURE_INFO", b"1", 1)
-    captured.hold(13, (tensors[3],))  # a new capture: what went is dropped
+    captured.keep(13, (tensors[3],))  # a new capture: what went is dropped
     seen["after one went"] = captured.held_tensors()
     tensors.clear()
     gc.collect()

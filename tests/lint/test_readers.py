@@ -10,7 +10,7 @@ import pytest
 
 from firstlight.lint.installs import installs
 from firstlight.lint.kinds import kind_of
-from firstlight.lint.model import Requirement, Syntax, Target
+from firstlight.lint.model import ProjectAsked, Syntax, Target
 from firstlight.lint.readers import read_targets
 from firstlight.lint.reading import Reading
 from firstlight.lint.written import lines_of, says
@@ -35,7 +35,7 @@ def listed(target: Target) -> dict[str, tuple[str, int]]:
     }
 
 
-def _line(each: Requirement) -> int:
+def _line(each: ProjectAsked) -> int:
     return 0 if each.place is None else each.place.line
 
 

@@ -13,7 +13,7 @@ from firstlight.errors import BadInput
 from firstlight.profile import session
 from firstlight.profile.children import Ended
 from firstlight.profile.ncu import read_kernels
-from firstlight.profile.result import Kind, Limit, Profile, Source, Value, Work
+from firstlight.profile.result import Limit, Pace, Profile, Source, Value, Work
 from firstlight.profile.subject import kind_by_counters, kind_of_case, limit_from_file
 from firstlight.profile.tiers import SHIPPED, read_tiers
 from firstlight.report.profile_text import profile_text, verdict_lines
@@ -32,31 +32,31 @@ UNITS = '"ns","%","%","%","byte","",""'
 @pytest.mark.parametrize(
     ("case_id", "kind"),
     [
-        (GEMM, Kind.TENSOR),
-        ("gemm/fp32/8192x8192x8192", Kind.VECTOR),
-        ("bandwidth/copy/fp16/512MiB", Kind.MEMORY),
-        ("softmax/fp16/32x12x512x512", Kind.MEMORY),
+        (GEMM, Pace.TENSOR),
+        ("gemm/fp32/8192x8192x8192", Pace.VECTOR),
+        ("bandwidth/copy/fp16/512MiB", Pace.MEMORY),
+        ("softmax/fp16/32x12x512x512", Pace.MEMORY),
     ],
 )
-def test_the_counts_of_a_case_say_what_sets_its_pace(case_id: str, kind: Kind) -> None:
+def test_the_counts_of_a_case_say_what_sets_its_pace(case_id: str, kind: Pace) -> None:
     [case] = [case for case in ALL_CASES(ASSUMED) if case.id == case_id]
     assert kind_of_case(case, peaks_named(load(), "h200-sxm"))[0] is kind
-    if kind is not Kind.MEMORY:
-        assert kind_of_case(case, NO_PEAKS)[0] is Kind.UNKNOWN
+    if kind is not Pace.MEMORY:
+        assert kind_of_case(case, NO_PEAKS)[0] is Pace.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("dram", "tensor", "rest", "kind"),
     [
-        (90.0, 0.0, 40.0, Kind.MEMORY),
-        (20.0, 80.0, 85.0, Kind.TENSOR),
-        (20.0, 5.0, 85.0, Kind.VECTOR),
-        (20.0, None, 85.0, Kind.VECTOR),
-        (None, 80.0, 85.0, Kind.UNKNOWN),
+        (90.0, 0.0, 40.0, Pace.MEMORY),
+        (20.0, 80.0, 85.0, Pace.TENSOR),
+        (20.0, 5.0, 85.0, Pace.VECTOR),
+        (20.0, None, 85.0, Pace.VECTOR),
+        (None, 80.0, 85.0, Pace.UNKNOWN),
     ],
 )
 def test_the_busiest_unit_says_what_sets_the_pace_of_a_command(
-    dram: float | None, tensor: float | None, rest: float, kind: Kind
+    dram: float | None, tensor: float | None, rest: float, kind: Pace
 ) -> None:
     found = (Value("dram_pct", dram, ()), Value("tensor_pct", tensor, ()), Value("sm_pct", rest, ()))
     assert kind_by_counters(found)[0] is kind
@@ -75,7 +75,7 @@ def test_the_share_of_the_limit_comes_from_a_run_of_bench() -> None:
 def case_profile(row: str, limit: Limit, *, correct: bool = True) -> Profile:
     """A profile of the product as it would come of this one line of counters."""
     work = Work(
-        GEMM, is_case=True, flops=1, least_bytes=402_653_184, kind=Kind.TENSOR, kind_from="told", correct=correct,
+        GEMM, is_case=True, flops=1, least_bytes=402_653_184, kind=Pace.TENSOR, kind_from="told", correct=correct,
         correct_from="error 1e-4 of 2e-3 allowed",
     )  # fmt: skip
     kernels = read_kernels(f'"ID","Kernel Name",{NAMES}\n"","",{UNITS}\n"0","sm90_gemm",{row}\n')

@@ -8,8 +8,8 @@ import pytest
 
 from firstlight.errors import BadInput
 from firstlight.profile.metrics import METRICS, metric_named, today_of
-from firstlight.profile.result import Kind, Met
-from firstlight.profile.tiers import SHIPPED, Seen, judge, read_tiers
+from firstlight.profile.result import Met, Pace
+from firstlight.profile.tiers import SHIPPED, Observed, judge, read_tiers
 
 # the five counters that field report 003 lists, as it writes them
 REPORTED = {
@@ -32,11 +32,11 @@ GOOD = {
 DONE = {"ran": True, "correct": True, "report_kept": True}
 
 
-def seen(facts: dict[str, bool | None] | None = None, **figures: float | None) -> Seen:
-    return Seen({**GOOD, **figures}, {**DONE, **(facts or {})}, {})
+def seen(facts: dict[str, bool | None] | None = None, **figures: float | None) -> Observed:
+    return Observed({**GOOD, **figures}, {**DONE, **(facts or {})}, {})
 
 
-def met(kind: Kind, what: Seen) -> list[Met]:
+def met(kind: Pace, what: Observed) -> list[Met]:
     return [tier.met for tier in judge(read_tiers(SHIPPED), kind, what)]
 
 
@@ -47,26 +47,26 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_a_product_with_few_warps_reaches_every_shipped_tier() -> None:
-    tiers = judge(read_tiers(SHIPPED), Kind.TENSOR, seen())
+    tiers = judge(read_tiers(SHIPPED), Pace.TENSOR, seen())
     assert [tier.met for tier in tiers] == [Met.YES, Met.YES, Met.YES]
     [warps] = [hint for hint in tiers[1].hints if hint.text == "warps_active_pct >= 80"]
     assert (warps.met, warps.saw) == (Met.NO, "16 %")
 
 
 def test_the_conditions_of_a_tier_are_those_of_the_kind_of_case() -> None:
-    assert met(Kind.TENSOR, seen(tensor_pct=64.9)) == [Met.YES, Met.NO, Met.YES]
-    assert met(Kind.MEMORY, seen(tensor_pct=0.0, dram_pct=90.0, excess_traffic=1.02)) == [Met.YES] * 3
-    assert met(Kind.MEMORY, seen(dram_pct=90.0, excess_traffic=1.3))[1] is Met.NO
-    assert met(Kind.VECTOR, seen(tensor_pct=0.0))[1] is Met.YES
-    assert met(Kind.UNKNOWN, seen())[1] is Met.NOT_KNOWN
+    assert met(Pace.TENSOR, seen(tensor_pct=64.9)) == [Met.YES, Met.NO, Met.YES]
+    assert met(Pace.MEMORY, seen(tensor_pct=0.0, dram_pct=90.0, excess_traffic=1.02)) == [Met.YES] * 3
+    assert met(Pace.MEMORY, seen(dram_pct=90.0, excess_traffic=1.3))[1] is Met.NO
+    assert met(Pace.VECTOR, seen(tensor_pct=0.0))[1] is Met.YES
+    assert met(Pace.UNKNOWN, seen())[1] is Met.NOT_KNOWN
 
 
 def test_what_is_not_known_is_never_met_and_a_failure_beats_it() -> None:
-    assert met(Kind.TENSOR, seen(tensor_pct=None))[1] is Met.NOT_KNOWN
-    assert met(Kind.TENSOR, seen(tensor_pct=None, bank_conflict_cycles_pct=9.0))[1] is Met.NO
-    assert met(Kind.TENSOR, seen(tensor_pct=float("nan")))[1] is Met.NOT_KNOWN
-    assert met(Kind.TENSOR, seen({"correct": False}))[0] is Met.NO
-    assert met(Kind.TENSOR, seen({"correct": None}))[0] is Met.NOT_KNOWN
+    assert met(Pace.TENSOR, seen(tensor_pct=None))[1] is Met.NOT_KNOWN
+    assert met(Pace.TENSOR, seen(tensor_pct=None, bank_conflict_cycles_pct=9.0))[1] is Met.NO
+    assert met(Pace.TENSOR, seen(tensor_pct=float("nan")))[1] is Met.NOT_KNOWN
+    assert met(Pace.TENSOR, seen({"correct": False}))[0] is Met.NO
+    assert met(Pace.TENSOR, seen({"correct": None}))[0] is Met.NOT_KNOWN
 
 
 def test_every_counter_of_the_field_report_has_a_name_here() -> None:

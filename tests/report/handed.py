@@ -19,7 +19,7 @@ from firstlight.plan.request import Request
 from firstlight.report.summary import machine_summary
 from firstlight.report.verify_json import verify_document
 from firstlight.tables import load
-from firstlight.verify.check import Outcome, Report, Result
+from firstlight.verify.check import CheckOutcome, Report, Result
 from firstlight.verify.checks import CHECKS
 from firstlight.ways.extras import Extras
 
@@ -64,7 +64,7 @@ def proof_text(machine: str, *, failed: tuple[str, ...] = ()) -> str:
         Result(
             check=each["check"],
             title=titles[each["check"]],
-            outcome=Outcome.FAILED if each["check"] in failed else Outcome(each["outcome"]),
+            outcome=CheckOutcome.FAILED if each["check"] in failed else CheckOutcome(each["outcome"]),
             says="as recorded on an H200",
             command=("/usr/bin/python3", "-I", "-c", "pass"),
             seconds=each["seconds"],

@@ -47,35 +47,34 @@ def test_a_good_row_is_read_into_types(tmp_path: Path) -> None:
 def test_a_missing_field_is_named_with_file_and_row(tmp_path: Path, field: str) -> None:
     bad = {name: value for name, value in GOOD.items() if name != field}
     text = refusal(planted(tmp_path, {**GOOD, "branch": 575}, bad))
-    assert f"{tmp_path}/driver_branches.json: row 2: field '{field}' is missing" in text
+    assert f"{tmp_path}/driver_branches.json: row 2.{field}: missing" in text
 
 
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [
-        ("source", "  ", "field 'source' is empty"),
-        ("source", 7, "field 'source' is 7: accepted: text"),
-        ("date", "15.11.2026", "field 'date' is '15.11.2026'"),
-        ("date", "2026-13-01", "field 'date' is '2026-13-01'"),
-        ("confidence", "sure", "field 'confidence' is 'sure': accepted: measured, documented, reported"),
-        ("native_cuda", "thirteen", "field 'native_cuda' is 'thirteen': 'thirteen' is not a CUDA version"),
-        ("native_cuda", 13.0, "field 'native_cuda' is 13.0: accepted: text"),
-        ("native_cuda", None, "field 'native_cuda' is None: accepted: text"),
-        ("branch", "580", "field 'branch' is '580': accepted: a whole number"),
-        ("branch", True, "field 'branch' is True: accepted: a whole number"),
-        ("min_driver", "580.65.06", "field 'min_driver' is not known; accepted: source, date"),
+        ("source", "  ", "row 1.source: empty"),
+        ("source", 7, "row 1.source: expected text, found 7"),
+        ("date", "15.11.2026", "row 1.date: "),
+        ("date", "2026-13-01", "row 1.date: "),
+        ("confidence", "sure", "row 1.confidence: 'sure' is not one of measured, documented, reported"),
+        ("native_cuda", "thirteen", "row 1.native_cuda: 'thirteen' is not a CUDA version"),
+        ("native_cuda", 13.0, "row 1.native_cuda: expected text, found 13.0"),
+        ("native_cuda", None, "row 1.native_cuda: expected text, found None"),
+        ("branch", "580", "row 1.branch: expected a whole number, found '580'"),
+        ("branch", True, "row 1.branch: expected a whole number, found True"),
+        ("min_driver", "580.65.06", "row 1: 'min_driver' is not a field here"),
     ],
 )
 def test_a_wrong_field_is_named_with_what_is_accepted(
     tmp_path: Path, field: str, value: object, complaint: str
 ) -> None:
     text = refusal(planted(tmp_path, {**GOOD, field: value}))
-    assert "driver_branches.json: row 1: " in text
-    assert complaint in text
+    assert f"driver_branches.json: {complaint}" in text
 
 
 def test_a_reported_row_without_a_note_is_refused(tmp_path: Path) -> None:
-    assert "field 'note' is missing on a reported row" in refusal(planted(tmp_path, {**GOOD, "confidence": "reported"}))
+    assert "row 1.note: missing on a reported row" in refusal(planted(tmp_path, {**GOOD, "confidence": "reported"}))
 
 
 def test_the_same_fact_in_two_rows_is_refused(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_the_same_fact_in_two_rows_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_no_object_is_refused(tmp_path: Path) -> None:
-    assert "row 1: a row is an object, not list" in refusal(planted(tmp_path, [580, "13.0"]))
+    assert "row 1: expected an object, found list" in refusal(planted(tmp_path, [580, "13.0"]))
 
 
 @pytest.mark.parametrize(
@@ -111,12 +110,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("name", "field", "value", "complaint"),
     [
         ("torch_releases", "pins", ["triton == 3.5.0"], "'triton == 3.5.0' is not a requirement"),
-        ("torch_releases", "compiled_for", "9.0", "accepted: a list"),
+        ("torch_releases", "compiled_for", "9.0", "expected a list"),
         ("torch_releases", "compiled_for", ["nine"], "'nine' is not a compute capability"),
-        ("torch_releases", "wheel_mb", "899.7", "accepted: a number"),
-        ("sonames", "in_newest", 1, "accepted: true or false"),
+        ("torch_releases", "wheel_mb", "899.7", "expected a number"),
+        ("sonames", "in_newest", 1, "expected true or false"),
         ("cuda_majors", "min_driver_same_major", "R580", "'R580' is not a driver version"),
-        ("branch_life", "kind", "forever", "accepted: long-term support, production, new feature"),
+        ("branch_life", "kind", "forever", "not one of long-term support, production, new feature"),
     ],
 )
 def test_each_kind_of_field_has_its_own_complaint(
@@ -125,7 +124,7 @@ def test_each_kind_of_field_has_its_own_complaint(
     document = json.loads((SHIPPED / f"{name}.json").read_text())
     document["rows"][0][field] = value
     (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    with pytest.raises(BadInput, match=r"row 1: field ") as caught:
+    with pytest.raises(BadInput, match=rf"row 1\.{field}(\[0\])?: ") as caught:
         load(str(tmp_path)).rows(name)
     assert complaint in str(caught.value)
 

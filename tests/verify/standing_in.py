@@ -14,7 +14,7 @@ from firstlight.facts.collect import Facts, collect
 from firstlight.facts.document import read_machine_or_facts
 from firstlight.machine.live import LiveMachine
 from firstlight.tables import load
-from firstlight.verify.check import Answer, Case, Check, Outcome, Result
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Result
 from firstlight.verify.checks import CHECKS
 from firstlight.verify.runner import chosen, run_checks
 
@@ -61,7 +61,7 @@ def prove(check: Check, case: Case) -> Result:
     return result
 
 
-def said(outcome: Outcome = Outcome.OK, says: str = "said", **more: Any) -> Answer:
+def said(outcome: CheckOutcome = CheckOutcome.OK, says: str = "said", **more: Any) -> Answer:
     """An answer as a child would give it."""
     return Answer(outcome, says, (), (), more, (), 0.1, "")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.verify.check import Outcome
+from firstlight.verify.check import CheckOutcome
 from tests.verify.standing_in import case_of, check_named, prove, stand_in
 
 REAL_TORCH_THAT_LIES = """
@@ -39,7 +39,7 @@ def torch_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 def test_a_torch_that_imports_is_proved_with_its_file_and_version(tmp_path: Path) -> None:
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.OK
+    assert result.outcome is CheckOutcome.OK
     seen = {each.what: each.value for each in result.evidence}
     assert seen["interpreter"] == sys.executable
     assert str(seen["file"]).endswith("torch/__init__.py")
@@ -50,7 +50,7 @@ def test_a_torch_that_imports_is_proved_with_its_file_and_version(tmp_path: Path
 def test_an_import_error_is_told_in_its_own_words(tmp_path: Path, torch_is: Callable[[str], None]) -> None:
     torch_is("raise ImportError('libcudnn.so.9: cannot open shared object file: No such file or directory')")
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert result.says.startswith("ImportError: libcudnn.so.9: cannot open shared object file")
     assert "firstlight explain" in " ".join(result.do)
 
@@ -59,7 +59,7 @@ def test_no_torch_at_all_is_a_failure_not_a_skip(tmp_path: Path) -> None:
     bare = subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     assert bare.returncode == 0
     result = prove(check_named("import"), case_of(tmp_path, interpreter=str(tmp_path / "bare/bin/python")))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "No module named 'torch'" in result.says
     assert "--python" in " ".join(result.do)
 
@@ -70,7 +70,7 @@ def test_a_folder_called_torch_is_not_torch(tmp_path: Path, monkeypatch: pytest.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
     result = prove(check_named("import"), case_of(tmp_path, interpreter=str(bare / "bin/python")))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "is not torch" in result.says
 
 
@@ -88,7 +88,7 @@ def test_a_removed_library_of_torch_fails_the_import(tmp_path: Path, monkeypatch
             (farm / "lib" / entry.name).symlink_to(entry)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "farm"))
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "libtorch_global_deps.so" in result.says
 
 
@@ -102,7 +102,7 @@ def test_a_child_that_hangs_is_killed_with_all_it_started(tmp_path: Path, torch_
     started = time.monotonic()
     result = prove(check_named("import", limit_s=3.0), case_of(tmp_path))
     assert time.monotonic() - started < 10
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "no answer within 3 s" in result.says
     assert _is_gone(int(mark.read_text()))
 
@@ -121,7 +121,7 @@ def _is_gone(pid: int) -> bool:
 def test_a_crash_is_named_by_its_signal(tmp_path: Path, torch_is: Callable[[str], None]) -> None:
     torch_is(f"import os; os.kill(os.getpid(), {signal.SIGSEGV:d})")
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "SIGSEGV" in result.says
     assert result.do
 
@@ -129,14 +129,14 @@ def test_a_crash_is_named_by_its_signal(tmp_path: Path, torch_is: Callable[[str]
 def test_a_child_that_leaves_without_a_word_fails(tmp_path: Path, torch_is: Callable[[str], None]) -> None:
     torch_is("import os, sys; sys.stderr.write('giving up\\n'); sys.stderr.flush(); os._exit(0)")
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "exit status 0 and no answer: giving up" in result.says
 
 
 def test_noise_on_stdout_does_not_spoil_an_answer(tmp_path: Path, torch_is: Callable[[str], None]) -> None:
     torch_is('print(\'{"firstlight-proof": {"outcome": "ok"}}\')\n__version__ = \'1.0\'\nclass version: cuda = None\n')
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.OK
+    assert result.outcome is CheckOutcome.OK
     assert result.says.startswith("torch 1.0")
 
 
@@ -149,26 +149,26 @@ def test_what_python_prints_at_start_is_never_taken_for_the_answer(
         f"import json, os; os.write(1, json.dumps({{'firstlight-proof': {forged}}}).encode() + b'\\n')\n"
     )
     result = prove(check_named("import"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "no answer" in result.says
 
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = prove(check_named("import"), case_of(tmp_path, interpreter="/nowhere/python"))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "/nowhere/python was not found" in result.says
 
 
 def test_the_processor_matches_float64(tmp_path: Path) -> None:
     result = prove(check_named("cpu"), case_of(tmp_path))
-    assert result.outcome is Outcome.OK, result.says
+    assert result.outcome is CheckOutcome.OK, result.says
     assert "of what rounding allows" in result.says
 
 
 def test_a_product_that_is_a_hundredth_off_is_found(tmp_path: Path, torch_is: Callable[[str], None]) -> None:
     torch_is(REAL_TORCH_THAT_LIES)
     result = prove(check_named("cpu"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "a product on the processor is wrong" in result.says
 
 
@@ -178,7 +178,7 @@ def test_torch_compile_without_a_compiler_fails_and_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     result = prove(check_named("compile"), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "torch.compile fails on cpu" in result.says
     assert "compiler" in " ".join(result.do)
 
@@ -188,7 +188,7 @@ def test_an_extension_without_ninja_is_skipped_never_passed(tmp_path: Path, monk
         pytest.skip("ninja is installed beside this interpreter")
     monkeypatch.setenv("PATH", str(tmp_path))
     result = prove(check_named("extension", needs=()), case_of(tmp_path))
-    assert result.outcome is Outcome.SKIPPED
+    assert result.outcome is CheckOutcome.SKIPPED
     assert "ninja" in result.says
 
 
@@ -203,7 +203,7 @@ def test_an_extension_that_does_not_compile_shows_the_compilers_line(
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
     result = prove(check_named("extension", needs=()), case_of(tmp_path))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "the build failed" in result.says
     assert "cc1plus" in result.says + result.stderr
 
@@ -213,7 +213,7 @@ def test_nothing_is_left_in_the_users_caches(tmp_path: Path, monkeypatch: pytest
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-    assert prove(check_named("here"), case_of(tmp_path / "work")).outcome is Outcome.OK
+    assert prove(check_named("here"), case_of(tmp_path / "work")).outcome is CheckOutcome.OK
     assert list(home.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from firstlight.elf.fatbin import Code, read_fatbins
 from firstlight.machine.live import LiveMachine
-from firstlight.verify.check import Case, Outcome
+from firstlight.verify.check import Case, CheckOutcome
 from firstlight.versions import ComputeCapability
 from tests.verify.standing_in import case_of, check_named, facts_of, prove
 
@@ -96,7 +96,7 @@ def so_case(tmp_path: Path, machine: str, *paths: str) -> Case:
 
 def test_a_binary_for_another_gpu_fails_and_says_how_to_build_it(tmp_path: Path, binaries: dict[str, str]) -> None:
     result = prove(check_named("so"), so_case(tmp_path, "h200", binaries["sm_80"]))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "it holds sm_80, nothing that runs on sm_90 (error 209" in result.says
     assert "-gencode arch=compute_90,code=sm_90" in result.do[0]
 
@@ -113,13 +113,13 @@ def test_a_binary_that_runs_here_is_proved(
     tmp_path: Path, binaries: dict[str, str], machine: str, name: str, told: str
 ) -> None:
     result = prove(check_named("so"), so_case(tmp_path, machine, binaries[name]))
-    assert result.outcome is Outcome.OK, result.says
+    assert result.outcome is CheckOutcome.OK, result.says
     assert told in result.says
 
 
 def test_without_a_gpu_a_binary_is_read_but_not_judged(tmp_path: Path, binaries: dict[str, str]) -> None:
     result = prove(check_named("so"), so_case(tmp_path, "gpu-less", binaries["sm_80"]))
-    assert result.outcome is Outcome.NOT_HERE
+    assert result.outcome is CheckOutcome.NOT_HERE
     assert result.says.endswith("holds sm_80")
 
 
@@ -132,7 +132,7 @@ def test_files_without_code_are_refused_in_words(tmp_path: Path) -> None:
         (str(tmp_path), "is a folder"),
     ):
         result = prove(check_named("so"), so_case(tmp_path, "h200", path))
-        assert result.outcome is Outcome.FAILED
+        assert result.outcome is CheckOutcome.FAILED
         assert told in result.says
 
 

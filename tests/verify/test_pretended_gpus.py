@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.verify.check import Outcome
+from firstlight.verify.check import CheckOutcome
 from firstlight.verify.children.witness import Fault, Witness
 from firstlight.verify.needs import lacking
 from tests.verify.pretend_gpu import pretended
@@ -101,7 +101,7 @@ def test_a_fault_of_a_gpu_comes_through_the_child_process(tmp_path: Path, monkey
     monkeypatch.setenv("PYTHONPATH", stand_in(tmp_path / "stand-in", PRETENDING))
     monkeypatch.setenv("PRETEND_FAULT", "second-gpu")
     result = prove(check_named("gpus"), case_of(tmp_path / "work", facts_of("b200-driver-610")))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "1 of 2 GPUs failed: GPU 1 computes a wrong product" in result.says
     assert any(each.what == "gpu 0" for each in result.evidence)
 
@@ -121,13 +121,13 @@ def test_machine_code_and_ptx_are_told_apart(tmp_path: Path) -> None:
 def test_without_a_gpu_nothing_of_it_is_proved_or_failed(tmp_path: Path) -> None:
     for name in ("gpus", "kernels", "cublas", "cudnn", "sdpa", "nccl", "cuda-extension"):
         result = prove(check_named(name), case_of(tmp_path, facts_of("gpu-less")))
-        assert result.outcome is Outcome.NOT_HERE, name
+        assert result.outcome is CheckOutcome.NOT_HERE, name
         assert result.says == "no NVIDIA GPU"
 
 
 def test_nccl_needs_a_second_gpu(tmp_path: Path) -> None:
     result = prove(check_named("nccl"), case_of(tmp_path, facts_of("h200")))
-    assert result.outcome is Outcome.NOT_HERE
+    assert result.outcome is CheckOutcome.NOT_HERE
     assert "1 GPU: nothing to communicate with" in result.says
 
 
@@ -157,13 +157,13 @@ def destroy_process_group(): pass
 @pytest.mark.parametrize(
     ("fault", "outcome", "told"),
     [
-        ("", Outcome.OK, "all_reduce over 2 GPUs is right on every rank"),
-        ("wrong", Outcome.FAILED, "rank 1 got 1048576 wrong sums"),
-        ("no-start", Outcome.FAILED, "rank 1 ended with 1: RuntimeError: NCCL error: unhandled system error"),
+        ("", CheckOutcome.OK, "all_reduce over 2 GPUs is right on every rank"),
+        ("wrong", CheckOutcome.FAILED, "rank 1 got 1048576 wrong sums"),
+        ("no-start", CheckOutcome.FAILED, "rank 1 ended with 1: RuntimeError: NCCL error: unhandled system error"),
     ],
 )
 def test_every_rank_of_a_collective_must_have_the_right_sum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: Outcome, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: CheckOutcome, told: str
 ) -> None:
     """A stand-in for torch with a group of its own: two processes, one of them faulty."""
     folder = stand_in(tmp_path / "stand-in", TORCH_WITH_A_GROUP)
@@ -176,10 +176,10 @@ def test_every_rank_of_a_collective_must_have_the_right_sum(
 
 
 def test_a_failed_gpu_check_is_not_told_six_times(tmp_path: Path) -> None:
-    done = {"import": said(), "gpus": said(Outcome.FAILED, capabilities=[])}
+    done = {"import": said(), "gpus": said(CheckOutcome.FAILED, capabilities=[])}
     for name in ("kernels", "cublas", "cudnn", "sdpa"):
         lacks = lacking(check_named(name), case_of(tmp_path, facts_of("h200")), done)
-        assert lacks == (Outcome.SKIPPED, "torch computes on no GPU: see `gpus`")
+        assert lacks == (CheckOutcome.SKIPPED, "torch computes on no GPU: see `gpus`")
 
 
 def test_a_cuda_extension_needs_a_toolkit_of_torchs_major(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_cuda_extension_needs_a_toolkit_of_torchs_major(tmp_path: Path) -> Non
     assert lacking(check, case_of(tmp_path, facts_of("h200")), done) is None
     hybrid = lacking(check, case_of(tmp_path, facts_of("h100-nvcc-13-torch-cu128")), done)
     assert hybrid is not None
-    assert hybrid[0] is Outcome.SKIPPED
+    assert hybrid[0] is CheckOutcome.SKIPPED
     assert "torch refuses another major" in hybrid[1]
     without = lacking(check, case_of(tmp_path, facts_of("no-toolkit")), done)
-    assert without == (Outcome.NOT_HERE, "no CUDA toolkit with nvcc")
+    assert without == (CheckOutcome.NOT_HERE, "no CUDA toolkit with nvcc")

@@ -9,8 +9,8 @@ import pytest
 
 from firstlight.errors import BadInput
 from firstlight.verify.check import Met, RequirementResult
-from firstlight.verify.require_file import Kind, read_require_file
-from firstlight.verify.requirements import hold
+from firstlight.verify.require_file import RequirementKind, read_require_file
+from firstlight.verify.requirements import results_of_requirements
 from tests.verify.standing_in import case_of, facts_of, said
 
 WHOLE = """\
@@ -40,7 +40,7 @@ def rows(tmp_path: Path, text: str, machine: str = "h200") -> dict[str, Requirem
     path = tmp_path / "team.toml"
     path.write_text(text)
     done = {"import": said(version="2.11.0+cu130"), "gpus": said(capabilities=[[9, 0]])}
-    held = hold(read_require_file(str(path)), case_of(tmp_path / "work", facts_of(machine)), done)
+    held = results_of_requirements(read_require_file(str(path)), case_of(tmp_path / "work", facts_of(machine)), done)
     return {row.requirement: row for row in held}
 
 
@@ -67,7 +67,7 @@ def test_a_machine_without_a_gpu_meets_none_of_its_requirements(tmp_path: Path) 
     text = 'gpus = 1\ngpu_name = "H100"\nmin_driver = "580"\nmin_capability = "9.0"\n'
     path = tmp_path / "team.toml"
     path.write_text(text)
-    held = hold(read_require_file(str(path)), case_of(tmp_path, facts_of("gpu-less")), {})
+    held = results_of_requirements(read_require_file(str(path)), case_of(tmp_path, facts_of("gpu-less")), {})
     assert [row.met for row in held] == [Met.NO] * 4
 
 
@@ -157,7 +157,7 @@ def test_a_bare_version_means_exactly_that_version(tmp_path: Path) -> None:
     path = tmp_path / "team.toml"
     path.write_text('[versions]\ntorch = "2.9.0"\n')
     [requirement] = read_require_file(str(path))
-    assert (requirement.kind, requirement.needed) == (Kind.VERSION, "==2.9.0")
+    assert (requirement.kind, requirement.needed) == (RequirementKind.VERSION, "==2.9.0")
     assert rows(tmp_path, '[versions]\ntorch = "2.11.0"\n')["torch"].met is Met.YES
     assert rows(tmp_path, '[versions]\ntorch = "==2.11.0+cu128"\n')["torch"].met is Met.NO
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.facts.look import Look, Names, look_at
-from firstlight.verify.check import Outcome, Result
+from firstlight.verify.check import CheckOutcome, Result
 from firstlight.verify.checks import CHECKS
 from firstlight.verify.fresh import CRON, INTERACTIVE, LOGIN, SSH, in_shell, ssh_answers
 from firstlight.verify.judges import judge_libraries, judge_shell
@@ -48,8 +48,8 @@ def test_what_only_this_shell_knows_is_missing_in_the_fresh_ones(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", stand_in(tmp_path / "mine", SMALL_TORCH))
     found = shells(tmp_path, "cron")
-    assert found["here"].outcome is Outcome.OK
-    assert found["cron"].outcome is Outcome.FAILED
+    assert found["here"].outcome is CheckOutcome.OK
+    assert found["cron"].outcome is CheckOutcome.FAILED
     assert "torch is 1.1.1 there, 9.9.9 here" in found["cron"].says
 
 
@@ -64,11 +64,11 @@ def test_a_poisoned_profile_is_found_in_the_shell_that_reads_it(
     (home / ".bashrc").write_text("echo welcome back\n")
     monkeypatch.setenv("HOME", str(home))
     found = shells(tmp_path, "login-shell", "interactive-shell", "cron")
-    assert found["login-shell"].outcome is Outcome.FAILED
+    assert found["login-shell"].outcome is CheckOutcome.FAILED
     assert "wrong ELF class" in found["login-shell"].says
     assert "LD_LIBRARY_PATH is /poison there" in " ".join(found["login-shell"].do)
-    assert found["interactive-shell"].outcome is Outcome.OK, found["interactive-shell"].says
-    assert found["cron"].outcome is Outcome.OK, found["cron"].says
+    assert found["interactive-shell"].outcome is CheckOutcome.OK, found["interactive-shell"].says
+    assert found["cron"].outcome is CheckOutcome.OK, found["cron"].says
 
 
 def test_a_bashrc_that_leaves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,13 +78,13 @@ def test_a_bashrc_that_leaves_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PYTHONPATH", stand_in(tmp_path / "mine", SMALL_TORCH))
     result = shells(tmp_path, "interactive-shell")["interactive-shell"]
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "exit status 7 and no answer: no shells here" in result.says
 
 
 def test_without_a_baseline_a_shell_is_skipped(tmp_path: Path) -> None:
     result = prove(check_named("cron"), case_of(tmp_path))
-    assert result.outcome is Outcome.SKIPPED
+    assert result.outcome is CheckOutcome.SKIPPED
     assert "`here`" in result.says
 
 
@@ -138,14 +138,14 @@ def test_a_command_over_ssh_is_compared_too(tmp_path: Path, monkeypatch: pytest.
     checks = (check_named("here"), check_named("ssh", needs=()))
     case = case_of(tmp_path / "work", interpreter=python_with(tmp_path / "environment", OTHER_TORCH))
     results, _ = run_checks(checks, case, lambda _: None)
-    assert results[1].outcome is Outcome.FAILED
+    assert results[1].outcome is CheckOutcome.FAILED
     assert "torch is 1.1.1 there, 9.9.9 here" in results[1].says
 
 
 def test_a_refused_login_is_a_skip_not_a_failure(tmp_path: Path) -> None:
-    answer = replace(said(Outcome.FAILED), more={}, stderr="me@localhost: Permission denied (publickey).")
+    answer = replace(said(CheckOutcome.FAILED), more={}, stderr="me@localhost: Permission denied (publickey).")
     result = judge_shell(check_named("ssh"), answer, case_of(tmp_path), {"here": said(version="1")})
-    assert result.outcome is Outcome.SKIPPED
+    assert result.outcome is CheckOutcome.SKIPPED
 
 
 def test_a_gpu_that_only_this_shell_sees_fails(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_gpu_that_only_this_shell_sees_fails(tmp_path: Path) -> None:
     )
     there = said(file="t", version="2", available=False, libcuda="/usr/lib/libcuda.so.1", gpus=0, ld_library_path="")
     result = judge_shell(check_named("cron"), there, case_of(tmp_path), {"here": here})
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert "a usable GPU is not seen there, seen here" in result.says
     assert "libcuda is /usr/lib/libcuda.so.1 there, /compat/libcuda.so.1 here" in result.says
     assert "LD_LIBRARY_PATH is empty there, /compat here" in result.do[0]
@@ -174,24 +174,24 @@ def test_a_library_that_ld_library_path_swaps_is_found_in_the_process(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(copy))
     facts = look_at(Look(python=sys.executable, names=Names.REAL))
     result = prove(check_named("libraries"), case_of(tmp_path / "work", facts))
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert f"libc10.so is {copy}/libc10.so, not torch's" in result.says
     assert "LD_LIBRARY_PATH" in result.do[0]
 
 
 def test_the_libraries_of_a_good_torch_are_the_intended_ones(tmp_path: Path) -> None:
     result = prove(check_named("libraries"), case_of(tmp_path, facts_here()))
-    assert result.outcome is Outcome.OK, result.says
+    assert result.outcome is CheckOutcome.OK, result.says
     assert "are the intended files, none twice" in result.says
 
 
 def test_two_copies_of_one_library_fail(tmp_path: Path) -> None:
     both = ["/a/libcublas.so.12", "/b/libcublas.so.13.1.0.3", "/usr/lib/libz.so.1", "/opt/libz.so.1"]
     result = judge_libraries(check_named("libraries"), said(libraries=both), case_of(tmp_path), {})
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is CheckOutcome.FAILED
     assert result.says == "libcublas is loaded twice: /a/libcublas.so.12 and /b/libcublas.so.13.1.0.3"
 
 
 def test_libraries_that_cannot_be_compared_are_not_proved(tmp_path: Path) -> None:
     result = judge_libraries(check_named("libraries"), said(libraries=["/usr/lib/libz.so.1"]), case_of(tmp_path), {})
-    assert result.outcome is Outcome.SKIPPED
+    assert result.outcome is CheckOutcome.SKIPPED

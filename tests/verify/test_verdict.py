@@ -15,7 +15,7 @@ from firstlight.report.verify_json import verify_document
 from firstlight.report.verify_junit import verify_junit
 from firstlight.report.verify_text import Detail, verify_text
 from firstlight.tables.feature_lookups import features
-from firstlight.verify.check import Evidence, FeatureState, Met, Outcome, Report, RequirementResult, Result
+from firstlight.verify.check import CheckOutcome, Evidence, FeatureState, Met, Report, RequirementResult, Result
 from firstlight.verify.children.feature_probes import PROBES
 from firstlight.verify.features import feature_table
 from firstlight.verify.verdict import exit_code, summary
@@ -23,15 +23,15 @@ from tests.verify.standing_in import said
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "src/firstlight/schemas/verify-1.json").read_text())
-OK = Result("import", "torch imports", Outcome.OK, "torch 2.11.0+cu130", seconds=2.5)
-CPU = Result("cpu", "the processor computes", Outcome.OK, "matches", evidence=(Evidence("max error", 4e-7),))
-GPUS = Result("gpus", "every GPU computes", Outcome.OK, "1 of 1 GPU computes what float64 computes")
-NO_GPU = Result("gpus", "every GPU computes", Outcome.NOT_HERE, "no NVIDIA GPU")
-SKIPPED = Result("ssh", "over ssh", Outcome.SKIPPED, "no ssh server answers")
+OK = Result("import", "torch imports", CheckOutcome.OK, "torch 2.11.0+cu130", seconds=2.5)
+CPU = Result("cpu", "the processor computes", CheckOutcome.OK, "matches", evidence=(Evidence("max error", 4e-7),))
+GPUS = Result("gpus", "every GPU computes", CheckOutcome.OK, "1 of 1 GPU computes what float64 computes")
+NO_GPU = Result("gpus", "every GPU computes", CheckOutcome.NOT_HERE, "no NVIDIA GPU")
+SKIPPED = Result("ssh", "over ssh", CheckOutcome.SKIPPED, "no ssh server answers")
 FAILED = Result(
     "cudnn",
     "cuDNN convolves",
-    Outcome.FAILED,
+    CheckOutcome.FAILED,
     "the float32 convolution is off by 0.5",
     ("Look at `libraries`.",),
     (Evidence("float32 convolution, max error", float("nan")),),
@@ -197,5 +197,5 @@ def test_a_feature_is_what_was_seen_of_it_not_what_was_claimed() -> None:
 
 
 def test_without_an_answer_the_table_claims_nothing() -> None:
-    states = {each.state for each in feature_table(said(Outcome.FAILED))}
+    states = {each.state for each in feature_table(said(CheckOutcome.FAILED))}
     assert states == {FeatureState.NOT_LOOKED_AT, FeatureState.NO_SUCH_THING}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from tools.machines import (
@@ -45,7 +45,9 @@ EXAMPLES = (
 
 
 def main() -> None:
-    wanted = sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="python -m tools.machines", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("wanted", metavar="NAME", nargs="*", help="machines to write; default: all")
+    wanted = parser.parse_args().wanted
     for make in MACHINES:
         machine = make()
         if not wanted or machine.name in wanted:

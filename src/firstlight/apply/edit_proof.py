@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from firstlight.apply.parts import Parts
 from firstlight.apply.shell_readers import Reader, is_shell_file, readers_of, there
-from firstlight.apply.shell_trial import LIMIT_S, Place, Seen, Trial, seen_in
+from firstlight.apply.shell_trial import LIMIT_S, Place, Trial, Tried, seen_in
 from firstlight.errors import CouldNotAct
 from firstlight.owned import others_can_write
 from firstlight.shells.kinds import Dialect, dialect_of, is_start_file
@@ -79,13 +79,13 @@ def _parsed(change: FileChange, readers: tuple[Reader, ...], place: Place) -> st
     return ""
 
 
-def _does_not_parse(reader: Reader, seen: Seen) -> str:
+def _does_not_parse(reader: Reader, seen: Tried) -> str:
     if seen.status is None:
         return f"{reader.shell} did not say within {LIMIT_S:.0f} s whether it parses"
     return f"{reader.shell} would not parse it any more: {_first_complaint(seen)}"
 
 
-def _first_complaint(seen: Seen) -> str:
+def _first_complaint(seen: Tried) -> str:
     lines = seen.complained.strip().splitlines()
     return lines[0] if lines else f"it ends with status {seen.status}"
 
@@ -122,7 +122,7 @@ def _tried(change: FileChange, readers: tuple[Reader, ...], place: Place) -> str
     return "" if judged else f"a new {readers[0].shell} that reads it ends before it can be asked"
 
 
-def _differs(change: FileChange, before: Seen, after: Seen, *, reader: Reader, again: Seen | None = None) -> str:
+def _differs(change: FileChange, before: Tried, after: Tried, *, reader: Reader, again: Tried | None = None) -> str:
     """What an edit would change beside what it is meant to change; "" where nothing."""
     if before.variables is None or after.variables is None:
         return f"a new {reader.shell} would {'end before it is ready' if before.variables else 'go on where it ended'}"

@@ -34,7 +34,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Applied:
     """One call of `apply`."""
 
     ending: Ending

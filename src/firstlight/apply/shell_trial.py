@@ -32,7 +32,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Tried:
     """What came of one trial: the environment that a child of the shell got, None where it never came to that."""
 
     status: int | None  # None: it did not end in time
@@ -50,7 +50,7 @@ class Place:
     beside: tuple[tuple[str, str], ...] = ()  # path and text
 
 
-def seen_in(place: Place, trials: tuple[Trial, ...]) -> tuple[Seen, ...]:
+def seen_in(place: Place, trials: tuple[Trial, ...]) -> tuple[Tried, ...]:
     """What each shell says of its text as the file of that place."""
     folder, path = place.folder, place.path
     real = _home_of(path)
@@ -68,7 +68,7 @@ def seen_in(place: Place, trials: tuple[Trial, ...]) -> tuple[Seen, ...]:
         at = real or _NO_HOME
         texts = [said[key].replace(file, path).replace(home, at) for key in ("printed", "complained")]
         variables = _variables(f"{posixpath.dirname(home)}/answer", home, at)
-        found.append(Seen(said["status"], texts[0], texts[1], variables))
+        found.append(Tried(said["status"], texts[0], texts[1], variables))
     return tuple(found)
 
 

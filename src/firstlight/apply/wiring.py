@@ -45,7 +45,7 @@ class Action(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class CompatWiring:
     """What a command is started with, and why, e.g. take out: compat 580.95.05 under driver 580.159.04 gives 803."""
 
     action: Action
@@ -68,27 +68,27 @@ def mode_of(text: str | None) -> Mode:
     return accepted[str(text)]
 
 
-def decide(question: Question, *, mode: Mode, probe: Probe) -> Wiring:
+def decide(question: Question, *, mode: Mode, probe: Probe) -> CompatWiring:
     """What a command started now gets."""
     present = question.facts.libcuda.ld_library_path
     if mode is Mode.OFF:
-        return Wiring(Action.NOTHING, present, "", f"{VARIABLE}=off")
+        return CompatWiring(Action.NOTHING, present, "", f"{VARIABLE}=off")
     in_use = compat_in_use(question.facts)
     code = init_code(question.facts)
     if in_use is not None and code == 0:
         who = "the container runtime" if in_use.copied else wired_by(in_use.library)
-        return Wiring(
+        return CompatWiring(
             Action.NOTHING, present, "", f"compat {in_use.version} is in use already ({who}) and cuInit works"
         )
     if in_use is not None and in_use.library.found_by is Rule.LIBRARY_PATH:
         return _without_the_stale_one(question, mode=mode, probe=probe)
     if in_use is not None:
         why = f"compat {in_use.version} breaks driver {in_use.kernel}, and {in_use.place} is not LD_LIBRARY_PATH"
-        return Wiring(Action.REFUSE, present, "", f"{why}: firstlight plan says how to take it out")
+        return CompatWiring(Action.REFUSE, present, "", f"{why}: firstlight plan says how to take it out")
     return _with_compat(question, present, mode=mode, probe=probe)
 
 
-def _without_the_stale_one(question: Question, *, mode: Mode, probe: Probe) -> Wiring:
+def _without_the_stale_one(question: Question, *, mode: Mode, probe: Probe) -> CompatWiring:
     present = question.facts.libcuda.ld_library_path
     kept = tuple(each for each in present if not is_compat_path(each))
     gone = ", ".join(each for each in present if is_compat_path(each))
@@ -99,17 +99,17 @@ def _without_the_stale_one(question: Question, *, mode: Mode, probe: Probe) -> W
         now = init_code(question.facts)
         seen = "does not start" if now is None else f"gives {now}"
         why = f"compat {in_use.version} under driver {in_use.kernel} {seen}; without it cuInit works"
-        return Wiring(Action.TAKE_OUT, kept, gone, why)
+        return CompatWiring(Action.TAKE_OUT, kept, gone, why)
     other = _with_compat(question, kept, mode=mode, probe=probe)
     if other.action is Action.USE:
         return other
-    return Wiring(Action.REFUSE, present, gone, f"cuInit fails with {gone} and without it ({_words(said)})")
+    return CompatWiring(Action.REFUSE, present, gone, f"cuInit fails with {gone} and without it ({_words(said)})")
 
 
-def _with_compat(question: Question, kept: tuple[str, ...], *, mode: Mode, probe: Probe) -> Wiring:
+def _with_compat(question: Question, kept: tuple[str, ...], *, mode: Mode, probe: Probe) -> CompatWiring:
     needed = wheel_needs_compat(question)
     if needed is None and mode is Mode.AUTO:
-        return Wiring(
+        return CompatWiring(
             Action.NOTHING, kept, "", "the driver's own libcuda is what torch here needs, or no torch was found"
         )
     refused: list[str] = []
@@ -120,14 +120,14 @@ def _with_compat(question: Question, kept: tuple[str, ...], *, mode: Mode, probe
         if not reason:
             said = probe((library.folder, *kept))
             if said == 0:
-                return Wiring(
+                return CompatWiring(
                     Action.USE, (library.folder, *kept), library.folder, f"cuInit works with {library.folder}"
                 )
             reason = _words(said)
         refused.append(f"{library.folder}: {reason}")
     why = "; ".join(refused) or "no compat library is on this machine"
     action = Action.REFUSE if mode is Mode.ON else Action.NOTHING
-    return Wiring(action, kept, "", f"compat is needed and cannot be used: {why}")
+    return CompatWiring(action, kept, "", f"compat is needed and cannot be used: {why}")
 
 
 def _newest_first(question: Question) -> Iterator[CompatLibrary]:

@@ -66,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Attempts:
     """All attempts, whether the user broke off, and how long the timing took without set-up."""
 
     attempts: tuple[Attempt, ...]
@@ -82,7 +82,7 @@ def first_attempt(case: Case, place: Place) -> Attempt:
     return _ended(attempt, Verdict.SKIPPED, case.needs) if case.needs else attempt
 
 
-def nobody(_: object) -> None:
+def unheard(_: object) -> None:
     """Whom nobody listens to is told nothing."""
 
 
@@ -91,8 +91,8 @@ def run_passes(
     tools: Tools,
     *,
     tell: Callable[[Step], None],
-    keep: Callable[[tuple[Attempt, ...]], None] = nobody,
-) -> Outcome:
+    keep: Callable[[tuple[Attempt, ...]], None] = unheard,
+) -> Attempts:
     """Every case in pass 1, then every case in pass 2 and so on; what is finished survives an interrupt.
 
     `keep` gets what there is after every case, for whoever wants it to survive more than that.
@@ -110,11 +110,11 @@ def run_passes(
                 kept[place], setup_s = run_one_pass(attempt, tools, budget_s=pace.budget_s())
                 pace.spent(time.perf_counter() - began - setup_s)
                 if kept[place].verdict is Verdict.FAILED and (lost := _lost(tools.memory)):
-                    return Outcome(_after_loss(kept, attempt.case.id, lost), interrupted, pace.total_s)
+                    return Attempts(_after_loss(kept, attempt.case.id, lost), interrupted, pace.total_s)
                 keep(tuple(_unless_run(each, "not reached before the run ended") for each in kept))
     except KeyboardInterrupt:
         interrupted = True
-    return Outcome(tuple(_unless_run(each, "interrupted before it ran") for each in kept), interrupted, pace.total_s)
+    return Attempts(tuple(_unless_run(each, "interrupted before it ran") for each in kept), interrupted, pace.total_s)
 
 
 def run_one_pass(attempt: Attempt, tools: Tools, *, budget_s: float) -> tuple[Attempt, float]:

@@ -25,7 +25,7 @@ GIB = 2**30 / 1e9
 NOT_JUDGED = ("no-peak", "no-link")  # the remarks that leave a claim open
 
 
-class Kind(enum.Enum):
+class RemarkKind(enum.Enum):
     """What a remark on a claim means."""
 
     WRONG = "wrong"
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 class Remark:
     """One thing found about a claim; factor 2.0 says by how much it is off, None where there is no such number."""
 
-    kind: Kind
+    kind: RemarkKind
     code: str
     text: str
     factor: float | None = None
@@ -77,7 +77,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ClaimJudgement:
     """The answer: can_be_true, the remarks, and what the time (or the rate, without one) means."""
 
     can_be_true: bool | None  # None: nothing is wrong with it, but a limit is not known and was not judged
@@ -88,7 +88,7 @@ class Judgement:
     limit: LimitResult
 
 
-def judge_claim(claim: Claim) -> Judgement:
+def judge_claim(claim: Claim) -> ClaimJudgement:
     """Everything that is wrong or only looks wrong about a claim."""
     time_s = _time(claim)
     timed = Timed(claim.work, claim.held_against, time_s, flags=claim.flags, link_gbps=claim.link_gbps)
@@ -102,7 +102,7 @@ def judge_claim(claim: Claim) -> Judgement:
         *_saturation(claim, limit),
         *_rounding(claim),
     )
-    return Judgement(
+    return ClaimJudgement(
         can_be_true=_can_be_true(remarks),
         remarks=remarks,
         time_s=time_s,
@@ -113,7 +113,7 @@ def judge_claim(claim: Claim) -> Judgement:
 
 
 def _can_be_true(remarks: tuple[Remark, ...]) -> bool | None:
-    if any(remark.kind is Kind.WRONG for remark in remarks):
+    if any(remark.kind is RemarkKind.WRONG for remark in remarks):
         return False
     return None if any(remark.code in NOT_JUDGED for remark in remarks) else True
 
@@ -158,7 +158,7 @@ def _tflops_against_time(claim: Claim) -> Iterator[Remark]:
     true = work.flops / ms.value / 1e9
     factor = said.value / true
     yield Remark(
-        Kind.WRONG,
+        RemarkKind.WRONG,
         "count",
         f"{said.text} TFLOPS is {_times(factor)} what the time gives: {_gflop(work.flops)} in {ms.text} ms are "
         f"{true:.1f} TFLOPS.{_why_count(claim, said, ms)}",
@@ -194,7 +194,7 @@ def _gbps_against_time(claim: Claim) -> Iterator[Remark]:
         return
     true = size / ms.value / 1e6
     yield Remark(
-        Kind.WRONG,
+        RemarkKind.WRONG,
         "bytes",
         f"{said.text} GB/s is {_times(said.value / true)} what the time gives: {size / 1e6:,.1f} MB in {ms.text} ms "
         f"are {true:.2f} GB/s.{_why_bytes(claim, said, ms)}",
@@ -223,7 +223,7 @@ def _compute_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
         return
     peaks, dtype = claim.peaks, claim.held_against
     if why := why_no_units(dtype, peaks):
-        yield Remark(Kind.WRONG, "no-units", why)
+        yield Remark(RemarkKind.WRONG, "no-units", why)
         return
     highest, spec = peaks.max_tflops(dtype), peaks.spec_tflops(dtype)
     if highest is None:
@@ -235,7 +235,7 @@ def _compute_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
         elif spec is not None and rate.least > spec:
             needed = rate.value / highest * (peaks.max_clock_mhz or 0) / 1000
             yield Remark(
-                Kind.EXPLAINED,
+                RemarkKind.EXPLAINED,
                 "above-datasheet",
                 f"{rate.words} is {100 * rate.value / spec:.0f} % of the datasheet ({spec:.4g} TFLOPS at "
                 f"{peaks.clock_mhz:.0f} MHz). That is no error: the card boosts above that clock. It needs "
@@ -254,12 +254,12 @@ def _without_peak(claim: Claim, time_s: float) -> Iterator[Remark]:
         else [rate for rate in _rates(claim, time_s) if rate.least > most]
     )
     if most is None or not over:
-        yield Remark(Kind.NOTE, "no-peak", f"No {dtype} peak is known for {peaks.name}: the rate is not judged.")
+        yield Remark(RemarkKind.NOTE, "no-peak", f"No {dtype} peak is known for {peaks.name}: the rate is not judged.")
     for rate in over:
         assert most is not None, dtype
         text = f"No {dtype} peak is known for {peaks.name}, but {rate.words} is {100 * rate.value / most:.0f} % of the"
         text += f" fastest it does in any format, {most:,.1f} TFLOPS."
-        yield Remark(Kind.WRONG, "above-ceiling", text, rate.value / most)
+        yield Remark(RemarkKind.WRONG, "above-ceiling", text, rate.value / most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,17 +301,17 @@ def _over_ceiling(claim: Claim, rate: _Rate) -> Remark:
     text += f" and {100 * rate.value / spec:.0f} % of the datasheet ({spec:.4g})." if spec is not None else "."
     if ALGORITHMIC in claim.flags:
         more = " Convolutions are counted direct; Winograd and FFT kernels do less work, so this can be."
-        return Remark(Kind.EXPLAINED, "algorithmic", text + more, factor)
+        return Remark(RemarkKind.EXPLAINED, "algorithmic", text + more, factor)
     loose = peaks.max_tflops(f"{dtype}_acc16")
     if loose is not None and rate.least <= loose:
         more = f" With products accumulated in 16 bits the ceiling is {loose:.4g}: only then it can be."
-        return Remark(Kind.EXPLAINED, "accumulation", text + more, factor)
+        return Remark(RemarkKind.EXPLAINED, "accumulation", text + more, factor)
     tf32 = peaks.max_tflops("tf32") if dtype == "fp32" else None
     if tf32 is not None and rate.least <= tf32:
         text += " It is below the tf32 ceiling: products were probably run in tf32, which is not fp32."
     else:
         text += sparse_figure(rate.value, dtype, peaks)
-    return Remark(Kind.WRONG, "above-ceiling", text, factor)
+    return Remark(RemarkKind.WRONG, "above-ceiling", text, factor)
 
 
 def _memory_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
@@ -329,25 +329,25 @@ def _memory_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     size = claim.work.bytes
     if size >= SURELY_IN_MEMORY or rate * (size - MOST_L2) / size > highest * 1.02:
         more = f" The working set, {size / 1e6:,.1f} MB, is too large for any cache."
-        yield Remark(Kind.WRONG, "above-bandwidth", text + more, rate / highest)
+        yield Remark(RemarkKind.WRONG, "above-bandwidth", text + more, rate / highest)
         return
     part = "it" if size <= MOST_L2 else f"a part of its {size / 1e6:,.1f} MB"
     more = f" It can be only where {part} stays in the L2 cache (128 MiB at most): this is no figure of the memory."
-    yield Remark(Kind.EXPLAINED, "cache", text + more, rate / highest)
+    yield Remark(RemarkKind.EXPLAINED, "cache", text + more, rate / highest)
 
 
 def _link_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     if claim.held_against != "link":
         return
     if claim.link_peak is None or claim.link_gbps is None:
-        yield Remark(Kind.NOTE, "no-link", "Which link was it? Say so with --link, e.g. --link pcie5x16.")
+        yield Remark(RemarkKind.NOTE, "no-link", "Which link was it? Say so with --link, e.g. --link pcie5x16.")
         return
     true = claim.work.bytes / time_s / 1e9
     rates = {round(true, 9)} | ({claim.gbps.value} if claim.gbps is not None else set())
     shares = sorted(100 * rate / claim.link_gbps for rate in rates)
     if shares[-1] > 102:
         yield Remark(
-            Kind.WRONG,
+            RemarkKind.WRONG,
             "above-link",
             f"{max(rates):.4g} GB/s is {shares[-1]:.0f} % of {claim.link} ({claim.link_gbps:.1f} GB/s each way)."
             f"{both_directions(max(rates), claim.link_peak)}",
@@ -356,7 +356,7 @@ def _link_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
     elif claim.ms is None and claim.gbps is not None:
         low, high = shares[0], 100 * claim.gbps.value * GIB / claim.link_gbps
         yield Remark(
-            Kind.NOTE,
+            RemarkKind.NOTE,
             "share",
             f"{claim.gbps.text} GB/s is {low:.0f} % of {claim.link} ({claim.link_gbps:.1f} GB/s each way); "
             f"{high:.0f} % if GiB/s was meant.",
@@ -376,7 +376,7 @@ def _saturation(claim: Claim, limit: LimitResult) -> Iterator[Remark]:
         span = " to ".join(f"{share:.0f}" for share in sorted({round(min(shares)), round(max(shares))}))
         what = claim.link or f"the {limit.bound.value} limit of {claim.peaks.name}"
         yield Remark(
-            Kind.WRONG,
+            RemarkKind.WRONG,
             "not-saturated",
             f"Nothing is saturated: this is {span} % of {what}; 80 to 90 % is what good hardware reaches.",
             max(shares) / 100,
@@ -386,9 +386,8 @@ def _saturation(claim: Claim, limit: LimitResult) -> Iterator[Remark]:
 def _rounding(claim: Claim) -> Iterator[Remark]:
     if claim.ms is not None and claim.ms.half / claim.ms.value > 0.02:
         share = 100 * claim.ms.half / claim.ms.value
-        yield Remark(
-            Kind.NOTE, "digits", f"{claim.ms.text} ms has so few digits that every rate is good to {share:.0f} % only."
-        )
+        text = f"{claim.ms.text} ms has so few digits that every rate is good to {share:.0f} % only."
+        yield Remark(RemarkKind.NOTE, "digits", text)
 
 
 def _times(factor: float) -> str:

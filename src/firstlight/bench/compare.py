@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from firstlight.bench.between_processes import Kind, can_be_same, spread_of
+from firstlight.bench.between_processes import SpreadKind, can_be_same, spread_of
 from firstlight.bench.comparable import Label, labels, paired, refusals
 from firstlight.bench.results import Bound, CaseResult, Figure, PassResult, Regime, RunResult, Verdict
 from firstlight.bench.statistics import (
@@ -61,7 +61,7 @@ class CaseChange:
     noise_floor: float | None = None
     smallest: float | None = None
     note: str = ""
-    kind: Kind = Kind.DEVICE
+    kind: SpreadKind = SpreadKind.DEVICE
     between: float = 0.0  # spread of processes running the same code, a share: 0.1 is 10 %
     unsteady_base: str = ""  # why the figure of a side is no ground for a verdict; '' where it is
     unsteady_new: str = ""
@@ -197,7 +197,7 @@ def _family(match: Match) -> tuple[str, Regime]:
     return match[0].family, match[2]
 
 
-def _alike(match: Match) -> tuple[str, Regime, Kind]:
+def _alike(match: Match) -> tuple[str, Regime, SpreadKind]:
     """Figures whose pass-to-pass noise is pooled: eager rows of a model are no guide to its graph rows."""
     return match[0].family, match[2], spread_of(match[0], match[1]).kind
 
@@ -305,9 +305,9 @@ def _clock(readings: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(readings) else None
 
 
-def _floors(matched: Sequence[Match]) -> dict[tuple[str, Regime, Kind], float]:
+def _floors(matched: Sequence[Match]) -> dict[tuple[str, Regime, SpreadKind], float]:
     """Pass-to-pass noise of each family, pooled over its cases and both sides: three passes alone say little."""
-    medians: dict[tuple[str, Regime, Kind], list[list[float]]] = {}
+    medians: dict[tuple[str, Regime, SpreadKind], list[list[float]]] = {}
     for match in matched:
         medians.setdefault(_alike(match), []).extend(_medians(figure.passes) for figure in _figures(match))
     found = {family: noise_floor(each) for family, each in medians.items()}

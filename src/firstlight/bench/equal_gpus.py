@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from firstlight.bench.bests import bests_of
-from firstlight.bench.between_processes import Kind, kind_of
+from firstlight.bench.between_processes import SpreadKind, kind_of
 from firstlight.bench.results import Bound, CaseResult, Figure, GpuResult, RunResult, Verdict
 from firstlight.bench.steady import unsteady
 from firstlight.frozen import dataclass
@@ -131,7 +131,7 @@ def gpu_runs(run: RunResult, tables: Tables, *, host: str, device: str, number: 
 
 def _is_of_the_gpu(case: CaseResult) -> bool:
     """Models are timed on the host's clock: a busy processor there must not make its GPUs slow ones."""
-    return case.mode == "device" and kind_of(case) is Kind.DEVICE
+    return case.mode == "device" and kind_of(case) is SpreadKind.DEVICE
 
 
 def measured_gpus(runs: Sequence[GpuRun]) -> tuple[MeasuredGpu, ...]:

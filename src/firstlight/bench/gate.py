@@ -22,7 +22,7 @@ USED_SHARE, USED_BYTES = 0.02, 1 << 30  # the driver itself holds 0.6 GB of an H
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class IdleLook:
     """What the idle check saw; None where NVML does not say."""
 
     processes: int | None
@@ -39,11 +39,11 @@ class Contended(FirstlightError):
     exit_code = 1
 
 
-def look(card: NvmlCard | NoGauge, *, mps: Fact[str], sleep: Callable[[float], None] = time.sleep) -> Seen:
+def look(card: NvmlCard | NoGauge, *, mps: Fact[str], sleep: Callable[[float], None] = time.sleep) -> IdleLook:
     """One second of looking at an idle card; `mps` is the control pipe of a running MPS daemon, if there is one."""
     has_mps = isinstance(mps, Known)
     if isinstance(card, NoGauge):
-        return Seen(None, None, None, None, is_mig=False, has_mps=has_mps)
+        return IdleLook(None, None, None, None, is_mig=False, has_mps=has_mps)
     busy = []
     for _ in range(LOOKS):
         rates = card.ask("utilisation", "nvmlDeviceGetUtilizationRates")
@@ -53,7 +53,7 @@ def look(card: NvmlCard | NoGauge, *, mps: Fact[str], sleep: Callable[[float], N
     processes = card.ask("processes", "nvmlDeviceGetComputeRunningProcesses")
     memory = card.ask("memory", "nvmlDeviceGetMemoryInfo")
     mig = card.ask("mig", "nvmlDeviceGetMigMode")
-    return Seen(
+    return IdleLook(
         processes=None if processes is None else sum(process.pid != os.getpid() for process in processes),
         utilisation_pct=fmean(busy) if busy else None,
         used_bytes=None if memory is None else int(memory.used),
@@ -63,7 +63,7 @@ def look(card: NvmlCard | NoGauge, *, mps: Fact[str], sleep: Callable[[float], N
     )
 
 
-def contention(seen: Seen) -> tuple[str, ...]:
+def contention(seen: IdleLook) -> tuple[str, ...]:
     """What speaks against quiet numbers, in sentences; () for a GPU that is ours alone."""
     found = []
     if seen.processes:

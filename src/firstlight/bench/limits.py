@@ -191,6 +191,15 @@ def _link_reasons(timed: Timed) -> Iterable[str]:
         yield (f"{rate:.4g} GB/s is {share:.1f} % of {most or 'what the link carries each way'} ({ceiling:.4g} GB/s)")
 
 
+def limit_of_interest(limit: LimitResult | None) -> tuple[float | None, float | None]:
+    """(least seconds, percent) at the clock during the case; where that is unknown, of what this run achieved."""
+    if limit is None:
+        return None, None
+    if limit.pct_clock is not None:
+        return limit.t_clock_s, limit.pct_clock
+    return limit.t_achieved_s, limit.pct_achieved
+
+
 def _over(amount: float, rate: float | None, unit: float) -> float | None:
     return None if rate is None else amount / (rate * unit)
 

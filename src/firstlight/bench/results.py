@@ -19,7 +19,7 @@ SCHEMA = "firstlight.bench/1"
 FILE_LIMIT = 256 << 20
 # Nothing that is counted or measured here is larger or, unless it is 0, smaller: a year of an exaflop has 3e25 FLOP.
 # What lies beyond is a slip or malice, and products and quotients of it leave what a double can hold.
-RESULTS = Reading(BadInput, exact=False, list_limit=200_000, largest=1e30, smallest=1e-30)
+RESULTS = Reading(BadInput, exact=False, defaults=True, list_limit=200_000, largest=1e30, smallest=1e-30)
 SHORTEST_S, LONGEST_S = 1e-12, 1e9  # a picosecond, thirty years: no call is shorter or longer
 
 
@@ -295,11 +295,11 @@ def to_json(run: RunResult) -> dict[str, Any]:
     return {"schema": SCHEMA, **encode(run)}
 
 
-def to_text(run: RunResult) -> str:
-    """The document as indented JSON with a final newline."""
+def to_text(run: RunResult, **judged: Any) -> str:
+    """The document as indented JSON with a final newline; `judgement` is passed over when it is read back."""
     import json
 
-    return json.dumps(to_json(run), indent=1, allow_nan=False) + "\n"
+    return json.dumps({**to_json(run), **judged}, indent=1, allow_nan=False) + "\n"
 
 
 def from_json(document: Any, where: str) -> RunResult:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from firstlight import __version__
 from firstlight.bench import gate, processor
 from firstlight.bench.about import commit_of, gpu_of, host_of, software_of
-from firstlight.bench.attempts import Attempt, Outcome, Step, Tools, first_attempt, nobody, run_passes
+from firstlight.bench.attempts import Attempt, Attempts, Step, Tools, first_attempt, run_passes, unheard
 from firstlight.bench.case import Place
 from firstlight.bench.choice import Choice, Suite, chosen
 from firstlight.bench.clocks import Counters, Gauge, NvmlCard, NvmlGauge, Watch, reasons_pct
@@ -67,7 +67,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class BenchSetting:
     """What a run needs from outside: the suite, the facts, the tables, and where progress goes."""
 
     suite: Suite
@@ -75,7 +75,7 @@ class World:
     tables: Tables
     tell: Callable[[Step], None]
     say: Callable[[str], None]
-    keep: Callable[[RunResult], None] = nobody  # gets the result so far, every ten seconds
+    keep: Callable[[RunResult], None] = unheard  # gets the result so far, every ten seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class DeviceRun:
     interrupted: bool
 
 
-def run_bench(request: Request, world: World) -> RunResult:
+def run_bench(request: Request, world: BenchSetting) -> RunResult:
     """The result of a run; raises where nothing could be measured at all."""
     began = time.perf_counter()
     started = datetime.datetime.now(datetime.timezone.utc)
@@ -131,7 +131,7 @@ def run_info(request: Request, runs: list[DeviceRun], *, started: datetime.datet
     )
 
 
-def result_of(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
+def result_of(info: RunInfo, runs: list[DeviceRun], world: BenchSetting) -> RunResult:
     """What the devices gave, as one document."""
     cases = tuple(case for run in runs for case in run.cases)
     health = [run.health for run in runs]
@@ -153,7 +153,7 @@ def result_of(info: RunInfo, runs: list[DeviceRun], world: World) -> RunResult:
 
 
 def run_device(
-    name: str, gpu_place: int, request: Request, world: World, *, keep: Callable[[DeviceRun], None] = nobody
+    name: str, gpu_place: int, request: Request, world: BenchSetting, *, keep: Callable[[DeviceRun], None] = unheard
 ) -> DeviceRun:
     """All cases on one device; the gate looks before our own context exists."""
     device = describe(name)
@@ -181,8 +181,8 @@ def run_device(
 
         def keep_attempts(attempts: tuple[Attempt, ...]) -> None:
             nonlocal kept_at
-            if world.keep is not nobody and time.monotonic() - kept_at >= KEEP_EVERY_S:
-                keep(_device_run(scene, Outcome(attempts, interrupted=True, timing_s=0.0)))
+            if world.keep is not unheard and time.monotonic() - kept_at >= KEEP_EVERY_S:
+                keep(_device_run(scene, Attempts(attempts, interrupted=True, timing_s=0.0)))
                 kept_at = time.monotonic()
 
         first = processor.moment()
@@ -203,7 +203,7 @@ class _Scene:
     setting: Setting
 
 
-def _device_run(scene: _Scene, outcome: Outcome) -> DeviceRun:
+def _device_run(scene: _Scene, outcome: Attempts) -> DeviceRun:
     setting, gauge = scene.setting, scene.gauge
     whole = Watch(scene.before, gauge.counters(), ())
     worn = wear_findings(scene.wear, gauge.wear())
@@ -223,7 +223,7 @@ def _device_run(scene: _Scene, outcome: Outcome) -> DeviceRun:
     )
 
 
-def _passed_gate(device: Device, request: Request, world: World) -> tuple[str, ...]:
+def _passed_gate(device: Device, request: Request, world: BenchSetting) -> tuple[str, ...]:
     """What speaks against quiet numbers, said before anything is timed; refused where --strict wants that.
 
     A busy processor spoils what is timed on it, and of a GPU's cases those that wait for launches.
@@ -259,7 +259,7 @@ def _started(device: Device) -> tuple[Place, Timer]:
         raise CouldNotLook(f"{device.name} runs no work: {said}. `firstlight doctor` says why.") from None
 
 
-def _soaked(device: Device, place: Place, timer: Timer, gauge: Gauge, *, request: Request, world: World) -> Soak:
+def _soaked(device: Device, place: Place, timer: Timer, gauge: Gauge, *, request: Request, world: BenchSetting) -> Soak:
     if device.gpu is None or request.round is Round.AGAIN:
         return NO_SOAK
     most_s = request.patience.soak_s
@@ -273,9 +273,9 @@ def _run_cases(
     gauge: Gauge,
     *,
     request: Request,
-    world: World,
+    world: BenchSetting,
     keep: Callable[[tuple[Attempt, ...]], None],
-) -> Outcome:
+) -> Attempts:
     cases = chosen(world.suite(place), request.choice)
     attempts = [first_attempt(case, place) for case in cases]
     memory = CpuMemory() if place.device == CPU else CudaMemory(place.device)

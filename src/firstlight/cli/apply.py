@@ -12,7 +12,7 @@ import click
 from firstlight.apply.account import State
 from firstlight.apply.download_rate import keep_rate
 from firstlight.apply.executor import held_already, is_done
-from firstlight.apply.outcome import Ending, Outcome
+from firstlight.apply.outcome import Applied, Ending
 from firstlight.apply.parts import Parts, parted
 from firstlight.cli.acting import (
     Answers,
@@ -25,7 +25,7 @@ from firstlight.cli.acting import (
     past_runs,
 )
 from firstlight.cli.applied_before import applied_before, edits_shells_alone, is_offered
-from firstlight.cli.apply_shown import Form, How, echo, no_option, say_parts, show_plan
+from firstlight.cli.apply_shown import ApplyOptions, Form, echo, no_option, say_parts, show_plan
 from firstlight.cli.looking import saved_machines
 from firstlight.cli.planning import Wanted, facts_of, plan_of, plan_options, ranking_of, sized_by_indexes
 from firstlight.cli.proving import variables_after
@@ -78,7 +78,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     0: done, or nothing to do; 1: a step or verify failed, or only a person can do it; 2: usage, or nobody to ask; 4:
     another firstlight is at work; 130: interrupted.
     """
-    how = How(
+    how = ApplyOptions(
         yes=given["yes"],
         dry_run=given["dry_run"],
         proves=not given["no_verify"],
@@ -100,14 +100,14 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     if not ranking.ranked.options and not wanted.option:
         no_option(ranking, how)
     if not is_offered(ranking, wanted.option) and (run := applied_before(machine, wanted.option)):
-        done = Outcome(
+        done = Applied(
             Ending.NOTHING, run[0].option, run[0].title, run[0].digest, run[0].number, (), (), Parts((), (), (), ()),
             wanted.request.rate, journal=journal_path(machine),
         )  # fmt: skip
         _still_holds(ctx, done, how, run=run[0])
     plan = plan_of(how.look, ranking, wanted, shelf=shelf)
     parts = parted(plan.steps, how.optional)
-    outcome = Outcome(
+    outcome = Applied(
         Ending.SHOWN, plan.option.id, plan.option.title, plan.digest, 0, tuple(run.number for run in finished), (),
         parts, wanted.request.rate, journal=journal_path(machine),
     )  # fmt: skip
@@ -120,7 +120,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     _decide(ctx, machine, outcome, how, facts=facts)
 
 
-def _show_for_another(ctx: click.Context, wanted: Wanted, how: How) -> NoReturn:
+def _show_for_another(ctx: click.Context, wanted: Wanted, how: ApplyOptions) -> NoReturn:
     """What would be done on a machine that is only known from a file; what holds there already is not looked at."""
     given = f"--facts {how.look.facts_file}"
     if not how.dry_run:
@@ -139,7 +139,7 @@ def _show_for_another(ctx: click.Context, wanted: Wanted, how: How) -> NoReturn:
     show_plan(ranking, plan, how)
     if parts.ours:
         say_parts(parts, how)
-    outcome = Outcome(ending, option.id, option.title, plan.digest, 0, (), (), parts, rate)
+    outcome = Applied(ending, option.id, option.title, plan.digest, 0, (), (), parts, rate)
     _end(ctx, outcome, how, code=1 if ending is Ending.BY_A_PERSON else 0)
 
 
@@ -165,7 +165,7 @@ def _of_bundle(folder: str, wanted: Wanted) -> Wanted:
     return replace(wanted, request=replace(wanted.request, wants=parse_wants(wants_of(bundle))))
 
 
-def _decide(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How, *, facts: Facts) -> None:
+def _decide(ctx: click.Context, machine: LiveMachine, outcome: Applied, how: ApplyOptions, *, facts: Facts) -> None:
     """What becomes of the plan that was shown."""
     parts = outcome.parts
     if not parts.ours and parts.persons:
@@ -192,7 +192,7 @@ def _say_debris(facts: Facts) -> None:
         click.echo(f"firstlight: {sentence}", err=True)
 
 
-def _still_holds(ctx: click.Context, outcome: Outcome, how: How, *, run: Run) -> NoReturn:
+def _still_holds(ctx: click.Context, outcome: Applied, how: ApplyOptions, *, run: Run) -> NoReturn:
     told = tuple(step for step in outcome.parts.persons if variables_after((step,)))
     kept = replace(outcome, ending=Ending.NOTHING, run=run.number, parts=replace(outcome.parts, persons=told))
     _end(ctx, kept, how, code=0)
@@ -210,7 +210,7 @@ def _check_rights(parts: Parts) -> None:
             )
 
 
-def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -> None:
+def _act(ctx: click.Context, machine: LiveMachine, outcome: Applied, how: ApplyOptions) -> None:
     from firstlight.apply.edit_proof import with_tried_edits
     from firstlight.apply.session import Asked, act, interrupted
     from firstlight.plan.plan import digest_of
@@ -232,7 +232,7 @@ def _act(ctx: click.Context, machine: LiveMachine, outcome: Outcome, how: How) -
     _prove(ctx, done, how, steps=ours)
 
 
-def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tuple[Run, ...]:
+def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: ApplyOptions) -> tuple[Run, ...]:
     """Go on with what a kill left half done, after it was shown and agreed to; the run that was finished."""
     from firstlight.apply.session import finish, interrupted, interrupted_in, stored_commands
     from firstlight.plan.request import NO_RATE
@@ -248,7 +248,7 @@ def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: How) -> tu
         stored = stored_commands(run)
         if not agreed_to_stored(run, stored, verb="apply"):
             raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")
-        outcome = Outcome(
+        outcome = Applied(
             Ending.DONE, run.option, run.title, run.digest, run.number, (), (), Parts((), (), (), ()), NO_RATE,
             journal=journal_path(machine),
         )  # fmt: skip
@@ -268,10 +268,10 @@ def _carried_out(
     machine: LiveMachine,
     work: Callable[[Acting], None],
     *,
-    outcome: Outcome,
+    outcome: Applied,
     steps: tuple[Step, ...],
-    how: How,
-) -> Outcome:
+    how: ApplyOptions,
+) -> Applied:
     """The outcome with what each step took; a failure or an interrupt is told and ends the call."""
     watcher = Watching(Answers.here(yes=how.yes))
     try:
@@ -290,12 +290,12 @@ def _carried_out(
     return replace(done, ending=Ending.DONE if done.run else Ending.NOTHING)  # somebody may have done it meanwhile
 
 
-def _with_taken(outcome: Outcome, machine: LiveMachine, watcher: Watching, *, steps: tuple[Step, ...]) -> Outcome:
+def _with_taken(outcome: Applied, machine: LiveMachine, watcher: Watching, *, steps: tuple[Step, ...]) -> Applied:
     begun = [run.number for run in past_runs(machine) if run.digest == outcome.digest]
     return replace(outcome, taken=watcher.account.of(steps), run=begun[-1] if begun else 0)
 
 
-def _stopped(ctx: click.Context, outcome: Outcome, how: How, code: int) -> NoReturn:
+def _stopped(ctx: click.Context, outcome: Applied, how: ApplyOptions, code: int) -> NoReturn:
     """Tell on stderr where it stopped and how to go on."""
     from firstlight.diagnosis.explain import explain_text
     from firstlight.report.apply_text import failure_text, taken_text
@@ -313,12 +313,12 @@ def _stopped(ctx: click.Context, outcome: Outcome, how: How, code: int) -> NoRet
     ctx.exit(code)
 
 
-def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step, ...]) -> NoReturn:
+def _prove(ctx: click.Context, outcome: Applied, how: ApplyOptions, *, steps: tuple[Step, ...]) -> NoReturn:
     """Tell what was done, then prove it; that verify failed is said apart from the steps, which did not."""
     from firstlight.cli.proving import proved
     from firstlight.report.apply_text import outcome_text
     from firstlight.report.verify_text import Detail, verify_text
-    from firstlight.verify.check import Outcome as Proof
+    from firstlight.verify.check import CheckOutcome
     from firstlight.verify.verdict import exit_code, with_outcome
 
     echo(f"\n{outcome_text(outcome)}\nverify\n", how)
@@ -333,12 +333,12 @@ def _prove(ctx: click.Context, outcome: Outcome, how: How, *, steps: tuple[Step,
     if how.form is Form.JSON:
         _print_json(outcome, (report,))
     if exit_code(report):
-        names = ", ".join(each.check for each in with_outcome(report, Proof.FAILED)) or "nothing was proved"
+        names = ", ".join(each.check for each in with_outcome(report, CheckOutcome.FAILED)) or "nothing was proved"
         click.echo(f"firstlight: the steps are done, and verify failed: {names}. {BACK}.", err=True)
     ctx.exit(exit_code(report) or (1 if outcome.parts.unfinished else 0))
 
 
-def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoReturn:
+def _end(ctx: click.Context, outcome: Applied, how: ApplyOptions, *, code: int) -> NoReturn:
     from firstlight.report.apply_text import outcome_text
 
     if how.form is Form.JSON:
@@ -348,7 +348,7 @@ def _end(ctx: click.Context, outcome: Outcome, how: How, *, code: int) -> NoRetu
     ctx.exit(code)
 
 
-def _print_json(outcome: Outcome, proofs: tuple[Report, ...]) -> None:
+def _print_json(outcome: Applied, proofs: tuple[Report, ...]) -> None:
     from firstlight.report.apply_json import apply_document
 
     if not outcome.taken and outcome.journal:

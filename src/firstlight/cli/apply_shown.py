@@ -27,7 +27,7 @@ class Form(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ApplyOptions:
     """How a plan is carried out, as the command line says."""
 
     yes: bool
@@ -40,14 +40,14 @@ class How:
     logins: tuple[str, ...] = ()  # indexes with their user and password, for the environment of commands alone
 
 
-def no_option(ranking: Ranking, how: How) -> NoReturn:
+def no_option(ranking: Ranking, how: ApplyOptions) -> NoReturn:
     from firstlight.report.plan_text import no_plan_text
 
     echo(no_plan_text(ranking.question, ranking.ranked), how)
     raise CouldNotAct("no option can work here, so there is nothing to apply. `firstlight plan --options` says why.")
 
 
-def show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
+def show_plan(ranking: Ranking, plan: Plan, how: ApplyOptions) -> None:
     from firstlight.report.plan_text import option_text, plan_text
 
     there = ("--facts", how.look.facts_file) if how.look.is_elsewhere else ()
@@ -60,12 +60,12 @@ def show_plan(ranking: Ranking, plan: Plan, how: How) -> None:
     tell(told, sys.stderr if how.form is Form.JSON else sys.stdout)
 
 
-def echo(text: str, how: How) -> None:
+def echo(text: str, how: ApplyOptions) -> None:
     """What a person reads before deciding and after it was done."""
     click.echo(text, nl=False, err=how.form is Form.JSON)
 
 
-def say_parts(parts: Parts, how: How) -> None:
+def say_parts(parts: Parts, how: ApplyOptions) -> None:
     from firstlight.report.apply_text import parts_text
 
     echo(f"\n{parts_text(parts)}", how)

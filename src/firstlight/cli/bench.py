@@ -195,7 +195,7 @@ def measure(choice: Choice, given: dict[str, Any]) -> int:
 
         keep("bench", to_text(run))  # the whole suite stays with the machine, for `firstlight handover`
     if given["out"]:
-        save(given["out"], to_text(run))
+        save(given["out"], _document(run))
         unfinished(given["out"]).forget()
         click.echo(f"firstlight: wrote {given['out']}", err=True)
     click.echo(_shown(run, given["style"] or "text"), nl=False)
@@ -211,11 +211,11 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
     """The run; with Round.AGAIN it is a second look at cases in this process."""
     import sys
 
-    from firstlight.bench.attempts import nobody
+    from firstlight.bench.attempts import unheard
     from firstlight.bench.cases.suite import ALL_CASES
     from firstlight.bench.place import device_names
     from firstlight.bench.progress import Progress
-    from firstlight.bench.runner import Request, Round, World, run_bench
+    from firstlight.bench.runner import BenchSetting, Request, Round, run_bench
     from firstlight.bench.saving import is_plain, unfinished
     from firstlight.facts.look import Look, look_at
     from firstlight.tables import load
@@ -236,8 +236,8 @@ def _run(choice: Choice, given: dict[str, Any], *, look: Round | None = None) ->
         refuses_contention=given["strict"],
         round=look or Round.FIRST,
     )
-    keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else nobody
-    world = World(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
+    keep = unfinished(given["out"]).keep if look is None and is_plain(given["out"]) else unheard
+    world = BenchSetting(given.get("suite", ALL_CASES), look_at(Look()), load(), progress.tell, progress.say, keep)
     try:
         if "collective" in given:
             return run_together(request, world, given)
@@ -269,9 +269,7 @@ def _below_here(path: str) -> str:
 
 def _shown(run: RunResult, style: str) -> str:
     if style == "json":
-        from firstlight.bench.results import to_text
-
-        return to_text(run)
+        return _document(run)
     if style == "csv":
         from firstlight.report.bench_csv import bench_csv
 
@@ -285,6 +283,14 @@ def _shown(run: RunResult, style: str) -> str:
     from firstlight.report.bench_text import bench_text
 
     return bench_text(run, load())
+
+
+def _document(run: RunResult) -> str:
+    from firstlight.bench.judgement import judged
+    from firstlight.bench.results import to_text
+    from firstlight.tables import load
+
+    return to_text(run, judgement=judged(run, load()).to_dict())
 
 
 def _exit_code(run: RunResult) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from firstlight.bench.choice import Choice
     from firstlight.bench.collective.run import Together
     from firstlight.bench.results import RunResult
-    from firstlight.bench.runner import Request, World
+    from firstlight.bench.runner import BenchSetting, Request
 
 FAMILY = "collective"
 _OWN = ("max_size", "processes", "nodes", "rendezvous", "timeout")  # options that say nothing to other cases
@@ -93,7 +93,7 @@ def refuse_early(given: dict[str, Any]) -> None:
     devices_of(given["device"])
 
 
-def run_together(request: Request, world: World, given: dict[str, Any]) -> RunResult:
+def run_together(request: Request, world: BenchSetting, given: dict[str, Any]) -> RunResult:
     """The run of the ranks; ends here, with a line, on a node that has no figures because rank 0 is on another."""
     from firstlight.bench.collective.run import Elsewhere, run_collective
 

@@ -155,12 +155,7 @@ def _document(report: BenchReport, where: str) -> dict[str, Any]:
         "made_by": f"firstlight {__version__}",
         "file": where,
         "bytes": len(report.text.encode("utf-8")),
-        "verdict": report.judgement.sentence,
-        "tone": report.judgement.tone.value,
-        "look_at": [
-            {"title": each.title, "saw": each.saw, "means": each.means, "speaks": each.weight.value}
-            for each in report.judgement.things
-        ],
+        **report.judgement.to_dict(),
         "compared": list(report.compared),
     }
 

@@ -39,9 +39,9 @@ from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.machine.live import LiveMachine
+from firstlight.numerals import counted
 from firstlight.report.apply_text import money
 from firstlight.report.build_text import duration
-from firstlight.report.layout import counted
 from firstlight.tables import load
 from firstlight.ways.names import normal
 

@@ -123,7 +123,8 @@ def _planned(looked: Looked, asked: Words) -> _Planned:
 
 def _tell(group: list[_Planned], *, diff: tuple[str, ...]) -> None:
     from firstlight.fleet.folding import folded
-    from firstlight.report.layout import Painted, Style, counted
+    from firstlight.numerals import counted
+    from firstlight.report.layout import Painted, Style
     from firstlight.report.plan_text import no_plan_text, plan_text
 
     first = group[0]

@@ -19,7 +19,7 @@ from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
     from firstlight.bench.slow_gpus import JudgedGpus
-    from firstlight.fleet.run import Outcome
+    from firstlight.fleet.run import HostOutcome
     from firstlight.fleet.target import Target
     from firstlight.fleet.tool import Tool
     from firstlight.report.host_names import HostNames
@@ -318,7 +318,7 @@ def _batches(shelf: Shelf, kept: list[FleetRun], work: _Work, given: dict[str, A
 
     names = {target.name for batch in work.order for target in batch}
 
-    def told(outcome: Outcome) -> None:
+    def told(outcome: HostOutcome) -> None:
         kept[0] = kept[0].with_host(outcome.host)
         shelf.keep(kept[0], outcome)
         shelf.write(kept[0])

@@ -15,7 +15,7 @@ from firstlight.apply.session import Asked, act, interrupted, newest_to_undo
 from firstlight.apply.undo import undo
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, past_runs
 from firstlight.cli.apply import finish_interrupted
-from firstlight.cli.apply_shown import Form, How
+from firstlight.cli.apply_shown import ApplyOptions, Form
 from firstlight.cli.libs import look, print_json
 from firstlight.cli.offline import shelf_for, with_installed
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct
@@ -82,7 +82,7 @@ def fix(ctx: click.Context, around: Surroundings, analysis: Analysis, given: dic
         before=analysis,
     )
     machine = LiveMachine()
-    how = How(
+    how = ApplyOptions(
         yes=asking.yes, dry_run=asking.dry_run, proves=False, optional=(), offline="", form=asking.form,
         look=Look(python=asking.python), logins=asking.logins,
     )  # fmt: skip

@@ -152,7 +152,7 @@ def _proved(look: Look, facts: Facts, stack: Stack, given: dict[str, Any]) -> Lo
 
 
 def _proof(look: Look, facts: Facts, given: dict[str, Any]) -> str:
-    from firstlight.lock.evidence import Outcome, digest_of_proof
+    from firstlight.lock.evidence import ProvedCheck, digest_of_proof
 
     if given["evidence"]:
         return _proof_of_file(given["evidence"], facts)
@@ -169,13 +169,13 @@ def _proof(look: Look, facts: Facts, given: dict[str, Any]) -> str:
         raise CouldNotAct(
             "verify failed, and what is not proved is not locked; nothing was written. `firstlight doctor` says why."
         )
-    return digest_of_proof(Outcome(each.check, each.outcome.value) for each in report.results)
+    return digest_of_proof(ProvedCheck(each.check, each.outcome.value) for each in report.results)
 
 
 def _proof_of_file(path: str, facts: Facts) -> str:
     """The digest of a proof that was made before, if it is whole, good, and of the machine as it is now."""
     from firstlight.facts.look import under_pseudonyms
-    from firstlight.lock.evidence import Outcome, digest_of_proof
+    from firstlight.lock.evidence import ProvedCheck, digest_of_proof
     from firstlight.opening import open_given
     from firstlight.report.summary import machine_summary
     from firstlight.report.verify_reading import proof_of
@@ -200,7 +200,7 @@ def _proof_of_file(path: str, facts: Facts) -> str:
         )
     if proof.exit_code:
         raise CouldNotAct(f"--evidence {path}: verify failed there, and what is not proved is not locked.")
-    return digest_of_proof(Outcome(each.check, each.outcome) for each in proof.results)
+    return digest_of_proof(ProvedCheck(each.check, each.outcome) for each in proof.results)
 
 
 def _bench_id(path: str) -> str:

@@ -15,7 +15,7 @@ from firstlight.apply.parts import parted
 from firstlight.apply.session import Asked, act, interrupted
 from firstlight.cli.acting import Watching, acting_on, agreed, failure_of, past_runs
 from firstlight.cli.apply import finish_interrupted
-from firstlight.cli.apply_shown import Form, How
+from firstlight.cli.apply_shown import ApplyOptions, Form
 from firstlight.cli.plan_files import extras_of
 from firstlight.errors import AnotherIsActing, BadInput, CouldNotAct, NotBegun
 from firstlight.facts.collect import Facts
@@ -44,7 +44,9 @@ def hold(ctx: click.Context, locked: LockedClass, look: Look, facts: Facts, give
     form = Form.JSON if given["as_json"] else Form.TEXT
     ctx.meta[_DOCUMENT] = lock_document(locked, file=given["out"])
     machine = LiveMachine()
-    how = How(yes=given["yes"], dry_run=given["dry_run"], proves=False, optional=(), offline="", form=form, look=look)
+    how = ApplyOptions(
+        yes=given["yes"], dry_run=given["dry_run"], proves=False, optional=(), offline="", form=form, look=look
+    )
     finish_interrupted(ctx, machine, how)
     constraints = os.path.join(os.path.dirname(os.path.abspath(given["out"])), CONSTRAINTS)
     if len(constraints.split()) > 1:

@@ -88,7 +88,7 @@ def _wanted(given: dict[str, Any]) -> Wanted:
     """The options, checked before anything runs."""
     from firstlight.bench.saving import REPORT, writable
     from firstlight.profile.ncu import Launches
-    from firstlight.profile.result import Kind
+    from firstlight.profile.result import Pace
     from firstlight.profile.session import NO_BENCH, Wanted
     from firstlight.profile.tiers import read_tiers
 
@@ -110,7 +110,7 @@ def _wanted(given: dict[str, Any]) -> Wanted:
         limit_s=given["limit_s"],
         bench=NO_BENCH if given["no_bench"] else given["bench"],
         least_bytes=given["least_bytes"],
-        bound=Kind(given["bound"]) if given["bound"] else Kind.UNKNOWN,
+        bound=Pace(given["bound"]) if given["bound"] else Pace.UNKNOWN,
     )
 
 

@@ -12,7 +12,7 @@ import click
 from firstlight.errors import BadInput, CouldNotAct, NotStarted
 
 if TYPE_CHECKING:
-    from firstlight.apply.wiring import Mode, Wiring
+    from firstlight.apply.wiring import CompatWiring, Mode
 
 
 @click.command(
@@ -87,12 +87,12 @@ def _run_and_explain(program: str, words: tuple[str, ...], environment: dict[str
     end_as(ended.status)
 
 
-def _wiring(program: str, *, mode: Mode) -> Wiring:
+def _wiring(program: str, *, mode: Mode) -> CompatWiring:
     """What the program is started with; with `off` nothing is looked at, and it starts at once."""
-    from firstlight.apply.wiring import VARIABLE, Action, Mode, Wiring, cuinit_probe, decide
+    from firstlight.apply.wiring import VARIABLE, Action, CompatWiring, Mode, cuinit_probe, decide
 
     if mode is Mode.OFF:
-        return Wiring(Action.NOTHING, (), "", f"{VARIABLE}=off")
+        return CompatWiring(Action.NOTHING, (), "", f"{VARIABLE}=off")
     from firstlight.diagnosis.finding import Question
     from firstlight.facts.collect import collect
     from firstlight.machine.live import LiveMachine

@@ -123,7 +123,7 @@ def prove(
     from firstlight.verify.checks import CHECKS
     from firstlight.verify.features import feature_table
     from firstlight.verify.needs import gpus_built_in
-    from firstlight.verify.requirements import hold
+    from firstlight.verify.requirements import results_of_requirements
     from firstlight.verify.runner import remove_folder, run_checks, work_folder
 
     started, seen = time.monotonic(), CheckProgress(raw(watched or sys.stderr))
@@ -132,7 +132,7 @@ def prove(
     try:
         checks = tuple(check for check in CHECKS if check.name in names)
         results, answers = run_checks(checks, case, seen.ended, skip=_names(given["skip"]), running=seen.running)
-        held = hold(requirements, case, answers)
+        held = results_of_requirements(requirements, case, answers)
     finally:
         remove_folder(case.work)
     report = _report(facts, case.interpreter)

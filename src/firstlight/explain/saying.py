@@ -7,8 +7,8 @@ import signal
 
 from firstlight.diagnosis.explain import explain_stream
 from firstlight.explain.watching import Ended
+from firstlight.numerals import counted
 from firstlight.report.explain_text import explained_text, told_most
-from firstlight.report.layout import counted
 from firstlight.secrets import masked
 
 _NOT_STARTED = (126, 127)

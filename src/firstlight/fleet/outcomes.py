@@ -8,7 +8,7 @@ from typing import Any
 
 from firstlight.fleet.proofs import of_bench, of_verify
 from firstlight.fleet.reply import between_marks
-from firstlight.fleet.run import HostEnd, HostRun, Made, Outcome, Verb
+from firstlight.fleet.run import HostEnd, HostOutcome, HostRun, Made, Verb
 from firstlight.fleet.schema_check import faults, schema_named
 from firstlight.visible import one_line
 
@@ -18,41 +18,41 @@ _LONGEST = 300
 ANOTHER_AT_WORK = 4  # the exit code of `apply` and `undo` for that
 
 
-def outcome_of(host: HostRun, verb: Verb, printed: str, *, token: str) -> Outcome:
+def outcome_of(host: HostRun, verb: Verb, printed: str, *, token: str) -> HostOutcome:
     """What became of a host that answered."""
     answer = _answer(printed, token)
     if answer is None:
-        return Outcome(_ended(host, HostEnd.FAILED, "what it printed is no answer of firstlight"))
+        return HostOutcome(_ended(host, HostEnd.FAILED, "what it printed is no answer of firstlight"))
     log, journal = _text(answer, "log"), _text(answer, "journal")
     state = answer.get("state")
     if state == "busy":
-        return Outcome(_ended(host, HostEnd.BUSY, f"{_text(answer, 'who')} since {_text(answer, 'since')}"))
+        return HostOutcome(_ended(host, HostEnd.BUSY, f"{_text(answer, 'who')} since {_text(answer, 'since')}"))
     if state == "taken back already":
-        return Outcome(_ended(host, HostEnd.NOTHING, ""))
+        return HostOutcome(_ended(host, HostEnd.NOTHING, ""))
     if state == "died":
         why = "its work ended without an exit code: it was killed, or the machine restarted"
-        return Outcome(_ended(host, HostEnd.FAILED, why), "", journal, log)
+        return HostOutcome(_ended(host, HostEnd.FAILED, why), "", journal, log)
     if state != "ended" or not isinstance(answer.get("code"), int):
-        return Outcome(_ended(host, HostEnd.FAILED, _text(answer, "reason") or "it did not say why"))
+        return HostOutcome(_ended(host, HostEnd.FAILED, _text(answer, "reason") or "it did not say why"))
     if verb in _PROOFS:
         return _PROOFS[verb](host, answer, answer["code"])
     return _of_work(host, verb, answer, code=answer["code"])
 
 
-def _of_work(host: HostRun, verb: Verb, answer: dict[str, Any], *, code: int) -> Outcome:
+def _of_work(host: HostRun, verb: Verb, answer: dict[str, Any], *, code: int) -> HostOutcome:
     printed, log, journal = _text(answer, "printed"), _text(answer, "log"), _text(answer, "journal")
     document, fault = _document(printed, verb)
     if document is None:
         lines = [line for line in log.splitlines() if line.strip()]
         said = fault if code == 0 or not lines else lines[-1].removeprefix("firstlight: ")
         end = HostEnd.BUSY if code == ANOTHER_AT_WORK else HostEnd.FAILED
-        return Outcome(_ended(host, end, said), "", journal, log)
+        return HostOutcome(_ended(host, end, said), "", journal, log)
     made = _with_made(host, document) if verb is Verb.APPLY else host
     told = replace(made, digest=_digest(document, verb), steps=_done_steps(document))
     end, reason = _end(document, code)
     if end is HostEnd.NOTHING and document.get("resumed"):
         end = HostEnd.DONE
-    return Outcome(_ended(told, end, reason), printed, journal, log)
+    return HostOutcome(_ended(told, end, reason), printed, journal, log)
 
 
 def _end(document: dict[str, Any], code: int) -> tuple[HostEnd, str]:

@@ -28,7 +28,7 @@ from firstlight.fleet.outcomes import outcome_of
 from firstlight.fleet.questions import NEWEST_FIRST
 from firstlight.fleet.refused import why_not
 from firstlight.fleet.reply import LOOK_S, REPLY_LIMIT
-from firstlight.fleet.run import FleetRun, HostEnd, HostRun, Outcome, Verb
+from firstlight.fleet.run import FleetRun, HostEnd, HostOutcome, HostRun, Verb
 from firstlight.fleet.ssh import Said, strict_words
 from firstlight.fleet.target import Target
 from firstlight.fleet.tool import Tool
@@ -61,7 +61,7 @@ class Play:
     forks: int = 16
 
 
-def play(played: Play, told: Callable[[Outcome], None]) -> None:
+def play(played: Play, told: Callable[[HostOutcome], None]) -> None:
     """Do it on every host of the play; `told` hears of each change as it comes. KeyboardInterrupt ends the child."""
     program = ansible_program("ansible-playbook")
     if not program:
@@ -87,7 +87,7 @@ def play(played: Play, told: Callable[[Outcome], None]) -> None:
 class _Hearing:
     """Reads the lines of the callback as they come."""
 
-    def __init__(self, played: Play, token: str, told: Callable[[Outcome], None]) -> None:
+    def __init__(self, played: Play, token: str, told: Callable[[HostOutcome], None]) -> None:
         self._played, self._token, self._told = played, token, told
         self._hosts = {host.name: host for host in played.run.hosts}
         self._targets = {target.name: target for target in played.targets}
@@ -105,15 +105,15 @@ class _Hearing:
             return
         host = self._hosts[name]
         if what == "asked" and task == _WORK:
-            self._tell(Outcome(replace(host, end=HostEnd.AT_WORK, reason="")))
+            self._tell(HostOutcome(replace(host, end=HostEnd.AT_WORK, reason="")))
         elif what == "unreachable":
             self._open.discard(name)
-            self._tell(Outcome(self._lost(host, line, task)))
+            self._tell(HostOutcome(self._lost(host, line, task)))
         elif what == "failed" or (what == "answered" and task == _WORK):
             self._open.discard(name)
             self._tell(self._answered(host, line))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: HostOutcome) -> None:
         self._hosts[outcome.host.name] = outcome.host
         self._told(outcome)
 
@@ -126,14 +126,14 @@ class _Hearing:
             return replace(host, end=HostEnd.AT_WORK, reason=f"the connection was lost, its work goes on: {reason}")
         return replace(host, end=HostEnd.UNREACHABLE, reason=reason)
 
-    def _answered(self, host: HostRun, line: dict[str, Any]) -> Outcome:
+    def _answered(self, host: HostRun, line: dict[str, Any]) -> HostOutcome:
         if line["rc"] == on_host.AT_WORK:
-            return Outcome(replace(host, end=HostEnd.AT_WORK, reason="it was still at work when we stopped asking"))
+            return HostOutcome(replace(host, end=HostEnd.AT_WORK, reason="it was still at work when we stopped asking"))
         if f"firstlight-{self._token}-begin" in line.get("stdout", ""):
             return outcome_of(host, self._played.run.verb, line["stdout"], token=self._token)
         texts = (line.get(name, "").strip() for name in ("stderr", "stdout", "msg"))
         said = next((text.splitlines()[-1] for text in texts if text), "it said nothing")
-        return Outcome(replace(host, end=HostEnd.FAILED, reason=one_line(said)[:300]))
+        return HostOutcome(replace(host, end=HostEnd.FAILED, reason=one_line(said)[:300]))
 
     def close(self, code: int, log: str) -> None:
         """Hosts of which Ansible said nothing at all: it did not get as far."""

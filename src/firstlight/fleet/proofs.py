@@ -14,7 +14,7 @@ from typing import Any
 from firstlight.bench.results import RunResult, Verdict, from_json
 from firstlight.errors import BadInput
 from firstlight.fleet.reply import REPLY_LIMIT
-from firstlight.fleet.run import HostEnd, HostRun, Kept, Outcome
+from firstlight.fleet.run import HostEnd, HostOutcome, HostRun, Kept
 from firstlight.fleet.schema_check import faults, schema_named
 from firstlight.visible import one_line
 
@@ -24,24 +24,24 @@ _LONGEST = 300
 _MOST_LEFT = 100
 
 
-def of_verify(host: HostRun, answer: dict[str, Any], code: int) -> Outcome:
+def of_verify(host: HostRun, answer: dict[str, Any], code: int) -> HostOutcome:
     """Done where all that the host can prove is proved; failed with the checks that failed."""
     printed, log = str(answer.get("printed", "")), str(answer.get("log", ""))
     try:
         document = json.loads(printed)
     except (ValueError, RecursionError):
-        return Outcome(_failed(host, _last(log) or "what verify printed there is not JSON"), log=log)
+        return HostOutcome(_failed(host, _last(log) or "what verify printed there is not JSON"), log=log)
     if wrong := next(faults(document, schema_named("verify-1")), ""):
-        return Outcome(_failed(host, f"what verify printed there does not fit its schema: {wrong}"), log=log)
+        return HostOutcome(_failed(host, f"what verify printed there does not fit its schema: {wrong}"), log=log)
     said = tuple(_line(str(each)) for each in document["summary"])
     if code == 0 and document["exit_code"] == 0:
-        return Outcome(replace(host, end=HostEnd.DONE, reason="", steps=said), printed, log=log)
+        return HostOutcome(replace(host, end=HostEnd.DONE, reason="", steps=said), printed, log=log)
     failed = [f"{each['check']}: {each['says']}" for each in document["results"] if each["outcome"] == "failed"]
     why = "; ".join(failed) or (said[0] if said else f"verify ended with {code}")
-    return Outcome(replace(_failed(host, why), steps=said), printed, log=log)
+    return HostOutcome(replace(_failed(host, why), steps=said), printed, log=log)
 
 
-def of_bench(host: HostRun, answer: dict[str, Any], code: int) -> Outcome:
+def of_bench(host: HostRun, answer: dict[str, Any], code: int) -> HostOutcome:
     """Done where every GPU was measured; what was measured is kept also where another GPU was not."""
     log = str(answer.get("log", ""))
     kept: list[Kept] = []
@@ -51,13 +51,13 @@ def of_bench(host: HostRun, answer: dict[str, Any], code: int) -> Outcome:
             kept.append(Kept(name, json.dumps(_json(run), indent=1) + "\n"))
             lines.append(_measured(name, run))
     except BadInput as error:
-        return Outcome(_failed(host, f"what bench wrote there is not taken: {error}"), log=log)
+        return HostOutcome(_failed(host, f"what bench wrote there is not taken: {error}"), log=log)
     lines += [_line(f"not sent, because all of them are too large: {path} there") for path in _too_large(answer)]
     measured = replace(host, steps=tuple(lines))
     if code == 0 and kept:
-        return Outcome(replace(measured, end=HostEnd.DONE, reason=""), log=log, measured=tuple(kept))
+        return HostOutcome(replace(measured, end=HostEnd.DONE, reason=""), log=log, measured=tuple(kept))
     why = _last(log) or f"bench ended with {code}, and said nothing"
-    return Outcome(_failed(measured, why), log=log, measured=tuple(kept))
+    return HostOutcome(_failed(measured, why), log=log, measured=tuple(kept))
 
 
 def _too_large(answer: dict[str, Any]) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HostOutcome:
     """A host with its end, and what is kept of it: document, journal and log, each "" where there is none."""
 
     host: HostRun

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from firstlight import __version__
 from firstlight.errors import AnotherIsActing, BadInput
-from firstlight.fleet.run import FleetRun, Kept, Outcome, Verb, run_document, run_of
+from firstlight.fleet.run import FleetRun, HostOutcome, Kept, Verb, run_document, run_of
 from firstlight.frozen import dataclass
 from firstlight.owned import open_ours, our_folder, read_ours
 
@@ -86,7 +86,7 @@ class Shelf:
             pass
         _write(f"{path}/{_RUN}", json.dumps(run_document(run, made_by=MADE_BY, folder=path), indent=1))
 
-    def keep(self, run: FleetRun, outcome: Outcome) -> None:
+    def keep(self, run: FleetRun, outcome: HostOutcome) -> None:
         """What a host sent, in a folder of its own name; an empty part leaves what is there."""
         path = f"{self.folder(run.id)}/hosts/{file_name(outcome.host.name)}"
         os.makedirs(path, mode=0o700, exist_ok=True)

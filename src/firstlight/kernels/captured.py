@@ -38,7 +38,7 @@ _GRAPHS: dict[int, _Graph] = {}
 _LOCK = threading.Lock()
 
 
-def hold(stream: int, tensors: tuple[Tensor, ...]) -> None:
+def keep(stream: int, tensors: tuple[Tensor, ...]) -> None:
     """Keeps tensors for the graph that is being captured on a stream."""
     with _LOCK:
         number, graph = _capture_on(stream)

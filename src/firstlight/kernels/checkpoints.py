@@ -21,7 +21,7 @@ from firstlight.kernels.convert import from_torch_bsr
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.nn import BlockSparseLinear
 from firstlight.kernels.pruning import require_density
-from firstlight.kernels.sparsify import Wiring, replace_layer, why_irreplaceable, wiring_of
+from firstlight.kernels.sparsify import SharedModules, replace_layer, why_irreplaceable, wiring_of
 
 INNER = ("bsr_crow_indices", "bsr_col_indices", "bsr_values")
 SEPARATORS = (".", ":", "_")  # between a weight's name and an inner tensor's in flattened checkpoints
@@ -156,7 +156,7 @@ def _takes_blocks(model: nn.Module, name: str) -> BlockSparseLinear | nn.Linear 
     return layer if isinstance(layer, (BlockSparseLinear, nn.Linear)) else None
 
 
-def _layer_for(name: str, layer: nn.Linear, state: Mapping[str, Tensor], wiring: Wiring) -> BlockSparseLinear:
+def _layer_for(name: str, layer: nn.Linear, state: Mapping[str, Tensor], wiring: SharedModules) -> BlockSparseLinear:
     if why := why_irreplaceable(name, layer, wiring):
         raise UnsupportedInput(
             f"{name or 'the model'}: the checkpoint holds blocks for this layer, and it cannot become a "

@@ -84,7 +84,7 @@ class Held:
             with captured.relaxed():
                 event.synchronize()
             self._event = None
-        captured.hold(stream, self._tensors)
+        captured.keep(stream, self._tensors)
 
 
 _STREAMS: dict[tuple[int, int], torch.cuda.Stream] = {}

@@ -50,7 +50,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class SharedModules:
     """Under which names the modules of a model are found, and how many modules hold each parameter; by id."""
 
     names: Mapping[int, tuple[str, ...]]
@@ -173,7 +173,7 @@ def _checked(mask: Tensor, weight: Tensor, block: int) -> Tensor:
     return mask
 
 
-def wiring_of(model: nn.Module) -> Wiring:
+def wiring_of(model: nn.Module) -> SharedModules:
     """The names and shared parameters of a model as it is now."""
     names: dict[int, tuple[str, ...]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
@@ -183,7 +183,7 @@ def wiring_of(model: nn.Module) -> Wiring:
         for parameter in module._parameters.values():
             if parameter is not None:
                 uses[id(parameter)] = uses.get(id(parameter), 0) + 1
-    return Wiring(names, uses)
+    return SharedModules(names, uses)
 
 
 def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _patterns(skip: Iterable[str], model: nn.Module) -> tuple[str, ...]:
     return patterns
 
 
-def _why_kept(model: nn.Module, module: nn.Linear, skip: tuple[str, ...], wiring: Wiring) -> str:
+def _why_kept(model: nn.Module, module: nn.Linear, skip: tuple[str, ...], wiring: SharedModules) -> str:
     names = wiring.names[id(module)]
     for pattern in skip:
         if any(name == pattern or fnmatchcase(name, pattern) for name in names):
@@ -215,7 +215,7 @@ def _why_kept(model: nn.Module, module: nn.Linear, skip: tuple[str, ...], wiring
     return f"it is shared: {' and '.join(names)} are one layer" if len(places) > 1 else ""
 
 
-def why_irreplaceable(name: str, module: nn.Linear, wiring: Wiring) -> str:
+def why_irreplaceable(name: str, module: nn.Linear, wiring: SharedModules) -> str:
     """Why a BlockSparseLinear cannot stand for this layer, e.g. "its weight is parametrized"; "" where it can."""
     if not name:
         return "it is the model itself, and cannot be replaced inside of it; use BlockSparseLinear.from_linear"

@@ -12,8 +12,8 @@ from firstlight.lint.host import driver_cuda, install_of, lets_in, runs_major, w
 from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import CPU, CUDA_EXTENSIONS, CUDA_SOURCES, apt_packages, installs, nvcc_of_apt
 from firstlight.lint.library_path_rules import toolkit_packages
-from firstlight.lint.model import EnvSet, Install, Place, Ran, Requirement, Target, Where, stages_of
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.model import EnvSet, Install, Place, ProjectAsked, Ran, Target, Where, stages_of
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torches import InImage, torches
 from firstlight.lint.written import ask
 from firstlight.tables.gpu_rows import Runs
@@ -51,14 +51,14 @@ def _extension(install: Install) -> str:
     return next((each.project for each in install.requirements if _compiles(each)), "")
 
 
-def _compiles(asked: Requirement) -> bool:
+def _compiles(asked: ProjectAsked) -> bool:
     if asked.project in CUDA_EXTENSIONS:
         return not asked.address.endswith(".whl")
     source = re.search(r"/([\w.-]+?)(?:\.git)?(?:@|#|$)", asked.address) if asked.address.startswith("git+") else None
     return source is not None and source.group(1).lower() in CUDA_SOURCES
 
 
-def toolkit_differs_from_torch(target: Target, question: Question) -> Iterator[Seen]:
+def toolkit_differs_from_torch(target: Target, question: Question) -> Iterator[SeenAt]:
     """nvcc 12.4 of the base image and a torch for CUDA 13: extensions do not compile."""
     for stage in stages_of(target):
         toolkit, found = toolkit_of(stage), torches(stage, question)
@@ -68,11 +68,11 @@ def toolkit_differs_from_torch(target: Target, question: Question) -> Iterator[S
             torch = found.when(ran, stage)
             if _differs(toolkit, torch) and torch is not None:
                 saw = f"{ran.shown} compiles with the wrong nvcc: {_both(stage, toolkit, torch)}"
-                yield Seen(ran.place, saw, _same_major(toolkit, torch, question))
+                yield SeenAt(ran.place, saw, _same_major(toolkit, torch, question))
         if found.last is not None and _differs(toolkit, found.last) and not any(cuda_builds(stage)):
             saw = _both(stage, toolkit, found.last)
             answers = _same_major(toolkit, found.last, question)
-            yield Seen(found.last.place, saw, answers, severity=Severity.NOTE)
+            yield SeenAt(found.last.place, saw, answers, severity=Severity.NOTE)
 
 
 def _differs(toolkit: CudaVersion, torch: InImage | None) -> bool:
@@ -93,7 +93,7 @@ def _same_major(toolkit: CudaVersion, torch: InImage, question: Question) -> tup
     return ask(f"use a devel image of CUDA {torch.cuda.major}"), other
 
 
-def extension_without_nvcc(target: Target, question: Question) -> Iterator[Seen]:
+def extension_without_nvcc(target: Target, question: Question) -> Iterator[SeenAt]:
     """pip install flash-attn on a runtime image: there is no nvcc."""
     bare = (Flavour.NONE, Flavour.BASE, Flavour.RUNTIME)
     for stage in stages_of(target):
@@ -106,7 +106,7 @@ def extension_without_nvcc(target: Target, question: Question) -> Iterator[Seen]
             met = found.when(ran, stage)
             if met is not None and met.variant == CPU and what not in CUDA_EXTENSIONS:
                 continue  # beside a torch without CUDA they compile for the processor
-            yield Seen(
+            yield SeenAt(
                 ran.place,
                 f"{ran.shown}: {stage.image.name} has no nvcc",
                 _where_nvcc_is(stage.image),
@@ -129,7 +129,7 @@ def _brings_nvcc(target: Target) -> bool:
     return apt or any(each.project.startswith(names) for install in installs(target) for each in install.requirements)
 
 
-def arch_list_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def arch_list_without_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV TORCH_CUDA_ARCH_LIST="8.0;8.6": what is built with it has no code for an H100."""
     for stage in stages_of(target):
         known = toolkit_of(stage)
@@ -139,7 +139,7 @@ def arch_list_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
             codes = tuple(each.code for each in targets)
             for gpu in _unserved(question, codes, toolkit):
                 through_ptx = any(each.with_ptx and each.code <= gpu.capability for each in targets)
-                yield Seen(
+                yield SeenAt(
                     place,
                     f"TORCH_CUDA_ARCH_LIST={value} has no {gpu.capability} for {gpu.name}"
                     + ("; its PTX is compiled at the first start instead" if through_ptx else ""),
@@ -168,7 +168,7 @@ def _unserved(question: Question, codes: tuple[ComputeCapability, ...], toolkit:
             yield gpu
 
 
-def arch_list_beyond_toolkit(target: Target, question: Question) -> Iterator[Seen]:
+def arch_list_beyond_toolkit(target: Target, question: Question) -> Iterator[SeenAt]:
     """TORCH_CUDA_ARCH_LIST names 12.0 and nvcc is of CUDA 12.4, which does not know it."""
     for stage in stages_of(target):
         toolkit = toolkit_of(stage)
@@ -180,7 +180,7 @@ def arch_list_beyond_toolkit(target: Target, question: Question) -> Iterator[See
             if unknown:
                 names = ", ".join(each.text for each in unknown)
                 saw = f"TORCH_CUDA_ARCH_LIST={value}: nvcc of CUDA {toolkit} does not know {names}"
-                yield Seen(place, saw, tuple(_known_targets(value, unknown, toolkit, question=question)))
+                yield SeenAt(place, saw, tuple(_known_targets(value, unknown, toolkit, question=question)))
 
 
 def _known_targets(value: str, unknown: list[Asked], toolkit: CudaVersion, *, question: Question) -> Iterator[Chain]:
@@ -230,7 +230,7 @@ _GPU_USE = re.compile(
 )
 
 
-def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
+def gpu_during_build(target: Target, question: Question) -> Iterator[SeenAt]:
     """RUN nvidia-smi, or RUN python -c "... assert torch.cuda.is_available()": a build has no GPU."""
     for stage in stages_of(target):
         for ran in stage.ran:
@@ -243,7 +243,7 @@ def gpu_during_build(target: Target, question: Question) -> Iterator[Seen]:
                 error = "" if ran.command.program == "nvidia-smi" else ends
                 prove = AskPerson("prove-when-it-runs", Why.PROGRAM, (("firstlight", "verify"),))
                 read = "" if inside is None else f", which reads `{_line_of(inside)}`"
-                yield Seen(ran.place, f"RUN {ran.shown}{read}", (chain(prove),), error=error)
+                yield SeenAt(ran.place, f"RUN {ran.shown}{read}", (chain(prove),), error=error)
 
 
 def _line_of(match: re.Match[str]) -> str:

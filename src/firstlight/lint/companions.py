@@ -8,7 +8,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Image
-from firstlight.lint.model import Install, Requirement
+from firstlight.lint.model import Install, ProjectAsked
 from firstlight.tables.pin_rows import PackagePins
 from firstlight.tables.torch_rows import Companion
 from firstlight.versions import TorchVersion
@@ -27,7 +27,7 @@ def present_in_base(image: Image, question: Question) -> tuple[Present, ...]:
     return tuple(Present(each, _fitting(each, "", question, image.torch)) for each in image.companions)
 
 
-def kept(asked: Requirement, install: Install, present: tuple[Present, ...]) -> Present | None:
+def kept(asked: ProjectAsked, install: Install, present: tuple[Present, ...]) -> Present | None:
     """What is there and meets a requirement, so that the installer leaves it: 'Requirement already satisfied'."""
     there = next((each for each in present if each.project == asked.project), None)
     if there is None or install.upgrades or asked.address:
@@ -36,7 +36,7 @@ def kept(asked: Requirement, install: Install, present: tuple[Present, ...]) -> 
 
 
 def release_left(
-    asked: Requirement, install: Install, question: Question, *, present: tuple[Present, ...]
+    asked: ProjectAsked, install: Install, question: Question, *, present: tuple[Present, ...]
 ) -> Companion | PackagePins | None:
     """The release of a project after an install that does not name torch: the one there, else the newest."""
     there = kept(asked, install, present)
@@ -46,7 +46,7 @@ def release_left(
     return question.tables.companion(asked.project, version)
 
 
-def _of_address(asked: Requirement) -> str:
+def _of_address(asked: ProjectAsked) -> str:
     """0.21.0 of .../torchvision-0.21.0%2Brocm6.4-cp312-...whl; '' of a repository."""
     match = re.search(
         rf"/{re.escape(asked.project)}-(\d[\d.]*(?:\.?post\d+)?)[^/]*\.whl", asked.address.replace("_", "-")
@@ -74,7 +74,7 @@ def present_after(
     return tuple(found.values())
 
 
-def torches_admitted(install: Install, asked: Requirement, question: Question) -> tuple[frozenset[str], str]:
+def torches_admitted(install: Install, asked: ProjectAsked, question: Question) -> tuple[frozenset[str], str]:
     """The torch releases that the others of one install leave open, and which one: {'2.7.1'}, torchvision==0.22.1.
 
     Empty where they hold nothing: a project without a bound goes with whatever torch is the newest.

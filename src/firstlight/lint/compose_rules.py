@@ -9,7 +9,7 @@ from firstlight.diagnosis.finding import Question, Severity
 from firstlight.facts.known import Known
 from firstlight.lint.meant import gpu_is_meant, meant_for_cpu, needs_gpu
 from firstlight.lint.model import Device, Joined, Ran, Syntax, Target, Where
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.run_rules import computes, uses_cuda
 from firstlight.lint.shell import whole_number
 from firstlight.lint.split_over import OF_TORCH, STOPS, Split, less_split, splits
@@ -47,7 +47,7 @@ _ASKS = {
 }
 
 
-def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def service_without_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """A service on nvidia/cuda without a reservation of devices runs without a GPU."""
     service = target.service
     if service is not None and service.joined:
@@ -66,7 +66,7 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
         return  # a runner of one's own whose runtime goes by the variable
     if service.limits_place is not None:
         saw = f"service {service.name} names devices under `limits`, where compose does not look for them"
-        yield Seen(service.limits_place, saw, (ask("move them under `reservations`", Why.PROGRAM),))
+        yield SeenAt(service.limits_place, saw, (ask("move them under `reservations`", Why.PROGRAM),))
         return
     asks, because = _ASKS[service.place.syntax]
     if service.without_driver:
@@ -80,21 +80,21 @@ def service_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     place = service.place if needs is None or service.place.syntax is not Syntax.SHELL else needs.place
     saw = f"{service.name} is for a GPU ({why}) and has {asks}"
     if service.without_driver:
-        yield Seen(service.place, saw, (ask("start the container with --nv"),), because)
+        yield SeenAt(service.place, saw, (ask("start the container with --nv"),), because)
         return
     if service.place.syntax is not Syntax.COMPOSE:
-        yield Seen(place, saw, (_as_many_as_run(target, question),), because)
+        yield SeenAt(place, saw, (_as_many_as_run(target, question),), because)
         return
     reserved = chain(StartContainer((_RESERVATION,), gives_gpus=True), title="where compose does not know that key")
-    yield Seen(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
+    yield SeenAt(service.place, saw, (chain(StartContainer(("--gpus=all",), gives_gpus=True)), reserved))
 
 
-def _as_one_word(joined: Joined) -> Seen:
+def _as_one_word(joined: Joined) -> SeenAt:
     name, _, value = joined.words.partition(" ")
     title = f'write "{name}={value.strip()}", or "{name}", "{value.strip()}"'
     saw = f'runArgs has "{joined.words}" as one word, which docker takes for the name of an option'
     because, error = "Each word of runArgs is one argument of `docker run`.", f"unknown flag: {joined.words}"
-    return Seen(joined.place, saw, (ask("write it as two words", title=title),), because, error)
+    return SeenAt(joined.place, saw, (ask("write it as two words", title=title),), because, error)
 
 
 def _as_many_as_run(target: Target, question: Question) -> Chain:
@@ -121,20 +121,20 @@ def _for_a_gpu(target: Target, question: Question) -> str:
     return "" if needs is None else f"`{needs.shown}`"
 
 
-def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def reservation_without_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """A device reservation without `capabilities: [gpu]` is refused."""
     for device in target.service.devices if target.service is not None else ():
         if not device.capabilities:
             saw = "the device reservation names no capabilities"
-            yield Seen(device.place, saw, (ask("write `capabilities: [gpu]` in it", Why.PROGRAM),))
+            yield SeenAt(device.place, saw, (ask("write `capabilities: [gpu]` in it", Why.PROGRAM),))
             continue
         if device.count and device.ids:
             saw = "the device reservation has both count and device_ids"
             error = '"count" and "device_ids" attributes are exclusive'
-            yield Seen(device.place, saw, (ask("keep one of them"),), error=error)
+            yield SeenAt(device.place, saw, (ask("keep one of them"),), error=error)
         named = set(device.capabilities)
         if named & _DRIVER_CAPABILITIES and "compute" not in named and computes(target, question):
-            yield Seen(
+            yield SeenAt(
                 device.place,
                 f"capabilities: [{', '.join(device.capabilities)}] leaves out compute",
                 (ask("write `capabilities: [gpu]`, which gives compute and utility", Why.PROGRAM),),
@@ -144,7 +144,7 @@ def reservation_without_gpu(target: Target, question: Question) -> Iterator[Seen
             )
 
 
-def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]:
+def more_gpus_than_machine(target: Target, question: Question) -> Iterator[SeenAt]:
     """count: 8, or --tensor-parallel-size 8, on a machine with one GPU."""
     count = question.facts.gpus.count
     if target.service is None or not isinstance(count, Known) or count.value == 0:
@@ -159,7 +159,7 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
             asked = f"{wanted} GPUs" if wanted > count.value else f"device_ids {', '.join(beyond)}, counted from 0,"
             saw = f"{asked} are asked for; the machine has {count.value}{more}"
             because, error = _NO_SUCH_NODE.get(device.place.syntax, ("", ""))
-            yield Seen(device.place, saw, (_fewer(device, count.value, split),), because, error)
+            yield SeenAt(device.place, saw, (_fewer(device, count.value, split),), because, error)
             said = True
     if not said and (short := _gets_fewer(target, count.value)) is not None:
         yield short
@@ -169,10 +169,10 @@ def more_gpus_than_machine(target: Target, question: Question) -> Iterator[Seen]
         saw = f"{split.option} {split.gpus} asks for {split.gpus} GPUs; the machine has {count.value}{more}"
         because, error = STOPS[split.is_model]
         error = error.format(asked=split.gpus, has=count.value)
-        yield Seen(split.place, saw, (less_split(split, count.value),), because, error)
+        yield SeenAt(split.place, saw, (less_split(split, count.value),), because, error)
 
 
-def _gets_fewer(target: Target, there: int) -> Seen | None:
+def _gets_fewer(target: Target, there: int) -> SeenAt | None:
     """nvidia.com/gpu: 1, or count: 1, of a container whose command takes two, on a machine that has them."""
     assert target.service is not None
     devices = target.service.devices
@@ -188,7 +188,7 @@ def _gets_fewer(target: Target, there: int) -> Seen | None:
     more = chain(StartContainer((f"--gpus={split.gpus}",), gives_gpus=True), title=f"ask for {split.gpus} there")
     fewer = chain(StartContainer((f"{split.option}={gets}",)), title=f"{split.option} {gets}")
     answers = (more, fewer) if target.service.place.syntax is Syntax.KUBERNETES else (fewer,)
-    return Seen(split.place, saw, answers, because, error.format(asked=split.gpus, has=gets))
+    return SeenAt(split.place, saw, answers, because, error.format(asked=split.gpus, has=gets))
 
 
 _NO_SUCH_NODE = {
@@ -222,7 +222,7 @@ def _fewer(device: Device, count: int, split: Split | None) -> Chain:
     return chain(StartContainer((argument,)), title=f"{title}, or take a machine with more")
 
 
-def small_shared_memory(target: Target, question: Question) -> Iterator[Seen]:
+def small_shared_memory(target: Target, question: Question) -> Iterator[SeenAt]:
     """A training service with Docker's 64 MB of /dev/shm: DataLoader workers die."""
     service = target.service
     if service is None or service.ipc in ("host", "shareable") or service.ipc.startswith(("service:", "container:")):
@@ -235,7 +235,7 @@ def small_shared_memory(target: Target, question: Question) -> Iterator[Seen]:
     how = _SHM_BY.get(service.place.syntax, "no shm_size, no ipc: host")
     has = f"{service.shm_size} of /dev/shm" if service.shm_size else f"64 MB of /dev/shm, as a container has it ({how})"
     answers = tuple(chain(StartContainer((each,))) for each in ("--shm-size=16gb", "--ipc=host"))
-    yield Seen(service.place, f"{service.name} has {has}", answers)
+    yield SeenAt(service.place, f"{service.name} has {has}", answers)
 
 
 _SHM_BY = {
@@ -315,7 +315,7 @@ def hosted_without_gpu(target: Target) -> bool:
 _NO_DEVICE_DRIVER = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]'
 
 
-def runner_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def runner_without_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """runs-on: ubuntu-latest, and a step that runs nvidia-smi: GitHub's runners have no GPU."""
     service = target.service
     if service is None or not hosted_without_gpu(target):
@@ -328,7 +328,7 @@ def runner_without_gpu(target: Target, question: Question) -> Iterator[Seen]:
     saw = f"job {service.name} runs on {', '.join(service.runs_on)}, which has no GPU; {what}"
     in_container = needs is None or needs.command.program in ("docker", "podman")
     answers = (ask("name a runner with a GPU: self-hosted, or a larger one", Why.PROGRAM),)
-    yield Seen(service.place, saw, answers, error=_NO_DEVICE_DRIVER if in_container else "")
+    yield SeenAt(service.place, saw, answers, error=_NO_DEVICE_DRIVER if in_container else "")
 
 
 COMPOSE_LINT_RULES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from firstlight.lint.model import Requirement
+from firstlight.lint.model import ProjectAsked
 from firstlight.versions import canonical
 
 _WORD = re.compile(
@@ -14,7 +14,7 @@ _WORD = re.compile(
 _OPERATOR = re.compile(r"[<>!~=]")
 
 
-def conda_named(text: str) -> tuple[Requirement, ...]:
+def conda_named(text: str) -> tuple[ProjectAsked, ...]:
     """The packages that one line of an environment asks for: itself, and the CUDA that its build names."""
     match = _WORD.fullmatch(re.sub(r"\s*([<>=!~,|])\s*", r"\1", text.strip()))
     if match is None:
@@ -25,19 +25,19 @@ def conda_named(text: str) -> tuple[Requirement, ...]:
     return tuple(conda_requirements(match["name"], conda_spec(version), build))
 
 
-def conda_requirements(name: str, spec: str, build: str) -> Iterator[Requirement]:
+def conda_requirements(name: str, spec: str, build: str) -> Iterator[ProjectAsked]:
     """A package; a build such as *cuda12.4* or cuda118py311h also chooses the CUDA, and cpu* chooses none."""
     # conda-forge's pytorch-gpu and pytorch-cpu are pytorch of the same version with a build to choose.
     project = canonical(name)
-    yield Requirement("pytorch" if project in ("pytorch-gpu", "pytorch-cpu") else project, spec)
+    yield ProjectAsked("pytorch" if project in ("pytorch-gpu", "pytorch-cpu") else project, spec)
     build = "cpu" if project == "pytorch-cpu" else build
     if (match := re.search(r"cuda_?(\d+)\.(\d+)|cuda_?(1\d)(\d)(?!\d)", build)) is not None:
         major, minor = (each for each in match.groups() if each is not None)
-        yield Requirement("cuda-version", f"=={major}.{minor}")
+        yield ProjectAsked("cuda-version", f"=={major}.{minor}")
     elif re.search(r"(?:^|[_*])cpu", build):
-        yield Requirement("cpuonly", "")
+        yield ProjectAsked("cpuonly", "")
     elif project == "pytorch-gpu" or re.search(r"cuda|gpu", build):
-        yield Requirement("cuda-version", "")  # one with CUDA, of whatever release
+        yield ProjectAsked("cuda-version", "")  # one with CUDA, of whatever release
 
 
 def conda_spec(text: str) -> str:

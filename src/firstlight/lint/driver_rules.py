@@ -28,7 +28,7 @@ from firstlight.lint.installs import apt_packages, installs
 from firstlight.lint.meant import for_cpu_alone
 from firstlight.lint.model import Copied, Place, Target, Where, stages_of
 from firstlight.lint.require_cuda import Offered, meets
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import (
     cuda_image,
     one_with_cuda,
@@ -58,7 +58,7 @@ _AT_START = "start it where the container toolkit sees to compat (its ldconfig m
 _TOOLKIT_ENV = "docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
 
-def image_refused_by_driver(target: Target, question: Question) -> Iterator[Seen]:
+def image_refused_by_driver(target: Target, question: Question) -> Iterator[SeenAt]:
     """nvidia/cuda:13.0.2 on a GeForce with driver 550 does not start: its NVIDIA_REQUIRE_CUDA says no."""
     own, env = driver_cuda(question), target.env
     if own is None or env.get("NVIDIA_DISABLE_REQUIRE") is not None:
@@ -68,7 +68,7 @@ def image_refused_by_driver(target: Target, question: Question) -> Iterator[Seen
         capability = next((str(gpu.capability) for gpu in gpus_of(question)), "")
         host = Offered(own, driver_of(question), brand_word(question), capability)
         if meets(written.value, host) is False:
-            yield Seen(
+            yield SeenAt(
                 written.place,
                 f"NVIDIA_REQUIRE_CUDA={_short(written.value)} does not let in {machine_words(question)}",
                 (_what_is_needed(written.place, target, question),),
@@ -92,7 +92,7 @@ def _gate(place: Place, major: int, title: str) -> Chain:
     return chain(variables_in(place, Variable("NVIDIA_REQUIRE_CUDA", f"cuda>={major}.0")), title=title)
 
 
-def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[Seen]:
+def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[SeenAt]:
     row, eligible = question.tables.image(cuda), compat_eligible(question)
     saw = f"{target.image.name} asks for cuda>={cuda.release}; {machine_words(question)} on {gpu_words(question)}"
     older = tuple(_older_image(target, target.image, question))
@@ -105,7 +105,7 @@ def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[
             (ask("take an image made for Jetson, e.g. nvcr.io/nvidia/l4t-jetpack", Why.PROGRAM),) if named else older
         )
         error = f"requirements not met: unsatisfied condition: cuda>={cuda.release} (cuda={driver_cuda(question)})"
-        yield Seen(target.place, f"{saw}; Jetson's container toolkit goes by its CUDA alone", answers, error=error)
+        yield SeenAt(target.place, f"{saw}; Jetson's container toolkit goes by its CUDA alone", answers, error=error)
         return
     if lets_in(question, cuda):
         return  # let in by the list of branches; torch-needs-newer-driver speaks where compat is needed after all
@@ -115,7 +115,7 @@ def _refused(target: Target, question: Question, cuda: CudaVersion) -> Iterator[
     why = (
         "GeForce and Titan are not in its list of exceptions" if eligible is False and excepted else "its list lacks it"
     )
-    yield Seen(target.place, f"{saw}; {why}", older)
+    yield SeenAt(target.place, f"{saw}; {why}", older)
 
 
 # From this image on no GeForce or Titan is let in by the list of branches: the table `images` says so of all.
@@ -142,7 +142,7 @@ def _older_image(target: Target, image: Image, question: Question) -> Iterator[C
         )
 
 
-def torch_needs_newer_driver(target: Target, question: Question) -> Iterator[Seen]:
+def torch_needs_newer_driver(target: Target, question: Question) -> Iterator[SeenAt]:
     """pip install torch brings CUDA 13, which driver 550 does not run."""
     torch = torches(target, question).last
     if torch is None or torch.cuda is None or runs_major(question, torch.cuda.major) is not False:
@@ -151,7 +151,7 @@ def torch_needs_newer_driver(target: Target, question: Question) -> Iterator[See
     inside = next((each for each in compat_inside(target) if each.cuda.major == torch.cuda.major), None)
     if inside is not None and compat_serves(question, inside.cuda) and not without_code(torch, question):
         wired = chain(wired_release(question, inside.cuda, inside.folder), title=_AT_START)
-        yield Seen(
+        yield SeenAt(
             torch.place,
             f"{saw}. Only the compat library inside makes it run: {inside.where}",
             (wired, *other_wheel(torch, target, question)),
@@ -160,7 +160,7 @@ def torch_needs_newer_driver(target: Target, question: Question) -> Iterator[See
             severity=Severity.NOTE if "/firstlight/compat" in inside.where else Severity.DEGRADES,
         )
         return
-    yield Seen(torch.place, saw, other_torch(torch, target, question))
+    yield SeenAt(torch.place, saw, other_torch(torch, target, question))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _folder(cuda: CudaVersion) -> str:
     return f"/usr/local/cuda-{cuda.release}/compat"
 
 
-def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """torch 2.5.1 has no code for an RTX 5090 (12.0)."""
     torch = torches(target, question).last
     asked = [(install, each) for install in installs(target) if (each := torch_asked(install)) is not None]
@@ -209,7 +209,7 @@ def torch_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Se
     if missing:
         names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.capability})" for gpu in missing))
         saw = f"{torch.how}: {torch.shown} {_code_words(torch, question)}; nothing in it runs on {names}"
-        yield Seen(torch.place, saw, other_wheel(torch, target, question))
+        yield SeenAt(torch.place, saw, other_wheel(torch, target, question))
 
 
 def _of_older_jetsons(image: Image, question: Question) -> tuple[str, str] | None:
@@ -225,13 +225,13 @@ def _of_older_jetsons(image: Image, question: Question) -> tuple[str, str] | Non
     return f"is for Jetson Linux {row.l4t}, whose CUDA is {row.cuda}", other
 
 
-def _image_without_code(target: Target, question: Question) -> Iterator[Seen]:
+def _image_without_code(target: Target, question: Question) -> Iterator[SeenAt]:
     """nvcr.io/nvidia/pytorch:23.04-py3 on an RTX 5090: its CUDA does not know that GPU."""
     why, other = _of_older_jetsons(target.image, question) or other_date(target.image, question)
     for gpu in gpus_of(question)[:1]:
         if other:
             saw = f"{target.image.name} {why}, and has no code for {gpu.name} ({gpu.capability})"
-            yield Seen(target.place, saw, (ask(f"take {other} of it"),))
+            yield SeenAt(target.place, saw, (ask(f"take {other} of it"),))
 
 
 def _code_words(torch: InImage, question: Question) -> str:
@@ -244,16 +244,16 @@ def _code_words(torch: InImage, question: Question) -> str:
     return f"can have code for {reach[0].sm} to {reach[-1].sm}, all that its compiler makes"
 
 
-def torch_is_cpu_only(target: Target, question: Question) -> Iterator[Seen]:
+def torch_is_cpu_only(target: Target, question: Question) -> Iterator[SeenAt]:
     """The index .../whl/cpu, or an arm64 wheel of PyPI that is built without CUDA."""
     torch = torches(target, question).last
     if torch is None or torch.variant != "cpu" or not gpus_of(question) or for_cpu_alone(target):
         return
     why = "a build has no driver, so conda takes the one without CUDA" if solved_without_driver(torch) else torch.shown
-    yield Seen(torch.place, f"{torch.how}: {why}", one_with_cuda(torch, target, question))
+    yield SeenAt(torch.place, f"{torch.how}: {why}", one_with_cuda(torch, target, question))
 
 
-def conda_cuda_beyond_driver(target: Target, question: Question) -> Iterator[Seen]:
+def conda_cuda_beyond_driver(target: Target, question: Question) -> Iterator[SeenAt]:
     """cuda = "12.9" or "13" of pixi's system-requirements, and a driver of CUDA 12.8: pixi does not start."""
     own = driver_cuda(question)
     if own is None or target.where is Where.BUILD or for_cpu_alone(target):
@@ -267,7 +267,7 @@ def conda_cuda_beyond_driver(target: Target, question: Question) -> Iterator[See
         saw = f"system-requirements want CUDA {wanted.release}; {machine_words(question)}"
         major = min(wanted.major, own.major)
         title = f'write `cuda = "{major}.0"`: the driver runs all of CUDA {major}'
-        yield Seen(asked.place, saw, (ask("lower the CUDA of system-requirements", title=title),))
+        yield SeenAt(asked.place, saw, (ask("lower the CUDA of system-requirements", title=title),))
 
 
 def _short(text: str) -> str:

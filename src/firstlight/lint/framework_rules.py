@@ -15,7 +15,7 @@ from firstlight.lint.host import compat_serves, floor_of, gpu_words, is_board, m
 from firstlight.lint.images import KNOWS_BLACKWELL, Flavour
 from firstlight.lint.meant import for_cpu_alone, gpu_is_meant
 from firstlight.lint.model import Target
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import cuda_image
 from firstlight.lint.torches import fails, torches
 from firstlight.lint.written import ask
@@ -30,7 +30,7 @@ _SGLANG_OLDEST = ComputeCapability(7, 5)
 _BLACKWELL = ComputeCapability(12, 0)  # the newest that CUDA 12.8 makes code for
 
 
-def framework_needs_newer_driver(target: Target, question: Question) -> Iterator[Seen]:
+def framework_needs_newer_driver(target: Target, question: Question) -> Iterator[SeenAt]:
     """jax[cuda13] on driver 570: the plugin is for CUDA 13."""
     for each in frameworks(target, question):
         if not each.major or runs_major(question, each.major) is not False:
@@ -40,7 +40,7 @@ def framework_needs_newer_driver(target: Target, question: Question) -> Iterator
             continue
         floor = floor_of(question, each.major)
         saw = f"{each.shown} is built for CUDA {each.major}, which needs driver {floor}; {machine_words(question)}"
-        yield Seen(each.place, saw, _of_major(each, question))
+        yield SeenAt(each.place, saw, _of_major(each, question))
 
 
 def _of_major(each: Framework, question: Question) -> tuple[Chain, ...]:
@@ -72,7 +72,7 @@ def _jax_by_extra(each: Framework, question: Question, extras: tuple[str, ...]) 
     return Package("jax", extras=(rows[-1].extra,), bounds=f">={rows[-1].first}")
 
 
-def framework_without_cuda(target: Target, question: Question) -> Iterator[Seen]:
+def framework_without_cuda(target: Target, question: Question) -> Iterator[SeenAt]:
     """onnxruntime in place of onnxruntime-gpu, and CUDAExecutionProvider in the program."""
     here, meant = frameworks(target, question), gpu_is_meant(target)
     if not gpus_of(question) or for_cpu_alone(target) or (target.service is not None and not meant):
@@ -82,11 +82,11 @@ def framework_without_cuda(target: Target, question: Question) -> Iterator[Seen]
         if each.major == 0 and not _beside_a_gpu_build(each, here) and not _chosen_for_cpu(each, severity):
             saw = f"{each.shown} has no CUDA on {question.facts.place.arch}"
             saw += f": {each.lacks}" if each.lacks else ""
-            yield Seen(each.place, saw, _with_cuda(each, question), severity=severity)
+            yield SeenAt(each.place, saw, _with_cuda(each, question), severity=severity)
         elif each.project == "tensorflow" and not each.brings_libraries and not _may_have_libraries(target, question):
             other = f"{target.image.name} has none" if target.image.name else "nothing else brings them"
             saw = f"{each.shown} comes without CUDA's libraries, and {other}"
-            yield Seen(each.place, saw, _with_cuda(each, question), severity=severity)
+            yield SeenAt(each.place, saw, _with_cuda(each, question), severity=severity)
 
 
 def _may_have_libraries(target: Target, question: Question) -> bool:
@@ -134,16 +134,16 @@ def _onnxruntime(question: Question) -> tuple[Chain, ...]:
     return (chain(InstallWheels((package,)), title=f"take {package.requirement}, which brings its libraries"),)
 
 
-def framework_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[Seen]:
+def framework_has_no_code_for_gpu(target: Target, question: Question) -> Iterator[SeenAt]:
     """tensorflow 2.15 is compiled by CUDA 12.2, which does not know an RTX 5090."""
     for each in frameworks(target, question):
         if each.major and (why := _without_code(each, question)):
             saw = f"{each.shown} {why}, and this is {gpu_words(question)}"
             if _too_old_for_sglang(each, question):
                 error = "RuntimeError: SGLang only supports sm75 and above."
-                yield Seen(each.place, saw, _newer(each, question), "It asks for the GPU's number and stops.", error)
+                yield SeenAt(each.place, saw, _newer(each, question), "It asks for the GPU's number and stops.", error)
             else:
-                yield Seen(each.place, saw, _newer(each, question))
+                yield SeenAt(each.place, saw, _newer(each, question))
 
 
 def _too_old_for_sglang(each: Framework, question: Question) -> bool:
@@ -206,7 +206,7 @@ def _newer(each: Framework, question: Question) -> tuple[Chain, ...]:
     return (ask(f"take a {each.project} that is built for this GPU, or build it for it", Why.PROGRAM),)
 
 
-def framework_libraries_differ(target: Target, question: Question) -> Iterator[Seen]:
+def framework_libraries_differ(target: Target, question: Question) -> Iterator[SeenAt]:
     """onnxruntime-gpu 1.18 wants CUDA 11 and cuDNN 8, and the image has CUDA 12."""
     have, named = libraries_of(target, question), bool(target.image.name)
     if named and target.image.flavour is Flavour.UNKNOWN:
@@ -223,10 +223,10 @@ def framework_libraries_differ(target: Target, question: Question) -> Iterator[S
         wants = f"CUDA {each.major}" + (f" and cuDNN {each.cudnn}" if each.cudnn else "")
         if have:
             saw = f"{each.shown} wants {wants}; {have[0].where} brings {have[0].shown}"
-            yield Seen(each.place, saw, _beside_the_torch(each, have[0], target, question), error=_not_found(each))
+            yield SeenAt(each.place, saw, _beside_the_torch(each, have[0], target, question), error=_not_found(each))
         elif each.project != "tensorflow":  # of that framework-without-cuda speaks
             saw = f"{each.shown} wants the libraries of {wants}, and nothing in the image brings them"
-            yield Seen(each.place, saw, _libraries_for(each, None, question), error=_not_found(each))
+            yield SeenAt(each.place, saw, _libraries_for(each, None, question), error=_not_found(each))
 
 
 def _beside_the_torch(each: Framework, have: Libraries, target: Target, question: Question) -> tuple[Chain, ...]:

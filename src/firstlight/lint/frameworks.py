@@ -10,7 +10,7 @@ from firstlight.diagnosis.specifiers import satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import GPU_SERVERS, KNOWS_BLACKWELL
 from firstlight.lint.installs import installs
-from firstlight.lint.model import Install, Place, Requirement, Target, stages_of
+from firstlight.lint.model import Install, Place, ProjectAsked, Target, stages_of
 from firstlight.tables.pin_rows import FrameworkBuild, FrameworkExtra
 from firstlight.versions import CudaVersion, TorchVersion
 
@@ -61,7 +61,7 @@ def in_base(target: Target, question: Question) -> Framework | None:
         before = image.released < KNOWS_BLACKWELL
         return Framework(made.group(1), image.name, target.place, 12, "12.6" if before else "")
     release = re.match(r"(\d+\.\d+\.\d+)(-gpu)?", image.tag) if image.repository == "tensorflow/tensorflow" else None
-    row = None if release is None else _row(Requirement("tensorflow", f"=={release.group(1)}"), question)
+    row = None if release is None else _row(ProjectAsked("tensorflow", f"=={release.group(1)}"), question)
     if release is None or row is None:
         return None
     major = row.major if release.group(2) else 0
@@ -75,7 +75,7 @@ SERVERS = {"lmsysorg/sglang": "SGLang", "ghcr.io/huggingface/text-generation-inf
 def _server(target: Target, question: Question) -> Framework | None:
     """SGLang or TGI in its own image, with the CUDA of the torch inside; None of a release without a row."""
     image = target.image
-    row = _row(Requirement(image.repository, f"=={image.server_release}"), question)
+    row = _row(ProjectAsked(image.repository, f"=={image.server_release}"), question)
     named = image.tagged_cuda
     if row is None or image.is_rocm or not image.asks_for_gpus or (named is not None and named.major > row.major):
         return None
@@ -109,7 +109,7 @@ def _release_of(number: str) -> tuple[int, ...]:
     return tuple(int(part) for part in number.partition(".post")[0].split("."))
 
 
-def _framework(asked: Requirement, install: Install, question: Question) -> Framework | None:
+def _framework(asked: ProjectAsked, install: Install, question: Question) -> Framework | None:
     if asked.address:
         return None
     extras = f"[{','.join(asked.extras)}]" if asked.extras else ""
@@ -142,7 +142,7 @@ def _framework(asked: Requirement, install: Install, question: Question) -> Fram
     )
 
 
-def _jax(asked: Requirement, plain: Framework, question: Question) -> Framework:
+def _jax(asked: ProjectAsked, plain: Framework, question: Question) -> Framework:
     """JAX with the CUDA of its extra; without where no release that is asked for has that extra."""
     rows = [row for row in question.tables.framework_extras if row.project == asked.project]
     named = [row for row in rows if row.extra in {_normal(extra) for extra in asked.extras}]
@@ -158,7 +158,7 @@ def _jax(asked: Requirement, plain: Framework, question: Question) -> Framework:
 
 def has_extra(row: FrameworkExtra, spec: str) -> bool:
     """Whether the release that pip takes has the extra: of jax==0.4.30 cuda12, not cuda13."""
-    exact = Requirement(row.project, spec).exact
+    exact = ProjectAsked(row.project, spec).exact
     taken = exact or next((version for version in _RELEASES_OF_JAX if not spec or satisfies(version, spec)), row.first)
     return bool(satisfies(taken, f">={row.first}" + (f",<{row.before}" if row.before else "")))
 
@@ -169,7 +169,7 @@ _RELEASES_OF_JAX = tuple(
 )
 
 
-def _was_looked_at(row: FrameworkExtra, asked: Requirement) -> bool:
+def _was_looked_at(row: FrameworkExtra, asked: ProjectAsked) -> bool:
     """Whether the releases that are asked for are among those whose extras were read."""
     return not asked.exact or bool(satisfies(asked.exact, f">={row.seen_from},<{row.unseen_from}"))
 
@@ -178,7 +178,7 @@ def _normal(extra: str) -> str:
     return extra.lower().replace("_", "-")
 
 
-def _jax_major(asked: Requirement) -> int:
+def _jax_major(asked: ProjectAsked) -> int:
     """12 of jax[cuda12] and jax-cuda12-plugin; `cuda` alone is CUDA 12, by the METADATA of jax 0.6.2 to 0.12.0."""
     if match := re.search(r"cuda(\d+)", asked.project):
         return int(match.group(1)[:2])
@@ -188,7 +188,7 @@ def _jax_major(asked: Requirement) -> int:
     return 0
 
 
-def _row(asked: Requirement, question: Question) -> FrameworkBuild | None:
+def _row(asked: ProjectAsked, question: Question) -> FrameworkBuild | None:
     rows = [row for row in question.tables.framework_builds if row.project == asked.project]
     if asked.exact:
         version = asked.exact.partition("+")[0]

@@ -11,8 +11,8 @@ from firstlight.lint.host import install_of, is_board, wheel_for
 from firstlight.lint.images import Image
 from firstlight.lint.installs import AUTO, installs
 from firstlight.lint.meant import gpu_is_meant
-from firstlight.lint.model import EnvSet, Install, Place, Requirement, Syntax, Target, Where, stages_of
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.model import EnvSet, Install, Place, ProjectAsked, Syntax, Target, Where, stages_of
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import beside, pytorch_image, vendors_torch, with_companions
 from firstlight.lint.torches import brought_torch, python_of, replaces_vendor_torch, torches
 from firstlight.lint.wheels import torch_asked
@@ -25,14 +25,14 @@ _PROCESSORS = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch
 _SHOWN = {"x86_64": "amd64", "aarch64": "arm64", "tegra": "Jetson (arm64)"}
 
 
-def image_other_architecture(target: Target, question: Question) -> Iterator[Seen]:
+def image_other_architecture(target: Target, question: Question) -> Iterator[SeenAt]:
     """pytorch/pytorch is for amd64 alone: there is nothing to pull on a GH200."""
     for stage in stages_of(target):
         arch = question.facts.place.arch
         asked = _PROCESSORS.get(stage.platform.partition("/")[2].partition("/")[0], "")
         if asked and asked != arch:
             saw = f"--platform={stage.platform}: the machine is {_SHOWN.get(arch, arch)}"
-            yield Seen(stage.place, saw, _other_platform(stage, question), error="exec format error")
+            yield SeenAt(stage.place, saw, _other_platform(stage, question), error="exec format error")
         elif _elsewhere(stage.image, question):
             made_for = ", ".join(_SHOWN[each] for each in stage.image.processors)
             if arch == "aarch64" and "tegra" in stage.image.processors:
@@ -41,7 +41,7 @@ def image_other_architecture(target: Target, question: Question) -> Iterator[See
             saw = f"{stage.image.name} is for {made_for} alone; the machine is {_machine(question)}"
             wanted = {"x86_64": "linux/amd64", "aarch64": "linux/arm64/v8"}.get(arch, f"linux/{arch}")
             error = f"no matching manifest for {wanted} in the manifest list entries; or: exec format error"
-            yield Seen(stage.place, saw, _other_base(stage, question), error=error)
+            yield SeenAt(stage.place, saw, _other_base(stage, question), error=error)
 
 
 def _other_platform(stage: Target, question: Question) -> tuple[Chain, ...]:
@@ -54,12 +54,12 @@ def _other_platform(stage: Target, question: Question) -> tuple[Chain, ...]:
     )
 
 
-def _jetsons_on_server(stage: Target, question: Question) -> Seen:
+def _jetsons_on_server(stage: Target, question: Question) -> SeenAt:
     """l4t on a GH200: the processor is the same, so it is pulled, and it starts."""
     saw = f"{stage.image.name} is for Jetson alone; the machine is a server, though of the same processor (arm64)"
     because = "It is pulled and starts. Its CUDA libraries and its torch are made for Jetson's own GPU and driver."
     error = "torch.cuda.is_available() is False"
-    return Seen(stage.place, saw, _other_base(stage, question), because, error)
+    return SeenAt(stage.place, saw, _other_base(stage, question), because, error)
 
 
 def _elsewhere(image: Image, question: Question) -> bool:
@@ -100,13 +100,13 @@ _TORCH_FOR_JETSON = ask(
 )
 
 
-def rocm_image(target: Target, question: Question) -> Iterator[Seen]:
+def rocm_image(target: Target, question: Question) -> Iterator[SeenAt]:
     """rocm/pytorch, or a torch of .../whl/rocm6.2: for AMD's GPUs."""
     if not gpus_of(question):
         return
     for stage in stages_of(target):
         if stage.image.is_rocm:
-            yield Seen(stage.place, f"{stage.image.name} is for AMD's GPUs", _with_cuda(stage, question))
+            yield SeenAt(stage.place, f"{stage.image.name} is for AMD's GPUs", _with_cuda(stage, question))
         torch = torches(stage, question).last
         if torch is not None and torch.variant.startswith("rocm"):
             wheel = wheel_for(question, torch.version, torch.python)
@@ -115,7 +115,7 @@ def rocm_image(target: Target, question: Question) -> Iterator[Seen]:
                 if wheel is None
                 else (chain(with_companions(wheel, torch, question)),)
             )
-            yield Seen(torch.place, f"{torch.how}: torch {torch.version.public} is built for AMD's GPUs", answers)
+            yield SeenAt(torch.place, f"{torch.how}: torch {torch.version.public} is built for AMD's GPUs", answers)
 
 
 # What else of a service, a pod or a job is AMD's, where its image is.
@@ -140,7 +140,7 @@ def _with_cuda(stage: Target, question: Question) -> tuple[Chain, ...]:
     return (ask("take the image with CUDA of the same program", Why.PROGRAM, title=title),)
 
 
-def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
+def vendor_torch_replaced(target: Target, question: Question) -> Iterator[SeenAt]:
     """pip install -U torch on nvcr.io/nvidia/pytorch: NVIDIA's own build is gone."""
     if not target.image.vendor_torch:
         return
@@ -153,7 +153,7 @@ def vendor_torch_replaced(target: Target, question: Question) -> Iterator[Seen]:
             by, answer = brought[2], _without_vendors(brought[0].project, question)
         else:
             continue
-        yield Seen(
+        yield SeenAt(
             install.ran.place,
             f"{install.ran.shown} replaces the torch of {target.image.name}: {by}",
             (answer,),
@@ -177,7 +177,7 @@ def _without_vendors(project: str, question: Question) -> Chain:
     return ask("take a base without NVIDIA's torch", Why.PROGRAM, title=title)
 
 
-def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[Seen]:
+def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[SeenAt]:
     """uv pip install torch --torch-backend=auto in a RUN: no driver is there, so the CPU build comes."""
     if target.where is not Where.BUILD:
         return
@@ -191,10 +191,10 @@ def torch_backend_auto_in_build(target: Target, question: Question) -> Iterator[
                 other = ask(f"take an image with {what} for this processor")
                 answers = (other if wheel is None else chain(beside(install_of(wheel), install, wheel, question)),)
                 saw = f"{install.ran.shown}: uv asks for the driver, and a build has none"
-                yield Seen(_named_at(stage, install), saw, answers)
+                yield SeenAt(_named_at(stage, install), saw, answers)
 
 
-def _pinned(asked: Requirement | None) -> TorchVersion | None:
+def _pinned(asked: ProjectAsked | None) -> TorchVersion | None:
     """The torch that an install names by its number, which is kept."""
     exact = "" if asked is None else asked.exact
     return TorchVersion.parse(exact) if exact and "*" not in exact else None

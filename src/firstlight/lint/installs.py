@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from firstlight.frozen import dataclass
 from firstlight.lint.conda_spec import conda_named
-from firstlight.lint.model import EnvSet, Install, Ran, Requirement, Target, Where
+from firstlight.lint.model import EnvSet, Install, ProjectAsked, Ran, Target, Where
 from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import canonical
 
@@ -121,7 +121,7 @@ def _joined(install: Install, read: list[Install]) -> Install:
     )
 
 
-def _on_its_line(listed: Install) -> tuple[Requirement, ...]:
+def _on_its_line(listed: Install) -> tuple[ProjectAsked, ...]:
     """What a list asks for, said at the command that names the list."""
     return tuple(replace(each, place=None) for each in listed.requirements)
 
@@ -175,7 +175,7 @@ def _run_in(words: list[str]) -> tuple[str, ...]:
 
 
 def _install(ran: Ran, words: list[str], tool: str, *, python: str, env: dict[str, str]) -> Install:
-    requirements: list[Requirement] = []
+    requirements: list[ProjectAsked] = []
     options: list[str] = []
     values: dict[str, list[str]] = {}
     with_value = (*_WITH_VALUE, *_WITH_VALUE_IN_CONDA) if tool == "conda" else _WITH_VALUE
@@ -239,19 +239,19 @@ def _searched(values: dict[str, list[str]], tool: str, env: dict[str, str]) -> _
     return _Searched(index, tuple(extra), tuple(links), first_index=False)
 
 
-def requirement_named(word: str) -> Requirement | None:
+def requirement_named(word: str) -> ProjectAsked | None:
     """What one word of an install names: torch==2.5.1, jax[cuda12], torch @ https://...; None of a folder."""
     if word in (".", "..") or word.startswith(("./", "/", "file:")) or "$(" in word or len(word) > LONGEST_WORD:
         return None
     address = re.fullmatch(r"(?:(?P<name>[\w.-]+)\s*@\s*)?(?P<address>(?:git\+|https?:)\S+)", word)
     if address is not None:
         name = address["name"] or _project_of(address["address"])
-        return Requirement(canonical(name), "", address["address"]) if name else None
+        return ProjectAsked(canonical(name), "", address["address"]) if name else None
     match = _REQUIREMENT.fullmatch(word)
     if match is None:
         return None
     extras = tuple(canonical(each.strip()) for each in (match["extras"] or "").split(",") if each.strip())
-    return Requirement(canonical(match["name"]), match["spec"].strip(), extras=extras)
+    return ProjectAsked(canonical(match["name"]), match["spec"].strip(), extras=extras)
 
 
 def _project_of(address: str) -> str:

@@ -22,7 +22,7 @@ from firstlight.lint.overwritten_rules import OVERWRITTEN_LINT_RULES
 from firstlight.lint.python_rules import PYTHON_LINT_RULES
 from firstlight.lint.readers import read_targets
 from firstlight.lint.reading import ReadFile, Reading
-from firstlight.lint.rule import Ignored, LintFinding, LintReport, LintRule, Seen
+from firstlight.lint.rule import Ignored, LintFinding, LintReport, LintRule, SeenAt
 from firstlight.lint.run_rules import RUN_LINT_RULES
 from firstlight.lint.unjudged import not_judged
 from firstlight.ways.kinds import StartContainer
@@ -150,7 +150,7 @@ def _ends(finding: LintFinding) -> tuple[str, ...]:
     return _ENDS_BEFORE.get(finding.code, ()) if finding.severity is Severity.BLOCKS else ()
 
 
-def _finding(rule: LintRule, seen: Seen, target: Target) -> LintFinding:
+def _finding(rule: LintRule, seen: SeenAt, target: Target) -> LintFinding:
     return LintFinding(
         rule.code,
         rule.severity if seen.severity is None else seen.severity,

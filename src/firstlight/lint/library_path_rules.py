@@ -12,7 +12,7 @@ from firstlight.lint.host import compat_eligible, compat_serves, driver_of, gpu_
 from firstlight.lint.images import Flavour, Image
 from firstlight.lint.installs import apt_packages
 from firstlight.lint.model import EnvSet, Place, Ran, Syntax, Target, Where
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.run_rules import uses_cuda
 from firstlight.lint.written import variables_in
 from firstlight.versions import CudaVersion
@@ -46,11 +46,11 @@ _LINK_FOR_ONE_BUILD = "set this only for the one command that builds, then remov
 _STARTUP = ("/etc/ld.so.conf", ".bashrc", ".profile", "/etc/environment", "/etc/profile")
 
 
-def compat_baked_in(target: Target, question: Question) -> Iterator[Seen]:
+def compat_baked_in(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV LD_LIBRARY_PATH=/usr/local/cuda/compat:... is right for some drivers and breaks all newer ones."""
     for place, folder, how in _wired(target, _COMPAT):
         answers = _out_of_the_image(folder, how, _cuda_in(folder) or target.image.cuda, question=question)
-        seen = Seen(place, f"{how} puts {folder} in front", answers)
+        seen = SeenAt(place, f"{how} puts {folder} in front", answers)
         yield _compat_seen(seen, folder, target.image, question=question)
 
 
@@ -69,28 +69,28 @@ def _unwired(folder: str, how: str) -> Unwire:
     return Unwire((folder,), WiredBy.LOADER_CONF if conf else WiredBy.LIBRARY_PATH, conf)
 
 
-def _compat_seen(seen: Seen, folder: str, image: Image, *, question: Question) -> Seen:
+def _compat_seen(seen: SeenAt, folder: str, image: Image, *, question: Question) -> SeenAt:
     place, saw, do, cuda = seen.place, seen.saw, seen.answers, _cuda_in(folder) or image.cuda
     driver = driver_of(question)
     jetson, orins = is_board(question), re.search(r"compat[_-]orin", folder) is not None
     if (jetson and not orins and "tegra" not in image.processors) or (orins and not jetson):
-        return Seen(place, f"{saw}, which holds the library for {'servers' if jetson else 'Jetson'}", do)
+        return SeenAt(place, f"{saw}, which holds the library for {'servers' if jetson else 'Jetson'}", do)
     if compat_eligible(question) is False:
         error = "CUDA error 804: forward compatibility was attempted on non supported HW"
-        return Seen(place, f"{saw}; {gpu_words(question)} may not use it", do, error=error)
+        return SeenAt(place, f"{saw}; {gpu_words(question)} may not use it", do, error=error)
     if cuda is None or driver is None:
-        return Seen(place, saw, do, severity=Severity.DEGRADES)
+        return SeenAt(place, saw, do, severity=Severity.DEGRADES)
     branch = question.tables.branch_of(cuda)
     builds = question.tables.compat_builds(cuda)
     builds = tuple(row for row in builds if row.seen_in == f"image nvidia/cuda:{image.cuda}") or builds
     if branch is not None and branch < driver.branch:
-        return Seen(place, f"{saw}: that of CUDA {cuda.release} is of branch {branch}; {machine_words(question)}", do)
+        return SeenAt(place, f"{saw}: that of CUDA {cuda.release} is of branch {branch}; {machine_words(question)}", do)
     if branch == driver.branch and builds and builds[-1].driver < driver:
-        return Seen(place, f"{saw}: the build known of it is {builds[-1].driver}; {machine_words(question)}", do)
+        return SeenAt(place, f"{saw}: the build known of it is {builds[-1].driver}; {machine_words(question)}", do)
     serves = compat_serves(question, cuda)
     if serves is False:
-        return Seen(place, f"{saw}: the library of CUDA {cuda.release} does not take branch {driver.branch}", do)
-    return Seen(
+        return SeenAt(place, f"{saw}: the library of CUDA {cuda.release} does not take branch {driver.branch}", do)
+    return SeenAt(
         place,
         f"{saw}; with {machine_words(question)} it {'works' if serves else 'may work'}, with a later one it does not",
         do,
@@ -99,13 +99,13 @@ def _compat_seen(seen: Seen, folder: str, image: Image, *, question: Question) -
     )
 
 
-def stub_libcuda_on_path(target: Target, question: Question) -> Iterator[Seen]:
+def stub_libcuda_on_path(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs: a libcuda that can only be linked against."""
     for place, folder, how in _wired(target, _STUBS):
         linking = variables_in(place, Variable("LIBRARY_PATH", folder))
         title = "take it out; for linking use LIBRARY_PATH, which only compilers read"
         saw = f"{how} puts {folder} on the search path of programs"
-        yield Seen(place, saw, (chain(_unwired(folder, how), linking, title=title),))
+        yield SeenAt(place, saw, (chain(_unwired(folder, how), linking, title=title),))
     for ran in target.ran:
         linked = " ".join(ran.words)
         if (
@@ -114,7 +114,7 @@ def stub_libcuda_on_path(target: Target, question: Question) -> Iterator[Seen]:
             and re.search(r"libcuda\.so\.1", linked)
             and "/stubs/" not in ran.words[-1]  # found by no program there, unless the folder is on the path
         ):
-            yield Seen(
+            yield SeenAt(
                 ran.place,
                 f"{ran.shown} makes the stub the libcuda.so.1 that programs load",
                 (chain(_FOR_ONE_BUILD, RemoveFiles((ran.words[-1],)), title=_LINK_FOR_ONE_BUILD),),
@@ -128,7 +128,7 @@ def _kept(target: Target, made: Ran) -> bool:
     return not any(ran.command.program in ("rm", "unlink") and "libcuda.so.1" in " ".join(ran.words) for ran in later)
 
 
-def library_path_lost(target: Target, question: Question) -> Iterator[Seen]:
+def library_path_lost(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV LD_LIBRARY_PATH=/opt/lib drops what the base image had in it: where some hosts mount the driver."""
     last = target.env.get("LD_LIBRARY_PATH")
     if last is None:
@@ -138,10 +138,10 @@ def library_path_lost(target: Target, question: Question) -> Iterator[Seen]:
         saw = f"LD_LIBRARY_PATH={last.written} drops {', '.join(lost)} of {target.image.name}"
         end = ":".join(lost) if last.place.syntax is not Syntax.DOCKERFILE else "$LD_LIBRARY_PATH"
         kept = Variable("LD_LIBRARY_PATH", ":".join((*_worth_keeping(last), end)))
-        yield Seen(last.place, saw, (chain(variables_in(last.place, kept), title="keep what the base image has"),))
+        yield SeenAt(last.place, saw, (chain(variables_in(last.place, kept), title="keep what the base image has"),))
 
 
-def driver_folder_not_searched(target: Target, question: Question) -> Iterator[Seen]:
+def driver_folder_not_searched(target: Target, question: Question) -> Iterator[SeenAt]:
     """A host that mounts the driver under /usr/local/nvidia, and an image that does not look there."""
     folder, last = _driver_folder(question), target.env.get("LD_LIBRARY_PATH")
     searched = target.image.library_path if last is None else last.value
@@ -153,7 +153,7 @@ def driver_folder_not_searched(target: Target, question: Question) -> Iterator[S
     place = target.place if last is None else last.place
     value = ":".join((folder, *_worth_keeping(last)))
     answers = (chain(variables_in(place, Variable("LD_LIBRARY_PATH", value))),)
-    yield Seen(place, f"{path}; on this machine libcuda is in {folder}", answers)
+    yield SeenAt(place, f"{path}; on this machine libcuda is in {folder}", answers)
 
 
 def _worth_keeping(written: EnvSet | None) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def _driver_folder(question: Question) -> str:
     return next((path.rpartition("/")[0] for path in paths if path.startswith("/usr/local/nvidia/")), "")
 
 
-def driver_inside_image(target: Target, question: Question) -> Iterator[Seen]:
+def driver_inside_image(target: Target, question: Question) -> Iterator[SeenAt]:
     """apt-get install nvidia-driver-535: the host's kernel module is of another version."""
     driver = driver_of(question)
     if target.where is not Where.BUILD and not target.image.name:
@@ -182,7 +182,7 @@ def driver_inside_image(target: Target, question: Question) -> Iterator[Seen]:
     for place, named in of_command.items():
         packages = tuple(dict.fromkeys(package for package, _ in named))
         other = driver is not None and any(_branch(each) not in (0, driver.branch) for each in packages)
-        yield Seen(
+        yield SeenAt(
             place,
             f"{named[0][1].shown}: {_driver_parts(packages)}; {machine_words(question)} is the host's",
             (_without(packages, target.image.cuda),),

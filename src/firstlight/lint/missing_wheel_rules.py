@@ -9,8 +9,8 @@ from firstlight.diagnosis.wheel_answers import COMPANIONS
 from firstlight.diagnosis.wheel_bounds import why_no_variant
 from firstlight.lint.host import install_of, wheel_for
 from firstlight.lint.installs import installs
-from firstlight.lint.model import Install, Requirement, Syntax, Target
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.model import Install, ProjectAsked, Syntax, Target
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import compiled_for, other_wheel, pypi_where_named
 from firstlight.lint.torches import InImage, python_of, torches, works
 from firstlight.lint.wheels import (
@@ -30,7 +30,7 @@ _UNSOLVABLE = "LibMambaUnsatisfiableError: Encountered problems while solving"
 _UNLESS_TOLD = "The list names no index: pip finds no such file, unless the command that installs it names one."
 
 
-def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
+def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[SeenAt]:
     """torch==2.9.0 from .../whl/cu121: that release was never built for it."""
     found = torches(target, question)
     torch = found.last
@@ -45,7 +45,7 @@ def torch_wheel_does_not_exist(target: Target, question: Question) -> Iterator[S
             return
 
 
-def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterator[Seen]:
+def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterator[SeenAt]:
     """Why the wheel of one torch of an image does not exist: by its index, its variant or its Python."""
     if not torch.pinned or torch.was_there or torch.install is None:
         return
@@ -62,9 +62,9 @@ def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterat
         saw = f"{torch.how}: no torch {torch.version} is on {searched}"
         others = other_wheel(torch, target, question)
         if index_may_be_told(torch.install):
-            yield Seen(torch.place, saw, others, _UNLESS_TOLD, severity=Severity.DEGRADES)
+            yield SeenAt(torch.place, saw, others, _UNLESS_TOLD, severity=Severity.DEGRADES)
         else:
-            yield Seen(torch.place, saw, others)
+            yield SeenAt(torch.place, saw, others)
         return
     if torch.place.syntax is Syntax.PYPROJECT:
         yield from _beside_it(torch, torch.install)
@@ -75,12 +75,12 @@ def _no_such_wheel(torch: InImage, target: Target, question: Question) -> Iterat
     if torch.cuda is not None and torch.from_index:
         why_not = why_no_variant(question.tables, torch.version, torch.cuda, machine=arch)
         if why_not:
-            yield Seen(torch.place, f"{torch.how}: {why_not.rstrip('.')}", other_wheel(torch, target, question))
+            yield SeenAt(torch.place, f"{torch.how}: {why_not.rstrip('.')}", other_wheel(torch, target, question))
             return
     yield from _python_lacks(torch, question)
 
 
-def _beside_it(torch: InImage, install: Install) -> Iterator[Seen]:
+def _beside_it(torch: InImage, install: Install) -> Iterator[SeenAt]:
     """torchvision==0.24.0+cu128 of a project whose index is `explicit`: uv looks there for what names it alone."""
     for each in install.requirements:
         if each.project in COMPANIONS and torch.index and no_index_has_local(install, each):
@@ -88,12 +88,12 @@ def _beside_it(torch: InImage, install: Install) -> Iterator[Seen]:
             saw = f"{each.project}{each.spec}: it is looked for on {where}; {torch.index} is named for torch alone"
             title = f"name the index of torch for {each.project} too, under [tool.uv.sources]"
             error = f"Because there is no version of {each.project}{each.spec}"
-            yield Seen(
+            yield SeenAt(
                 each.place or torch.place, saw, (ask("name the index of torch for it too", title=title),), error=error
             )
 
 
-def _none_for_processor(target: Target, question: Question) -> Seen | None:
+def _none_for_processor(target: Target, question: Question) -> SeenAt | None:
     """An install of torch from an index, or from conda's pytorch channel, that has nothing for this processor."""
     arch = question.facts.place.arch
     for install in installs(target):
@@ -115,15 +115,15 @@ def _none_for_processor(target: Target, question: Question) -> Seen | None:
             if wheel is not None:
                 other = chain(install_of(wheel, pypi_where_named(place, index)))
             saw = f"{_install_shown(install, asked)}: {where} has no torch with CUDA for {arch}"
-            return Seen(place, saw, (other,))
+            return SeenAt(place, saw, (other,))
     return None
 
 
-def _install_shown(install: Install, asked: Requirement) -> str:
+def _install_shown(install: Install, asked: ProjectAsked) -> str:
     return install.ran.shown if asked.place is None else f"{asked.project}{asked.spec}"
 
 
-def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:
+def _python_lacks(torch: InImage, question: Question) -> Iterator[SeenAt]:
     release = question.tables.torch_release(torch.version.public, question.facts.place.arch)
     if release is None or not torch.python or torch.python in release.cpython:
         return
@@ -136,10 +136,10 @@ def _python_lacks(torch: InImage, question: Question) -> Iterator[Seen]:
     other = () if wheel is None else (chain(install_of(wheel)),)
     environment, runs = MakeEnvironment(python=newest), wheel_for(question, torch.version)
     if works(torch, question) or runs is None or torch.cuda is None:
-        yield Seen(torch.place, saw, (chain(environment, title=f"use Python {newest}"), *other), error=error)
+        yield SeenAt(torch.place, saw, (chain(environment, title=f"use Python {newest}"), *other), error=error)
         return
     title = f"use Python {newest} and torch {runs.torch.public} with CUDA {runs.cuda}"
-    yield Seen(torch.place, saw, (chain(environment, install_of(runs), title=title), *other), error=error)
+    yield SeenAt(torch.place, saw, (chain(environment, install_of(runs), title=title), *other), error=error)
 
 
 MISSING_WHEEL_LINT_RULES = (

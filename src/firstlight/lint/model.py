@@ -96,7 +96,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class ProjectAsked:
     """One project asked for: torch ==2.5.1, or from an address."""
 
     project: str  # as PyPI compares names: flash-attn for flash_attn
@@ -118,7 +118,7 @@ class Install:
     """One `pip install`, or one list of packages: what, from where, into which Python."""
 
     ran: Ran  # of a list of packages: its first line, with the file's name as the only word
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[ProjectAsked, ...]
     index: str  # --index-url, "" is PyPI
     extra_indexes: tuple[str, ...]
     files: tuple[str, ...]  # of -r
@@ -129,7 +129,7 @@ class Install:
     first_index: bool = False  # uv takes a project from the first index that has it, pip the best of all
     backend: str = ""  # uv's --torch-backend: cu128, auto
 
-    def of(self, project: str) -> Requirement | None:
+    def of(self, project: str) -> ProjectAsked | None:
         return next((each for each in self.requirements if each.project == project), None)
 
     @property

@@ -8,7 +8,7 @@ from firstlight.diagnosis.finding import Question, Severity
 from firstlight.diagnosis.specifiers import newest
 from firstlight.lint.build_rules import cuda_builds
 from firstlight.lint.model import Syntax, Target
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import begin_with
 from firstlight.lint.torches import Replacement, fails, torches
 from firstlight.lint.written import ask
@@ -16,7 +16,7 @@ from firstlight.ways.kinds import ChangeImage, InstallWheels, Package, Why
 from firstlight.ways.way import Chain, chain
 
 
-def torch_overwritten_later(target: Target, question: Question) -> Iterator[Seen]:
+def torch_overwritten_later(target: Target, question: Question) -> Iterator[SeenAt]:
     """pip install torchvision, on its own line after a pinned torch, brings the newest torch with it."""
     for each in torches(target, question).replaced:
         ran = each.install.ran
@@ -29,9 +29,9 @@ def torch_overwritten_later(target: Target, question: Question) -> Iterator[Seen
         earlier = target.before(ran)
         compiled = next((built for built, _ in cuda_builds(target) if built in earlier), None)
         if compiled is None:
-            yield Seen(place or ran.place, saw, answers)
+            yield SeenAt(place or ran.place, saw, answers)
             continue
-        yield Seen(
+        yield SeenAt(
             place or ran.place,
             f"{saw}. {compiled.shown} (line {compiled.place.line}) was compiled with the torch that is replaced",
             answers,

@@ -17,7 +17,7 @@ from firstlight.lint.brings_python import (
 )
 from firstlight.lint.installs import apt_packages, installs
 from firstlight.lint.model import Copied, Ran, Syntax, Target, Where, stages_of
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.written import ask
 from firstlight.ways.kinds import ChangeImage, UseImage
 from firstlight.ways.way import Chain, chain
@@ -30,7 +30,7 @@ _UV = "COPY --from=ghcr.io/astral-sh/uv:latest /uv /uvx /bin/"  # docs.astral.sh
 _RED_HATS = ("rockylinux", "rockylinux/rockylinux", "almalinux", "fedora")
 
 
-def pip_refused_by_system(target: Target, question: Question) -> Iterator[Seen]:
+def pip_refused_by_system(target: Target, question: Question) -> Iterator[SeenAt]:
     """Ubuntu 24.04 and Debian 12 on: pip of the system installs nothing without a virtual environment."""
     for stage in stages_of(target):
         if not stage.image.managed_python:
@@ -43,7 +43,7 @@ def pip_refused_by_system(target: Target, question: Question) -> Iterator[Seen]:
                 continue
             if install.tool == "uv" and "--system" not in install.options and "UV_SYSTEM_PYTHON" not in stage.env:
                 continue
-            yield Seen(
+            yield SeenAt(
                 install.ran.place,
                 f"{install.ran.shown}: {stage.image.name} has {stage.image.system}'s Python, which apt manages",
                 (chain(*_venv_of_apt(stage, install.ran), *_ENVIRONMENT),),
@@ -63,7 +63,7 @@ def _venv_of_apt(stage: Target, before: Ran) -> tuple[ChangeImage, ...]:
     return (ChangeImage(f"{_APT} python3-venv"),)
 
 
-def no_python_in_image(target: Target, question: Question) -> Iterator[Seen]:
+def no_python_in_image(target: Target, question: Question) -> Iterator[SeenAt]:
     """nvidia/cuda has no Python: pip is not found."""
     for stage in stages_of(target):
         found = _pip_without_python(stage) or _run_without_python(stage)
@@ -75,17 +75,17 @@ def no_python_in_image(target: Target, question: Question) -> Iterator[Seen]:
         yield found
 
 
-def _pip_without_python(stage: Target) -> Seen | None:
+def _pip_without_python(stage: Target) -> SeenAt | None:
     if stage.image.has_python or own_python(stage) or stage.copied_from or apt_brings_python(stage):
         return None
     for install in installs(stage):
         if install.tool == "pip" and not _scripted(stage, install.ran):
             saw = f"{install.ran.shown}: {stage.image.name} has no Python, and nothing before it installs one"
-            return Seen(install.ran.place, saw, _bring(stage, install.ran))
+            return SeenAt(install.ran.place, saw, _bring(stage, install.ran))
     return None
 
 
-def _run_without_python(stage: Target) -> Seen | None:
+def _run_without_python(stage: Target) -> SeenAt | None:
     """RUN python, pip or uv, where all before it is known to bring none of them."""
     if not _is_bare_build(stage):
         return None
@@ -96,7 +96,7 @@ def _run_without_python(stage: Target) -> Seen | None:
             program = event.command.program
             what = "neither uv nor Python" if program.startswith("uv") else "no Python"
             saw = f"{event.shown}: {stage.image.name} has {what}, and nothing before it installs one"
-            return Seen(event.place, saw, _bring(stage, event), error=f"/bin/sh: 1: {program}: not found")
+            return SeenAt(event.place, saw, _bring(stage, event), error=f"/bin/sh: 1: {program}: not found")
     return None
 
 
@@ -110,7 +110,7 @@ def _needs(ran: Ran) -> bool:
     return asked and NEEDS_PYTHON.fullmatch(ran.words[0].removeprefix("/usr/bin/")) is not None
 
 
-def _copied_without_python(target: Target) -> Seen | None:
+def _copied_without_python(target: Target) -> SeenAt | None:
     """A last stage that gets a virtual environment of another stage, and not the Python in it."""
     if not target.copied_from or apt_brings_python(target) or _made_here(target):
         return None
@@ -128,7 +128,7 @@ def _copied_without_python(target: Target) -> Seen | None:
     if target.image.has_python and maker is not None:
         lacks = f"has not the Python of {maker.image.name}"
     saw = f"{target.image.name} {lacks}; {folders[0]} is copied in, whose python is a link to the one of its stage"
-    return Seen(target.place, saw, _same_python(target, maker), error=f"exec {folders[0]}/bin/python: no such file")
+    return SeenAt(target.place, saw, _same_python(target, maker), error=f"exec {folders[0]}/bin/python: no such file")
 
 
 def _same_python(target: Target, maker: Target | None) -> tuple[Chain, ...]:
@@ -151,7 +151,7 @@ def _same_python(target: Target, maker: Target | None) -> tuple[Chain, ...]:
     return (ask(f"put the last stage on {maker.image.name}, and install Python there as its stage does"),)
 
 
-def _start_without_python(target: Target) -> Seen | None:
+def _start_without_python(target: Target) -> SeenAt | None:
     """ENTRYPOINT or CMD python on an image without one, where nothing in the file may bring one."""
     if not _is_bare_build(target) or target.service is not None or not target.starts:
         return None
@@ -164,7 +164,7 @@ def _start_without_python(target: Target) -> Seen | None:
     copied = [source for event in target.events if isinstance(event, Copied) for source in event.sources]
     packages = any(is_packages_alone(each, target) for each in copied)
     answers = _same_python(target, None) if packages and target.copied_from else _bring(target, start)
-    return Seen(start.place, saw, answers, error=error)
+    return SeenAt(start.place, saw, answers, error=error)
 
 
 def _bring(stage: Target, ran: Ran) -> tuple[Chain, ...]:

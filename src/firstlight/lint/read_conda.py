@@ -7,7 +7,7 @@ from dataclasses import replace
 from firstlight.errors import BadInput
 from firstlight.lint.conda_spec import conda_named
 from firstlight.lint.dockerfile import Text
-from firstlight.lint.model import EnvSet, Event, Install, Requirement, Target
+from firstlight.lint.model import EnvSet, Event, Install, ProjectAsked, Target
 from firstlight.lint.read_requirements import Listing, add_line, logical_lines
 from firstlight.lint.read_uv_lock import python_fixed
 from firstlight.lint.reading import Reading
@@ -22,7 +22,7 @@ def read_conda(reading: Reading) -> tuple[Target, ...]:
         raise BadInput(
             f"{reading.file}: no list of dependencies in it; accepted: a conda environment (dependencies:). Give one."
         )
-    conda: list[Requirement] = []
+    conda: list[ProjectAsked] = []
     pip = Listing()
     for item in listed:
         conda += (replace(each, place=tree.place(item)) for each in conda_named(tree.text(item)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from firstlight.errors import BadInput
 from firstlight.lint.conda_spec import conda_requirements, conda_spec
-from firstlight.lint.model import Install, Requirement, Target
+from firstlight.lint.model import Install, ProjectAsked, Target
 from firstlight.lint.read_uv_lock import OTHER_MACHINES, python_fixed
 from firstlight.lint.reading import Reading
 from firstlight.lint.toml_lines import TomlLines, toml_values
@@ -71,7 +71,7 @@ def _paths(reading: Reading, root: tuple[str, ...], key: str) -> Iterator[tuple[
 
 def _conda(
     values: dict[str, Any], lines: TomlLines, reading: Reading, root: tuple[str, ...], above: tuple[str, ...]
-) -> Iterator[Requirement]:
+) -> Iterator[ProjectAsked]:
     for path in _paths(reading, root, "dependencies"):
         for name, entry in table(values, *path).items():
             fields = entry if isinstance(entry, dict) else {"version": entry}
@@ -82,12 +82,12 @@ def _conda(
     if isinstance(cuda, str) and re.fullmatch(r"\d+(\.\d+)*", cuda):
         # pixi solves for a machine whose driver runs at least this CUDA, so a build for it may be taken.
         place = reading.place(lines.key((*above, *root, "system-requirements"), "cuda"))
-        yield Requirement("__cuda", f">={cuda}", place=place)
+        yield ProjectAsked("__cuda", f">={cuda}", place=place)
 
 
 def _pypi(
     values: dict[str, Any], lines: TomlLines, reading: Reading, root: tuple[str, ...], above: tuple[str, ...]
-) -> Iterator[Requirement]:
+) -> Iterator[ProjectAsked]:
     for path in _paths(reading, root, "pypi-dependencies"):
         for name, entry in table(values, *path).items():
             fields = entry if isinstance(entry, dict) else {"version": entry}
@@ -95,7 +95,7 @@ def _pypi(
                 continue
             version = str(fields.get("version", ""))
             spec = "" if version == "*" else f"=={version}" if re.match(r"\d", version) else version
-            yield Requirement(
+            yield ProjectAsked(
                 canonical(name),
                 spec,
                 str(fields.get("url") or fields.get("git") or ""),

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from firstlight.lint.model import Install, Requirement
+from firstlight.lint.model import Install, ProjectAsked
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines
 from firstlight.lint.toml_values import strings, table, tables
@@ -15,7 +15,7 @@ from firstlight.versions import canonical
 
 def poetry_groups(
     values: dict[str, Any], lines: TomlLines, reading: Reading, *, python: str
-) -> dict[str, tuple[Requirement, ...]]:
+) -> dict[str, tuple[ProjectAsked, ...]]:
     """[tool.poetry.dependencies] under '', each [tool.poetry.group.NAME.dependencies] under its name."""
     poetry = ("tool", "poetry")
     paths: dict[str, tuple[str, ...]] = {"": (*poetry, "dependencies"), "dev": (*poetry, "dev-dependencies")}
@@ -23,7 +23,7 @@ def poetry_groups(
     indexes = {
         str(each.get("name", "")): str(each.get("url", "")) for each in tables(table(values, *poetry).get("source"))
     }
-    found: dict[str, tuple[Requirement, ...]] = {}
+    found: dict[str, tuple[ProjectAsked, ...]] = {}
     for group, path in paths.items():
         asked = []
         for name, entry in table(values, *path).items():
@@ -35,7 +35,7 @@ def poetry_groups(
     return found
 
 
-def _requirement(name: str, entry: object, indexes: dict[str, str], arch: str, *, python: str) -> Requirement | None:
+def _requirement(name: str, entry: object, indexes: dict[str, str], arch: str, *, python: str) -> ProjectAsked | None:
     """The first of the entries of a dependency that is for this machine; None where none is."""
     for each in entry if isinstance(entry, list) else [entry]:
         fields = each if isinstance(each, dict) else {"version": each}
@@ -45,7 +45,7 @@ def _requirement(name: str, entry: object, indexes: dict[str, str], arch: str, *
         address = str(fields.get("url") or fields.get("git") or fields.get("path") or "")
         index = indexes.get(str(fields.get("source", "")), "")
         extras = tuple(canonical(extra) for extra in strings(fields.get("extras")))
-        return Requirement(canonical(name), poetry_spec(str(fields.get("version", ""))), address, extras, index)
+        return ProjectAsked(canonical(name), poetry_spec(str(fields.get("version", ""))), address, extras, index)
     return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.frozen import dataclass
-from firstlight.lint.model import Install, Requirement, Target
+from firstlight.lint.model import Install, ProjectAsked, Target
 from firstlight.lint.read_pixi import pixi_targets
 from firstlight.lint.read_poetry import poetry_groups, poetry_searched
 from firstlight.lint.read_requirements import requirement_of
@@ -56,7 +56,7 @@ def read_pyproject(reading: Reading) -> tuple[Target, ...]:
 def _target(
     reading: Reading,
     name: str,
-    found: tuple[Requirement, ...],
+    found: tuple[ProjectAsked, ...],
     sources: dict[str, tuple[_Source, ...]],
     searched: Install,
 ) -> Target:
@@ -66,7 +66,7 @@ def _target(
     return reading.packages(replace(searched, requirements=placed), name=name)
 
 
-def _from_source(asked: Requirement, sources: tuple[_Source, ...], arch: str, group: str, python: str) -> Requirement:
+def _from_source(asked: ProjectAsked, sources: tuple[_Source, ...], arch: str, group: str, python: str) -> ProjectAsked:
     """A requirement with the index that [tool.uv.sources] gives it on this machine and in this group."""
     for source in sources:
         if source.group in ("", group) and marker_holds(source.marker, arch, python=python):
@@ -76,10 +76,10 @@ def _from_source(asked: Requirement, sources: tuple[_Source, ...], arch: str, gr
 
 def _pep_621(
     values: dict[str, Any], lines: TomlLines, reading: Reading, *, python: str
-) -> dict[str, tuple[Requirement, ...]]:
+) -> dict[str, tuple[ProjectAsked, ...]]:
     """The dependencies of [project] under '', and those of each extra and each dependency group under its name."""
 
-    def read(path: tuple[str, ...], key: str, texts: tuple[str, ...]) -> tuple[Requirement, ...]:
+    def read(path: tuple[str, ...], key: str, texts: tuple[str, ...]) -> tuple[ProjectAsked, ...]:
         found = ((text, requirement_of(text, reading.arch, python=python)) for text in texts)
         return tuple(
             replace(each, place=reading.place(lines.string(path, key, text)))
@@ -98,8 +98,8 @@ def _pep_621(
 
 
 def _with_included(
-    found: dict[str, tuple[Requirement, ...]], groups: dict[str, Any]
-) -> dict[str, tuple[Requirement, ...]]:
+    found: dict[str, tuple[ProjectAsked, ...]], groups: dict[str, Any]
+) -> dict[str, tuple[ProjectAsked, ...]]:
     """The groups with what {include-group = "name"} brings into them."""
     for name, entries in groups.items():
         included = [each.get("include-group") for each in tables(entries)][:MOST_INCLUDED]

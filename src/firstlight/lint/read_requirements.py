@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from firstlight.lint.dockerfile import Text
 from firstlight.lint.installs import requirement_named
-from firstlight.lint.model import Install, Requirement, Target
+from firstlight.lint.model import Install, ProjectAsked, Target
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.versions import canonical
 
@@ -24,7 +24,7 @@ class Listing:
     """What a requirements file and those that it names come to."""
 
     def __init__(self) -> None:
-        self.requirements: list[Requirement] = []
+        self.requirements: list[ProjectAsked] = []
         self.constraints: dict[str, str] = {}
         self.index = ""
         self.extra: list[str] = []
@@ -32,7 +32,7 @@ class Listing:
         self.options: list[str] = []
         self.unread: list[str] = []
 
-    def constrained(self) -> tuple[Requirement, ...]:
+    def constrained(self) -> tuple[ProjectAsked, ...]:
         """The requirements; one without == takes the spec of the constraints file."""
         return tuple(
             each if each.exact or each.address else replace(each, spec=self.constraints.get(each.project, each.spec))
@@ -117,7 +117,7 @@ def logical_lines(text: str) -> Iterator[Text]:
         begun, start = "", 0
 
 
-def requirement_of(text: str, arch: str, *, python: str = "") -> Requirement | None:
+def requirement_of(text: str, arch: str, *, python: str = "") -> ProjectAsked | None:
     """What a line of PEP 508 asks for; None where its marker leaves the machine out, or where it names a folder."""
     text = re.split(r"\s--?\w", text)[0].strip()  # --hash=sha256:..., --config-settings ...
     ends = r"\s;\s*" if "://" in text else r"\s*;\s*"  # an address may hold a semicolon
@@ -126,7 +126,7 @@ def requirement_of(text: str, arch: str, *, python: str = "") -> Requirement | N
         return None
     wheel = _WHEEL.fullmatch(wanted) if "://" not in wanted else None
     if wheel is not None:
-        return Requirement(canonical(wheel["name"]), "", wanted)
+        return ProjectAsked(canonical(wheel["name"]), "", wanted)
     joined = re.sub(r"\s+", "", wanted)
     bracketed = re.fullmatch(r"([\w.-]+(?:\[[^\]]*\])?)\(([^)]*)\)", joined)  # torch (>=2.0), as old metadata writes it
     return requirement_named("".join(bracketed.groups()) if bracketed is not None else joined)

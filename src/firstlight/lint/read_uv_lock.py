@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from firstlight.errors import BadInput
-from firstlight.lint.model import Requirement, Target
+from firstlight.lint.model import ProjectAsked, Target
 from firstlight.lint.reading import Reading, marker_holds
 from firstlight.lint.toml_lines import TomlLines, toml_values
 from firstlight.lint.toml_values import strings, table, tables
@@ -69,7 +69,7 @@ def _encoded(root: dict[str, Any], group: str) -> str:
     return f"extra-{len(name)}-{name}-{group}" if group else ""
 
 
-def _requirement(package: dict[str, Any], reading: Reading, line: int) -> Requirement:
+def _requirement(package: dict[str, Any], reading: Reading, line: int) -> ProjectAsked:
     source = package.get("source")
     where = source if isinstance(source, dict) else {}
     registry = next((str(where[key]) for key in ("registry", "url", "git") if key in where), "")
@@ -77,7 +77,7 @@ def _requirement(package: dict[str, Any], reading: Reading, line: int) -> Requir
     index = "" if address or _PYPI.match(registry) or "://" not in registry else registry
     version = str(package.get("version", ""))
     spec = f"=={version}" if version and not address else ""
-    return Requirement(canonical(package["name"]), spec, address, index=index, place=reading.place(line + 1))
+    return ProjectAsked(canonical(package["name"]), spec, address, index=index, place=reading.place(line + 1))
 
 
 def _is_for(package: dict[str, Any], arch: str, *, python: str, extra: str) -> bool:

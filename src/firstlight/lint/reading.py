@@ -9,7 +9,7 @@ from typing import Union
 
 from firstlight.frozen import dataclass
 from firstlight.lint.images import image_named
-from firstlight.lint.model import Install, Place, Ran, Requirement, Service, Syntax, Target, Where
+from firstlight.lint.model import Install, Place, ProjectAsked, Ran, Service, Syntax, Target, Where
 from firstlight.lint.shell import Simple
 
 # Text of another file by its path, or None where it cannot be read.
@@ -42,7 +42,7 @@ class Reading:
     def place(self, line: int) -> Place:
         return Place(self.file, line, self.syntax)
 
-    def listed(self, *requirements: Requirement, line: int = 1) -> Install:
+    def listed(self, *requirements: ProjectAsked, line: int = 1) -> Install:
         """A list of packages as one install from PyPI."""
         ran = Ran(Simple((posixpath.basename(self.file),), line), self.place(line))
         return Install(ran, requirements, "", (), (), (), "", "pip")

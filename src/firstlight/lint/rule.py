@@ -12,7 +12,7 @@ from firstlight.ways.way import Chain
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenAt:
     """One thing a rule saw, on a line, and the answers, best first; `because`, `severity` where this case differs."""
 
     place: Place
@@ -28,7 +28,7 @@ class LintRule:
     """A pure function and the words around it."""
 
     code: str  # stable, names the fault: torch-needs-newer-driver
-    check: Callable[[Target, Question], Iterator[Seen]]
+    check: Callable[[Target, Question], Iterator[SeenAt]]
     severity: Severity
     title: str
     because: str

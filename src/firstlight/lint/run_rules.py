@@ -13,7 +13,7 @@ from firstlight.lint.images import CUDA_REPOSITORIES, Flavour
 from firstlight.lint.installs import apt_packages
 from firstlight.lint.meant import NO_DEVICES, for_cpu_alone, needs_gpu
 from firstlight.lint.model import EnvSet, Ran, Target, UserSet
-from firstlight.lint.rule import LintRule, Seen
+from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.shell import whole_number
 from firstlight.lint.torches import InImage, runs_there, torches, without_code
 from firstlight.lint.written import ask, variables_in
@@ -54,7 +54,7 @@ def computes(target: Target, question: Question) -> bool:
     return any(each.major for each in frameworks(target, question))
 
 
-def gpus_not_asked_for(target: Target, question: Question) -> Iterator[Seen]:
+def gpus_not_asked_for(target: Target, question: Question) -> Iterator[SeenAt]:
     """python:3.12 with torch: nothing in the image asks the NVIDIA runtime for GPUs."""
     asked = target.env.get("NVIDIA_VISIBLE_DEVICES")
     service = target.service
@@ -63,7 +63,7 @@ def gpus_not_asked_for(target: Target, question: Question) -> Iterator[Seen]:
     plain = target.image.flavour is Flavour.NONE and not target.image.asks_for_gpus
     if asked is None and plain and uses_cuda(target, question):
         place = target.place if service is None else service.place
-        yield Seen(
+        yield SeenAt(
             place,
             f"{target.image.name} sets no NVIDIA_VISIBLE_DEVICES, and the torch inside needs a GPU",
             (chain(variables_in(place, *_ASK_FOR_GPUS)),),
@@ -71,7 +71,7 @@ def gpus_not_asked_for(target: Target, question: Question) -> Iterator[Seen]:
         )
 
 
-def gpus_switched_off(target: Target, question: Question) -> Iterator[Seen]:
+def gpus_switched_off(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV CUDA_VISIBLE_DEVICES="" or NVIDIA_VISIBLE_DEVICES=void: no GPU in the container."""
     if for_cpu_alone(target):
         return
@@ -79,21 +79,21 @@ def gpus_switched_off(target: Target, question: Question) -> Iterator[Seen]:
     masked, given = target.env.get(_MASK), target.env.get("NVIDIA_VISIBLE_DEVICES")
     if masked is not None and masked.value.strip() in ("", "-1", "NoDevFiles"):
         saw = f"CUDA_VISIBLE_DEVICES={masked.written or '(empty)'} hides every GPU from CUDA"
-        yield Seen(masked.place, saw, (unmask,))
+        yield SeenAt(masked.place, saw, (unmask,))
     elif masked is not None:
         numbers = [number for each in masked.value.split(",") if (number := whole_number(each)) is not None]
         count = len(gpus_of(question))
         if numbers and count and min(numbers) >= count:
             saw = f"CUDA_VISIBLE_DEVICES={masked.value}: the machine has {count} GPU{'s' if count > 1 else ''}, from 0"
-            yield Seen(masked.place, saw, (unmask,))
+            yield SeenAt(masked.place, saw, (unmask,))
     if given is not None and given.value.strip() in NO_DEVICES:
         saw = f"NVIDIA_VISIBLE_DEVICES={given.value} asks for no GPU (`docker run --gpus` overrides it)"
         answers = (chain(variables_in(given.place, _ASK_FOR_GPUS[0])),)
         decides = target.service is not None and target.service.runtime == "nvidia"
-        yield Seen(given.place, saw, answers, severity=Severity.BLOCKS if decides else Severity.DEGRADES)
+        yield SeenAt(given.place, saw, answers, severity=Severity.BLOCKS if decides else Severity.DEGRADES)
 
 
-def compute_left_out(target: Target, question: Question) -> Iterator[Seen]:
+def compute_left_out(target: Target, question: Question) -> Iterator[SeenAt]:
     """ENV NVIDIA_DRIVER_CAPABILITIES=graphics,utility: libcuda is not mounted."""
     given = target.env.get("NVIDIA_DRIVER_CAPABILITIES")
     if given is None or "$" in given.value or not computes(target, question):
@@ -102,18 +102,18 @@ def compute_left_out(target: Target, question: Question) -> Iterator[Seen]:
     if names and not names & {"compute", "all"}:
         saw = f"NVIDIA_DRIVER_CAPABILITIES={given.value} leaves out compute"
         missing = ("compute",) if "utility" in names else ("compute", "utility")
-        yield Seen(given.place, saw, (_capabilities(given, ",".join((*missing, given.value))),))
+        yield SeenAt(given.place, saw, (_capabilities(given, ",".join((*missing, given.value))),))
     elif names and not names & {"utility", "all"}:
         saw = f"NVIDIA_DRIVER_CAPABILITIES={given.value} leaves out utility: no nvidia-smi, no NVML"
         answers = (_capabilities(given, f"{given.value},utility"),)
-        yield Seen(given.place, saw, answers, severity=Severity.DEGRADES)
+        yield SeenAt(given.place, saw, answers, severity=Severity.DEGRADES)
 
 
 def _capabilities(given: EnvSet, value: str) -> Chain:
     return chain(variables_in(given.place, Variable("NVIDIA_DRIVER_CAPABILITIES", value)))
 
 
-def user_without_access(target: Target, question: Question) -> Iterator[Seen]:
+def user_without_access(target: Target, question: Question) -> Iterator[SeenAt]:
     """USER app, and HF_HOME=/root/.cache/huggingface: /root is closed to everybody else."""
     user = target.user
     if user is None or user.name.split(":")[0] in ("root", "0") or "$" in user.name:
@@ -122,7 +122,7 @@ def user_without_access(target: Target, question: Question) -> Iterator[Seen]:
         if _ROOT.search(event.value) and (event.name == "PATH" or _HOMES.fullmatch(event.name)):
             name = user.name.split(":")[0]
             where = f"put it where {user.name} may go, e.g. /opt or /home/{name}"
-            yield Seen(
+            yield SeenAt(
                 event.place,
                 f"{event.name}={event.written}, and the image runs as {user.name} (line {user.place.line})",
                 (ask("put it where the user of the image may go", title=where),),
@@ -145,7 +145,7 @@ _INSTALLER = re.compile(
 _OPENS_ROOT = re.compile(r"(?:chmod|chown|setfacl)\b.*\s/root(?:/[\w./-]*)?(?:\s.*)?")
 
 
-def _python_below_root(target: Target, user: UserSet) -> Iterator[Seen]:
+def _python_below_root(target: Target, user: UserSet) -> Iterator[SeenAt]:
     """USER app, and a Python that root's `uv python install` put below /root (astral-sh/uv#13309)."""
     if any(_OPENS_ROOT.fullmatch(" ".join(ran.words)) for ran in target.ran):
         return
@@ -159,7 +159,7 @@ def _python_below_root(target: Target, user: UserSet) -> Iterator[Seen]:
         elif isinstance(event, Ran) and by_root and (folder := _put_below_root(event, env, target)):
             saw = f"USER {user.name}, and {event.shown} (line {event.place.line}) puts its Python below {folder}"
             where = f"put it where {user.name.split(':')[0]} may go: {_elsewhere(folder)} before that line"
-            yield Seen(user.place, saw, (ask("put it where the user of the image may go", title=where),))
+            yield SeenAt(user.place, saw, (ask("put it where the user of the image may go", title=where),))
             return
 
 
@@ -187,7 +187,7 @@ def _elsewhere(folder: str) -> str:
     return f"set {variable}=/opt/python" if variable else "give -p a folder such as /opt/conda"
 
 
-def base_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
+def base_not_pinned(target: Target, question: Question) -> Iterator[SeenAt]:
     """FROM pytorch/pytorch:latest is another torch and another CUDA next month."""
     image = target.image
     if image.pinned or "$" in image.name or image.name in ("", "scratch") or image.tag not in ("", "latest"):
@@ -196,10 +196,10 @@ def base_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
         return
     if image.repository in CUDA_REPOSITORIES:
         return  # image_does_not_exist speaks for these
-    yield Seen(target.place, f"{image.name} names no version", (ask("name a version, best with its @sha256 digest"),))
+    yield SeenAt(target.place, f"{image.name} names no version", (ask("name a version, best with its @sha256 digest"),))
 
 
-def image_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
+def image_does_not_exist(target: Target, question: Question) -> Iterator[SeenAt]:
     """nvidia/cuda:latest and nvidia/cuda:12.4-devel: NVIDIA's tags have three numbers; those of CUDA 10 are gone."""
     image = target.image
     if image.repository not in CUDA_REPOSITORIES or image.pinned or "$" in image.name:
@@ -215,10 +215,10 @@ def image_does_not_exist(target: Target, question: Question) -> Iterator[Seen]:
     title = "take a tag of hub.docker.com/r/nvidia/cuda/tags, for example"
     own = driver_cuda(question)
     example = "12.4.1" if own is not None and own < CudaVersion(12, 8) else "12.8.1"
-    yield Seen(target.place, saw, (chain(UseImage(f"nvidia/cuda:{example}-base-ubuntu22.04"), title=title),))
+    yield SeenAt(target.place, saw, (chain(UseImage(f"nvidia/cuda:{example}-base-ubuntu22.04"), title=title),))
 
 
-def torch_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
+def torch_not_pinned(target: Target, question: Question) -> Iterator[SeenAt]:
     """pip install torch: what it gives changes with every release, and with it the oldest driver."""
     torch = torches(target, question).last
     if torch is None or torch.pinned or torch.install is None or torch.install.tool == "conda":
@@ -227,7 +227,7 @@ def torch_not_pinned(target: Target, question: Question) -> Iterator[Seen]:
         return
     pinned = Package("torch", torch.version.public)
     pin = chain(InstallWheels((pinned,), torch.install.index), title=f"pin it: {pinned.requirement}")
-    yield Seen(
+    yield SeenAt(
         torch.place,
         f"{torch.how} names no version; on {question.tables.newest_date()} it gives torch {torch.version}",
         (_pin_another(torch, question) or pin,),

@@ -20,7 +20,7 @@ from firstlight.lint.companions import (
 )
 from firstlight.lint.host import runs_major
 from firstlight.lint.installs import installs
-from firstlight.lint.model import Install, Place, Ran, Requirement, Target
+from firstlight.lint.model import Install, Place, ProjectAsked, Ran, Target
 from firstlight.lint.wheels import built_for, taken, torch_asked
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
@@ -188,14 +188,14 @@ def _after(target: Target, install: Install, question: Question, current: InImag
     )
 
 
-def _named_at(install: Install, asked: Requirement) -> Place:
+def _named_at(install: Install, asked: ProjectAsked) -> Place:
     """The line that chooses the torch: in a list that of conda's cpuonly, where it is there."""
     cpuonly = install.of("cpuonly") if install.tool == "conda" else None
     place = asked.place if cpuonly is None else cpuonly.place
     return place or install.ran.place
 
 
-def replaces_vendor_torch(install: Install, asked: Requirement) -> bool:
+def replaces_vendor_torch(install: Install, asked: ProjectAsked) -> bool:
     """Whether pip puts another torch over one of a vendor's build, whose version (2.7.0a0+...) no release has."""
     return install.upgrades or bool(asked.address or asked.exact)
 
@@ -209,7 +209,7 @@ def _named_again(current: InImage | None, install: Install, after: InImage | Non
     return replace(current, place=place, install=install, how=install.ran.shown, index=install.index, was_there=True)
 
 
-def _keeps(current: InImage, install: Install, asked: Requirement) -> bool:
+def _keeps(current: InImage, install: Install, asked: ProjectAsked) -> bool:
     """Whether pip keeps the torch that is there, which it does where it fits, whatever the index."""
     if install.upgrades or asked.address:
         return False
@@ -239,7 +239,7 @@ def _dragged(
     return None
 
 
-def brought_torch(install: Install, question: Question) -> tuple[Requirement, str, str] | None:
+def brought_torch(install: Install, question: Question) -> tuple[ProjectAsked, str, str] | None:
     """Which requirement brings an exact torch with it: vllm, ==2.8.0, 'vllm 0.11.0 requires torch==2.8.0'."""
     if "--no-deps" in install.options or install.tool == "conda":
         return None
@@ -263,7 +263,7 @@ def _brought(target: Target, install: Install, question: Question) -> InImage | 
 
 
 def _pinned(spec: str, install: Install, question: Question) -> InImage | None:
-    found = taken(install, Requirement("torch", spec), question, python="")
+    found = taken(install, ProjectAsked("torch", spec), question, python="")
     if found is None:
         return None
     built = built_for(found, install, question)

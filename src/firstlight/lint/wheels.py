@@ -12,7 +12,7 @@ from firstlight.errors import BadVersion
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Flavour
 from firstlight.lint.installs import AUTO, CPU
-from firstlight.lint.model import Copied, Install, Requirement, Syntax, Target
+from firstlight.lint.model import Copied, Install, ProjectAsked, Syntax, Target
 from firstlight.tables.torch_rows import TorchRelease
 from firstlight.versions import CudaVersion, TorchVersion
 
@@ -39,13 +39,13 @@ class Taken:
         return bool(self.variant)
 
 
-def torch_asked(install: Install) -> Requirement | None:
+def torch_asked(install: Install) -> ProjectAsked | None:
     """What an install asks of torch, which conda calls pytorch; None where it does not name it."""
     return install.of("torch") or (install.of("pytorch") if install.tool == "conda" else None)
 
 
 def taken(
-    install: Install, asked: Requirement, question: Question, *, python: str, admitted: frozenset[str] = frozenset()
+    install: Install, asked: ProjectAsked, question: Question, *, python: str, admitted: frozenset[str] = frozenset()
 ) -> Taken | None:
     """The torch that an install takes, of those admitted where any are named; None where the tables cannot tell."""
     if asked.address:
@@ -71,7 +71,7 @@ def taken(
 
 
 def _best(
-    install: Install, asked: Requirement, question: Question, *, python: str, admitted: frozenset[str]
+    install: Install, asked: ProjectAsked, question: Question, *, python: str, admitted: frozenset[str]
 ) -> Taken | None:
     """The highest version over all indexes, which is what pip takes: 2.9.0+cu130 is higher than PyPI's 2.9.0.
 
@@ -114,7 +114,7 @@ def none_for_processor(variant: str, question: Question) -> bool:
     return older and question.facts.place.arch == "aarch64"
 
 
-def only_index(install: Install, asked: Requirement) -> str:
+def only_index(install: Install, asked: ProjectAsked) -> str:
     """The one index that torch can come of; '' where there are several."""
     if asked.index:
         return asked.index
@@ -135,7 +135,7 @@ def _has(index: str, version: TorchVersion, question: Question) -> bool:
     return not _why_no_variant(question, version, variant)
 
 
-def no_index_has_local(install: Install, asked: Requirement | None) -> bool:
+def no_index_has_local(install: Install, asked: ProjectAsked | None) -> bool:
     """Whether torch, or what is beside it, is asked for with a local part (2.9.0+cu130) of indexes without it.
 
     PyPI takes no local versions: packaging.python.org/en/latest/specifications/version-specifiers.

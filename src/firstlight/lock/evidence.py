@@ -10,14 +10,14 @@ from firstlight.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProvedCheck:
     """How one check of `verify` ended, e.g. gpus, ok."""
 
     check: str
     outcome: str
 
 
-def digest_of_proof(outcomes: Iterable[Outcome]) -> str:
+def digest_of_proof(outcomes: Iterable[ProvedCheck]) -> str:
     """The SHA-256 over checks and how they ended: two proofs of the same give the same, whatever they took."""
     rows = sorted([each.check, each.outcome] for each in outcomes)
     return f"sha256:{hashlib.sha256(json.dumps(rows, separators=(',', ':')).encode()).hexdigest()}"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from firstlight.frozen import dataclass
 
 
-class How(enum.Enum):
+class Formula(enum.Enum):
     """How a figure is made of its counters."""
 
     ONE = "the counter"
@@ -35,28 +35,28 @@ class Over(enum.Enum):
 class Way:
     """One way to a figure: the sum of dram__bytes_read.sum and dram__bytes_write.sum."""
 
-    how: How
+    how: Formula
     names: tuple[str, ...]
 
     def available(self, bases: Collection[str]) -> tuple[str, ...]:
         """The counters to ask for on a chip that has these base names; () when this way is closed there."""
         there = tuple(name for name in self.names if base_name(name) in bases)
-        return there if there and (self.how is How.LARGEST or there == self.names) else ()
+        return there if there and (self.how is Formula.LARGEST or there == self.names) else ()
 
     def value(self, counters: Mapping[str, float]) -> float | None:
         """The figure from what was counted; None where a counter is missing or a denominator is 0."""
         found = [counters[name] for name in self.names if name in counters]
-        if not found or (self.how is not How.LARGEST and len(found) < len(self.names)):
+        if not found or (self.how is not Formula.LARGEST and len(found) < len(self.names)):
             return None
-        if self.how is How.SUM:
+        if self.how is Formula.SUM:
             return sum(found)
-        if self.how is How.LARGEST:
+        if self.how is Formula.LARGEST:
             return max(found)
-        if self.how is How.ONE:
+        if self.how is Formula.ONE:
             return found[0]
         if found[1] == 0:
             return 0.0 if found[0] == 0 else None
-        return found[0] / found[1] * (100 if self.how is How.PERCENT else 1)
+        return found[0] / found[1] * (100 if self.how is Formula.PERCENT else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,34 +90,34 @@ _STALL = "long_scoreboard_per"
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 
 METRICS: tuple[Metric, ...] = (
-    Metric("time_s", "time under the profiler", "s", (Way(How.ONE, ("gpu__time_duration.sum",)),), Over.SUM),
-    Metric("sm_clock_hz", "SM clock", "Hz", (Way(How.ONE, ("sm__cycles_elapsed.avg.per_second",)),)),
+    Metric("time_s", "time under the profiler", "s", (Way(Formula.ONE, ("gpu__time_duration.sum",)),), Over.SUM),
+    Metric("sm_clock_hz", "SM clock", "Hz", (Way(Formula.ONE, ("sm__cycles_elapsed.avg.per_second",)),)),
     Metric(
         "tensor_pct",
         "tensor cores busy",
         "%",
-        (Way(How.LARGEST, (f"sm__pipe_tensor_{_TENSOR}", f"sm__pipe_tc_{_TENSOR}")),),
+        (Way(Formula.LARGEST, (f"sm__pipe_tensor_{_TENSOR}", f"sm__pipe_tc_{_TENSOR}")),),
     ),
-    Metric("sm_pct", "busiest part of the SMs", "%", (Way(How.ONE, (f"sm__{_OF_PEAK}",)),)),
-    Metric("dram_pct", "memory busy", "%", (Way(How.ONE, (f"dram__{_OF_PEAK}",)),)),
-    Metric("l2_pct", "L2 busy", "%", (Way(How.ONE, (f"lts__{_OF_PEAK}",)),)),
+    Metric("sm_pct", "busiest part of the SMs", "%", (Way(Formula.ONE, (f"sm__{_OF_PEAK}",)),)),
+    Metric("dram_pct", "memory busy", "%", (Way(Formula.ONE, (f"dram__{_OF_PEAK}",)),)),
+    Metric("l2_pct", "L2 busy", "%", (Way(Formula.ONE, (f"lts__{_OF_PEAK}",)),)),
     Metric(
         "dram_bytes",
         "moved to and from memory",
         "bytes",
-        (Way(How.ONE, ("dram__bytes.sum",)), Way(How.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum"))),
+        (Way(Formula.ONE, ("dram__bytes.sum",)), Way(Formula.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum"))),
         Over.SUM,
     ),
-    Metric("l2_bytes", "moved through the L2", "bytes", (Way(How.ONE, ("lts__t_bytes.sum",)),), Over.SUM),
-    Metric("l2_hit_pct", "found in the L2", "%", (Way(How.ONE, ("lts__t_sector_hit_rate.pct",)),)),
+    Metric("l2_bytes", "moved through the L2", "bytes", (Way(Formula.ONE, ("lts__t_bytes.sum",)),), Over.SUM),
+    Metric("l2_hit_pct", "found in the L2", "%", (Way(Formula.ONE, ("lts__t_sector_hit_rate.pct",)),)),
     Metric(
         "stall_long_scoreboard_pct",
         "warps waiting for memory",
         "%",
         (
-            Way(How.ONE, (f"smsp__warp_issue_stalled_{_STALL}_warp_active.pct",)),
+            Way(Formula.ONE, (f"smsp__warp_issue_stalled_{_STALL}_warp_active.pct",)),
             Way(
-                How.PERCENT,
+                Formula.PERCENT,
                 (
                     f"smsp__average_warps_issue_stalled_{_STALL}_issue_active.ratio",
                     "smsp__average_warp_latency_per_inst_issued.ratio",
@@ -129,19 +129,19 @@ METRICS: tuple[Metric, ...] = (
         "warps_active_pct",
         "warps resident (occupancy)",
         "%",
-        (Way(How.ONE, ("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
+        (Way(Formula.ONE, ("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
     ),
     Metric(
         "bank_conflict_cycles_pct",
         "SM cycles lost to bank conflicts",
         "%",
-        (Way(How.PERCENT, (_CONFLICTS, "sm__cycles_active.sum")),),
+        (Way(Formula.PERCENT, (_CONFLICTS, "sm__cycles_active.sum")),),
     ),
     Metric(
         "bank_conflict_ratio",
         "bank conflicts a wavefront",
         "",
-        (Way(How.RATIO, (_CONFLICTS, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")),),
+        (Way(Formula.RATIO, (_CONFLICTS, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")),),
     ),
 )
 

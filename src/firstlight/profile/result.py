@@ -15,7 +15,7 @@ class Source(enum.Enum):
     NOBODY = "nobody"
 
 
-class Kind(enum.Enum):
+class Pace(enum.Enum):
     """Which unit sets the pace of a case, and so which conditions of a tier hold for it."""
 
     TENSOR = "tensor"
@@ -63,7 +63,7 @@ class Work:
     is_case: bool
     flops: int | None = None
     least_bytes: int | None = None
-    kind: Kind = Kind.UNKNOWN
+    kind: Pace = Pace.UNKNOWN
     kind_from: str = ""
     correct: bool | None = None
     correct_from: str = ""

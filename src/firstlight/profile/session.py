@@ -20,7 +20,7 @@ from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
 from firstlight.profile.children import Ended, case_argv, program_name, run_kept, run_shown, under_torch_argv
 from firstlight.profile.ncu import Launches, Tool, ask_ncu, find_ncu, import_report, over_all, profile_argv
-from firstlight.profile.result import Kernel, Kind, Limit, Profile, Source, Trouble, Value, Work
+from firstlight.profile.result import Kernel, Limit, Pace, Profile, Source, Trouble, Value, Work
 from firstlight.profile.subject import (
     find_subject,
     kind_by_counters,
@@ -28,7 +28,7 @@ from firstlight.profile.subject import (
     limit_by_stopwatch,
     limit_from_file,
 )
-from firstlight.profile.tiers import Seen, Tiers, judge
+from firstlight.profile.tiers import Observed, Tiers, judge
 from firstlight.profile.trouble import trouble_in
 
 NO_BENCH = "none"
@@ -51,7 +51,7 @@ class Wanted:
     limit_s: float = 0.0  # 0: none for a command, CASE_LIMIT_S for a case
     bench: str = ""  # a run of bench; "": time it now; NO_BENCH: do not
     least_bytes: int | None = None
-    bound: Kind = Kind.UNKNOWN
+    bound: Pace = Pace.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ def _of_command(looked: _Looked, what: str, *, wanted: Wanted, report: str) -> P
     return _finished(looked, work, wanted=wanted, limit=limit, device="", report=report)
 
 
-def _said_or(wanted: Wanted, found: tuple[Kind, str]) -> tuple[Kind, str]:
-    return found if wanted.bound is Kind.UNKNOWN else (wanted.bound, "said with --bound")
+def _said_or(wanted: Wanted, found: tuple[Pace, str]) -> tuple[Pace, str]:
+    return found if wanted.bound is Pace.UNKNOWN else (wanted.bound, "said with --bound")
 
 
 def _count(
@@ -293,7 +293,7 @@ def _finished(looked: _Looked, work: Work, *, wanted: Wanted, limit: Limit, devi
     return replace(profile, tiers=judge(wanted.tiers, work.kind, _seen(profile, looked)))
 
 
-def _seen(profile: Profile, looked: _Looked) -> Seen:
+def _seen(profile: Profile, looked: _Looked) -> Observed:
     figures: dict[str, float | None] = {each.key: each.value for each in profile.values}
     figures["excess_traffic"] = profile.excess_traffic
     figures["limit_pct"] = profile.limit.pct
@@ -305,7 +305,7 @@ def _seen(profile: Profile, looked: _Looked) -> Seen:
     why["report_kept"] = profile.report or "no counters, no report"
     if figures["excess_traffic"] is None:
         why["excess_traffic"] = "the least bytes are not known; say them with --bytes" if profile.values else ""
-    return Seen(figures, facts, why)
+    return Observed(figures, facts, why)
 
 
 def _ran(looked: _Looked) -> bool | None:

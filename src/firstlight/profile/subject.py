@@ -12,7 +12,7 @@ from firstlight.bench.results import RunResult, read_run
 from firstlight.errors import BadInput, CouldNotLook
 from firstlight.frozen import dataclass
 from firstlight.machine.spawn import run_bounded
-from firstlight.profile.result import Kind, Limit, Value
+from firstlight.profile.result import Limit, Pace, Value
 
 BENCH_LIMIT_S = 240.0
 _VECTOR = ("fp32", "fp64")
@@ -81,31 +81,31 @@ def _one_case(name: str, cases: tuple[Case, ...]) -> Case:
     return found[0]
 
 
-def kind_of_case(case: Case, peaks: Peaks) -> tuple[Kind, str]:
+def kind_of_case(case: Case, peaks: Peaks) -> tuple[Pace, str]:
     """Which unit sets the pace by the counts: the one that needs longest for the least work; and how we know."""
     if case.peak == "bandwidth":
-        return Kind.MEMORY, "the case moves bytes and computes next to nothing"
+        return Pace.MEMORY, "the case moves bytes and computes next to nothing"
     tflops, gbps = peaks.spec_tflops(case.peak) or peaks.max_tflops(case.peak), peaks.bandwidth_gbps
     if case.peak in ("link", "none") or not tflops or not gbps:
-        return Kind.UNKNOWN, "no limit of this case is known on this device"
+        return Pace.UNKNOWN, "no limit of this case is known on this device"
     compute_us, memory_us = case.work.flops / tflops / 1e6, case.work.bytes / gbps / 1e3
     told = f"at the datasheet's peaks {compute_us:.4g} us to compute, {memory_us:.4g} us to move"
     if memory_us > compute_us:
-        return Kind.MEMORY, told
-    return (Kind.VECTOR if canonical(case.peak) in _VECTOR else Kind.TENSOR), told
+        return Pace.MEMORY, told
+    return (Pace.VECTOR if canonical(case.peak) in _VECTOR else Pace.TENSOR), told
 
 
-def kind_by_counters(values: tuple[Value, ...]) -> tuple[Kind, str]:
+def kind_by_counters(values: tuple[Value, ...]) -> tuple[Pace, str]:
     """Which unit was the busiest, for a command that says nothing of its work."""
     found = {each.key: each.value for each in values}
     dram, tensor, rest = found.get("dram_pct"), found.get("tensor_pct"), found.get("sm_pct")
     if dram is None or rest is None:
-        return Kind.UNKNOWN, "not counted"
+        return Pace.UNKNOWN, "not counted"
     if dram >= max(rest, tensor or 0.0):
-        return Kind.MEMORY, f"the memory was the busiest ({dram:.3g} %)"
+        return Pace.MEMORY, f"the memory was the busiest ({dram:.3g} %)"
     if tensor is not None and tensor >= rest / 2:
-        return Kind.TENSOR, f"the tensor cores were the busiest ({tensor:.3g} %)"
-    return Kind.VECTOR, f"the SMs were the busiest ({rest:.3g} %), not their tensor cores"
+        return Pace.TENSOR, f"the tensor cores were the busiest ({tensor:.3g} %)"
+    return Pace.VECTOR, f"the SMs were the busiest ({rest:.3g} %), not their tensor cores"
 
 
 def limit_from_file(path: str, case_id: str) -> Limit:

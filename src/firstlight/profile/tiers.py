@@ -13,7 +13,7 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.opening import open_given
 from firstlight.profile.metrics import METRICS, metric_named, today_of
-from firstlight.profile.result import Changed, Condition, Kind, Met, TierResult
+from firstlight.profile.result import Changed, Condition, Met, Pace, TierResult
 from firstlight.toml import parse_toml
 
 SHIPPED = "shipped"  # in place of a path
@@ -25,12 +25,12 @@ _COMPARED = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)\s*(>=|<=|==|>|<)\s*([-+]?\d+(
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_KINDS = {Kind.TENSOR: "require_tensor", Kind.VECTOR: "require_vector", Kind.MEMORY: "require_memory"}
+_KINDS = {Pace.TENSOR: "require_tensor", Pace.VECTOR: "require_vector", Pace.MEMORY: "require_memory"}
 _TIER_KEYS = ("name", "title", "require", *_KINDS.values(), "hint")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TierRule:
     """One condition: tensor_pct >= 65, or the word correct (sign and bound then empty)."""
 
     key: str
@@ -48,9 +48,9 @@ class Tier:
 
     name: str
     title: str
-    require: tuple[Rule, ...]
-    by_kind: tuple[tuple[Kind, tuple[Rule, ...]], ...]
-    hint: tuple[Rule, ...]
+    require: tuple[TierRule, ...]
+    by_kind: tuple[tuple[Pace, tuple[TierRule, ...]], ...]
+    hint: tuple[TierRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Tiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observed:
     """What conditions are held against: figures and facts by name, None with a reason where not known."""
 
     figures: Mapping[str, float | None]
@@ -95,15 +95,15 @@ def shipped_text() -> str:
     return _FILE.read_text(encoding="utf-8")
 
 
-def judge(tiers: Tiers, kind: Kind, seen: Seen) -> tuple[TierResult, ...]:
+def judge(tiers: Tiers, kind: Pace, seen: Observed) -> tuple[TierResult, ...]:
     """Every tier with its conditions; one that is not known makes the tier not known unless another fails."""
     return tuple(_judged(tier, kind, seen) for tier in tiers.tiers)
 
 
-def _judged(tier: Tier, kind: Kind, seen: Seen) -> TierResult:
+def _judged(tier: Tier, kind: Pace, seen: Observed) -> TierResult:
     special = dict(tier.by_kind)
     conditions = [_held(rule, seen) for rule in (*tier.require, *special.get(kind, ()))]
-    if kind is Kind.UNKNOWN and any(special.values()):
+    if kind is Pace.UNKNOWN and any(special.values()):
         conditions.append(
             Condition("conditions by kind", Met.NOT_KNOWN, "which unit sets the pace is not known here; see --bound")
         )
@@ -112,7 +112,7 @@ def _judged(tier: Tier, kind: Kind, seen: Seen) -> TierResult:
     return TierResult(tier.name, tier.title, met, tuple(conditions), tuple(_held(rule, seen) for rule in tier.hint))
 
 
-def _held(rule: Rule, seen: Seen) -> Condition:
+def _held(rule: TierRule, seen: Observed) -> Condition:
     if not rule.sign:
         fact = seen.facts.get(rule.key)
         met = Met.NOT_KNOWN if fact is None else Met.YES if fact else Met.NO
@@ -170,15 +170,15 @@ def _tier(path: str, row: Any, notes: list[str]) -> Tier:
     return Tier(name, title if isinstance(title, str) else "", read["require"], by_kind, read["hint"])
 
 
-def _rules(path: str, tier: str, texts: Any, notes: list[str]) -> tuple[Rule, ...]:
+def _rules(path: str, tier: str, texts: Any, notes: list[str]) -> tuple[TierRule, ...]:
     if not isinstance(texts, list):
         raise BadInput(f'--tiers {path}: tier {tier}: {texts!a} is not a list; accepted: ["tensor_pct >= 65"].')
     return tuple(_rule(f"--tiers {path}: tier {tier}: ", text, notes) for text in texts)
 
 
-def _rule(where: str, text: Any, notes: list[str]) -> Rule:
+def _rule(where: str, text: Any, notes: list[str]) -> TierRule:
     if isinstance(text, str) and text.strip() in _WORDS:
-        return Rule(text.strip())
+        return TierRule(text.strip())
     match = _COMPARED.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise BadInput(
@@ -196,7 +196,7 @@ def _rule(where: str, text: Any, notes: list[str]) -> Rule:
         if all(way.names != (key,) for way in metric.ways) and key != metric.ways[0].names[0]:
             notes.append(f"{key} was taken as {old.key}: {old.why}")
         key = old.key
-    return Rule(key, sign, float(bound))
+    return TierRule(key, sign, float(bound))
 
 
 def _changed(path: str, row: Any) -> Changed:

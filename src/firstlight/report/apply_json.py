@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.apply.account import Taken
-from firstlight.apply.outcome import Failure, Outcome, Undone
+from firstlight.apply.outcome import Applied, Failure, Undone
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained, explain_text
 from firstlight.facts.known import Fact, Known, Unknown, value_or
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 APPLY, UNDO = "firstlight.apply/1", "firstlight.undo/1"
 
 
-def apply_document(outcome: Outcome, proofs: tuple[Report, ...]) -> ApplyDocument:
+def apply_document(outcome: Applied, proofs: tuple[Report, ...]) -> ApplyDocument:
     """The document, schema first; `verify` is null where it was not run."""
     return {
         "schema": APPLY,
@@ -69,7 +69,7 @@ def _taken(taken: Taken, rate: Fact[float]) -> StepDone:
     }
 
 
-def _to_do(step: Step, outcome: Outcome) -> StepToDo:
+def _to_do(step: Step, outcome: Applied) -> StepToDo:
     return {
         "id": step.id,
         "title": step.title,

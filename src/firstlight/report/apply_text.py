@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 
 from firstlight.apply.account import State, Taken
-from firstlight.apply.outcome import Ending, Failure, Outcome
+from firstlight.apply.outcome import Applied, Ending, Failure
 from firstlight.apply.parts import Parts
 from firstlight.apply.runs import Run
 from firstlight.diagnosis.explain import Explained
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.numerals import counted
 from firstlight.report.explain_text import printable
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.report.steps_lines import commands_of
 from firstlight.visible import one_line
 from firstlight.ways.step import Step
@@ -92,7 +93,7 @@ def _size(fact: Fact[int]) -> str:
     return f"{sign}{size / 1e9:.2f} GB" if size >= 1e8 else f"{sign}{size / 1e6:.1f} MB"
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: Applied) -> str:
     """The end of a call: one sentence, what it took in all, and what is left for a person."""
     out = "".join(taken_text(taken, outcome.rate) for taken in outcome.taken)
     out += "\n" if out else ""
@@ -100,7 +101,7 @@ def outcome_text(outcome: Outcome) -> str:
     return out + persons_text(outcome.parts)
 
 
-def _sentence(outcome: Outcome) -> str:
+def _sentence(outcome: Applied) -> str:
     did = [taken for taken in outcome.taken if taken.state is State.DONE]
     seconds = sum(taken.seconds for taken in did)
     if outcome.ending is Ending.DONE:

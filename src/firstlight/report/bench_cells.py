@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from firstlight.bench.results import CaseResult, Figure, LimitResult, RunResult, TimeSummary
 from firstlight.bench.steady import PUT_OFF
+from firstlight.numerals import DASH, significant
 
-DASH = "-"
-SIGNIFICANT = 4
 LONGEST_COUNT = 30  # digits
 _FLAGS = {PUT_OFF: "other processes held its cores"}
 
@@ -24,14 +23,6 @@ def ms_text(seconds: float | None) -> str:
     return DASH if seconds is None else significant(seconds * 1e3)
 
 
-def significant(value: float) -> str:
-    """Four significant digits without an exponent: 1.364, 806.1, 12345."""
-    if value == 0:
-        return "0"
-    digits = SIGNIFICANT - 1 - _magnitude(value)
-    return f"{round(value, digits):.{max(0, digits)}f}"
-
-
 def spread_text(time: TimeSummary) -> str:
     """Half the 95 % interval relative to the median: '0.3 %'; '1.2 % (wide)' where the aim was missed.
 
@@ -45,13 +36,6 @@ def spread_text(time: TimeSummary) -> str:
 def flag_words(flag: str) -> str:
     """A flag of a case or a figure as people say it: 'launches not hidden'."""
     return _FLAGS.get(flag, flag.replace("_", " "))
-
-
-def percent_text(share: float | None) -> str:
-    """'87 %', '4.2 %'; '-' when the limit is not known."""
-    if share is None:
-        return DASH
-    return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %"
 
 
 def rate_text(case: CaseResult, figure: Figure) -> str:
@@ -85,15 +69,6 @@ def gbps_text(gbps: float) -> str:
 
 def is_memory_bound(limit: LimitResult | None) -> bool:
     return limit is not None and limit.bound.value == "memory"
-
-
-def limit_of_interest(limit: LimitResult | None) -> tuple[float | None, float | None]:
-    """(least seconds, percent) at the clock during the case; where that is unknown, of what this run achieved."""
-    if limit is None:
-        return None, None
-    if limit.pct_clock is not None:
-        return limit.t_clock_s, limit.pct_clock
-    return limit.t_achieved_s, limit.pct_achieved
 
 
 def whole(text: str) -> int | None:
@@ -137,8 +112,3 @@ def _gpu_text(run: RunResult, place: int) -> str:
         f"peaks {gpu.peaks}" if gpu.peaks != "none" else "no peak row",
     ]
     return f"{gpu.name} ({', '.join(part for part in parts if part)})"
-
-
-def _magnitude(value: float) -> int:
-    """The power of ten of the first digit after rounding: 0 for 9.99, 1 for 9.9999."""
-    return int(f"{abs(value):.{SIGNIFICANT - 1}e}".partition("e")[2])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from firstlight import __version__
-from firstlight.bench.claim import Claim, Judgement, Number
+from firstlight.bench.claim import Claim, ClaimJudgement, Number
 from firstlight.bench.results import Bound
 from firstlight.records import encode
 from firstlight.report.layout import labelled
@@ -23,7 +23,7 @@ _VERDICTS = {
 }
 
 
-def claim_text(claim: Claim, judgement: Judgement) -> str:
+def claim_text(claim: Claim, judgement: ClaimJudgement) -> str:
     """The claim, the verdict, what is wrong, and what the number means when it is counted right."""
     verdict = _VERDICTS[judgement.can_be_true]
     out = labelled("claim", [_claim_line(claim)], label_width=_LABEL)
@@ -36,7 +36,7 @@ def claim_text(claim: Claim, judgement: Judgement) -> str:
     return out
 
 
-def claim_document(claim: Claim, judgement: Judgement) -> ClaimDocument:
+def claim_document(claim: Claim, judgement: ClaimJudgement) -> ClaimDocument:
     """The document, schema first; a number that was not given is null, and so is a verdict that was not reached."""
     return {
         "schema": SCHEMA,
@@ -78,7 +78,7 @@ def _claim_line(claim: Claim) -> str:
     return f"{claim.case} {claim.shape}{dtype}{f' on {where}' if where else ''}: {said}{limit}"
 
 
-def _counted_lines(claim: Claim, judgement: Judgement) -> Iterator[str]:
+def _counted_lines(claim: Claim, judgement: ClaimJudgement) -> Iterator[str]:
     work, limit = claim.work, judgement.limit
     if work.flops:
         digits = f"{work.flops / 1e9:,.1f}" if work.flops >= 1e10 else f"{work.flops / 1e9:.4g}"

@@ -14,8 +14,8 @@ from firstlight.bench.compare import CaseChange, Cause, Comparison, FamilyChange
 from firstlight.bench.results import RunResult
 from firstlight.bench.second_look import named, needs_second_look, repeated
 from firstlight.bench.statistics import Change
+from firstlight.numerals import counted
 from firstlight.records import encode
-from firstlight.report.layout import counted
 
 if TYPE_CHECKING:
     from firstlight.report.documents.measuring import ComparedRun

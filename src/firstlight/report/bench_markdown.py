@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
-from firstlight.report.bench_cells import (
-    DASH,
-    environment_rows,
-    flag_words,
-    limit_of_interest,
-    ms_text,
-    percent_text,
-    spread_text,
-    time_text,
-    whole,
-)
+from firstlight.numerals import DASH, percent_text
+from firstlight.report.bench_cells import environment_rows, flag_words, ms_text, spread_text, time_text, whole
 from firstlight.report.bench_normal import normal_lines
 from firstlight.report.bench_sections import Cell, Section, param, sections_of
 from firstlight.tables import Tables

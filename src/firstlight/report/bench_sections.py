@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from firstlight.bench.results import CaseResult, Figure
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import DASH, gbps_text, scaled_text, significant, time_text, whole
+from firstlight.numerals import DASH, significant
+from firstlight.report.bench_cells import gbps_text, scaled_text, time_text, whole
 
 Cell = Callable[[CaseResult, Figure], str]
 MIB = 1 << 20

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.bench.judgement import RunJudgement, judged
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.bench.steady import NOT_STEADY, PUT_OFF, unsteady
-from firstlight.report.bench_cells import (
-    DASH,
-    environment_rows,
-    flag_words,
-    limit_of_interest,
-    percent_text,
-    rate_text,
-    spread_text,
-    time_text,
-)
+from firstlight.numerals import DASH, counted, percent_text
+from firstlight.report.bench_cells import environment_rows, flag_words, rate_text, spread_text, time_text
 from firstlight.report.bench_normal import normal_lines
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.tables import Tables
 
 _HEAD = ("case", "time", "+-", "rate", "of limit", "tier", "notes")
+_SAID = ("cases", "machine", "not-measured")  # notes of a row, "normal?", and the lines of problems say it
 _QUIET_FLAGS = ("algorithmic", NOT_STEADY, PUT_OFF)  # the last two are said in words
 
 
@@ -29,8 +24,16 @@ def bench_text(run: RunResult, tables: Tables) -> str:
     parts = [labelled(name, (value,)) for name, value in environment_rows(run)]
     parts += ["\n", _table(run), "\n"]
     parts += [labelled("normal?", (line,)) for line in normal_lines(run, tables)]
-    parts += [*_problems(run), _closing(run)]
+    parts += [*_problems(run), *judgement_lines(judged(run, tables)), _closing(run)]
     return "".join(parts)
+
+
+def judgement_lines(judgement: RunJudgement) -> Iterator[str]:
+    """The verdict, and what deserves a look and stands in no line of its own yet."""
+    for thing in judgement.things:
+        if thing.anchor not in _SAID:
+            yield labelled("look at", (f"{thing.title}: {thing.saw}",))
+    yield labelled("verdict", (judgement.sentence,))
 
 
 def _table(run: RunResult) -> str:

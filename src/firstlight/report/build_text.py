@@ -16,8 +16,9 @@ from firstlight.build.progress import STILL_S, BuildStatus
 from firstlight.build.spec import BuildSpec
 from firstlight.build.standing import ENDED, Ended, Standing, standing_of
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.numerals import counted
 from firstlight.report.apply_text import money
-from firstlight.report.layout import counted, gib, labelled
+from firstlight.report.layout import gib, labelled
 from firstlight.ways.compile_jobs import GIB
 
 _LABEL = 13

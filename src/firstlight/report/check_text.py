@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstlight.numerals import counted
 from firstlight.report.check import Check, DriftShown, Shown, ToDo
-from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
+from firstlight.report.layout import Painted, Part, Style, headed, labelled
 from firstlight.report.steps_lines import command_lines, sentence
 from firstlight.visible import one_line
 

@@ -9,7 +9,8 @@ from firstlight.diagnosis.finding import Diagnosis, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
-from firstlight.report.layout import Painted, Part, Style, counted
+from firstlight.numerals import counted
+from firstlight.report.layout import Painted, Part, Style
 from firstlight.report.summary import is_wanted, machine_summary
 
 _WORDS = {

@@ -12,8 +12,9 @@ from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
+from firstlight.numerals import counted
 from firstlight.report.facts_text import every_fact
-from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
+from firstlight.report.layout import Painted, Part, Style, headed, labelled
 from firstlight.report.steps_lines import Argv, command_lines
 from firstlight.report.summary import is_wanted, machine_summary
 from firstlight.ways.platform import Platform, platform_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from firstlight.diagnosis.signatures import Signature
 from firstlight.errors import BadInput
+from firstlight.numerals import counted
 from firstlight.report.explain_text import document, known_json
-from firstlight.report.layout import counted
 
 GENERAL = "general"  # CUDA's, torch's and the system's own words belong to no product
 ALL = "all"

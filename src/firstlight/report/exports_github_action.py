@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.results import RunResult
-from firstlight.report.bench_cells import DASH, limit_of_interest, percent_text, rate_text
+from firstlight.numerals import DASH, percent_text
+from firstlight.report.bench_cells import rate_text
 from firstlight.report.exports_rows import Row, place_text, rows
 
 UNIT = "us"

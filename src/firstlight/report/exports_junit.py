@@ -10,16 +10,10 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.results import CaseResult, RunResult, Verdict
-from firstlight.report.bench_cells import (
-    DASH,
-    environment_rows,
-    limit_of_interest,
-    percent_text,
-    rate_text,
-    spread_text,
-    time_text,
-)
+from firstlight.numerals import DASH, percent_text
+from firstlight.report.bench_cells import environment_rows, rate_text, spread_text, time_text
 from firstlight.report.exports_rows import case_name, started
 from firstlight.secrets import masked
 

@@ -11,7 +11,8 @@ from firstlight.facts.image_systems import ImageSystem
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.toolkits import Part, Toolkit
-from firstlight.report.layout import counted, gib, joined
+from firstlight.numerals import counted
+from firstlight.report.layout import gib, joined
 
 # Without these a CUDA program cannot be compiled or linked.
 _NEEDED_PARTS = (Part.NVCC, Part.PTXAS, Part.CICC, Part.LIBDEVICE, Part.CRT_HEADERS, Part.RUNTIME_HEADER, Part.CUDART)

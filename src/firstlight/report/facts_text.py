@@ -9,10 +9,11 @@ from typing import Any
 
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
+from firstlight.numerals import counted
 from firstlight.records import VERSION_TYPES
 from firstlight.report import facts_lines as lines
 from firstlight.report.fleet_lines import fleet_lines
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 
 
 class Detail(enum.Enum):

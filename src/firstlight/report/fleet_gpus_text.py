@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from firstlight.bench.slow_gpus import GpuClass, HeldAgainst, JudgedGpu, JudgedGpus, LowFigure, State
 from firstlight.fleet.folding import folded
-from firstlight.report.layout import Painted, Part, Style, counted, width, wrapped
+from firstlight.numerals import counted
+from firstlight.report.layout import Painted, Part, Style, width, wrapped
 
 _FAMILIES = 4  # that are named; the document has all of them
 _STYLES = {State.SLOW: Style.BAD, State.NOT_JUDGED: Style.WARN, State.AS_IT_SHOULD: Style.GOOD}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, value_or
-from firstlight.report.layout import counted, joined
+from firstlight.numerals import counted
+from firstlight.report.layout import joined
 
 
 def fleet_lines(facts: Facts) -> Iterator[str]:

@@ -11,8 +11,8 @@ from firstlight.fleet.look import AskedBy
 from firstlight.frozen import dataclass
 from firstlight.lock.classes import kind_words
 from firstlight.lock.drift import Change, Drift
+from firstlight.numerals import counted
 from firstlight.report.facts_lines import text
-from firstlight.report.layout import counted
 from firstlight.report.summary import gpu_words
 
 HEADINGS = ("host", "GPUs", "driver", "CUDA", "torch", "verdict")

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from firstlight.bench.slow_gpus import JudgedGpus
 from firstlight.fleet.folding import folded
 from firstlight.fleet.run import FleetRun, HostEnd, HostRun, Verb
+from firstlight.numerals import counted
 from firstlight.report.fleet_gpus_text import gpus_text
-from firstlight.report.layout import Painted, Part, Style, counted, width, wrapped
+from firstlight.report.layout import Painted, Part, Style, width, wrapped
 
 _STYLES = {
     HostEnd.FAILED: Style.BAD,

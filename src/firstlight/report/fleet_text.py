@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
 from firstlight.fleet.look import AskedBy
+from firstlight.numerals import counted
 from firstlight.report.fleet_rows import (
     HEADINGS,
     MOST_DIFFERENCES,
@@ -15,7 +16,7 @@ from firstlight.report.fleet_rows import (
     difference_words,
     verdicts_counted,
 )
-from firstlight.report.layout import Painted, Part, Style, counted, width, wrapped
+from firstlight.report.layout import Painted, Part, Style, width, wrapped
 
 _STYLES = {
     Verdict.BLOCKED: Style.BAD,

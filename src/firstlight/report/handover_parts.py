@@ -18,12 +18,14 @@ from firstlight.apply.runs import (
     runs_of,
 )
 from firstlight.bench.compare import compare_runs
+from firstlight.bench.judgement import Tone, judged
 from firstlight.bench.results import RunResult
 from firstlight.diagnosis.finding import Diagnosis, Severity
 from firstlight.diagnosis.rules import RULES
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.frozen import dataclass
+from firstlight.numerals import counted
 from firstlight.plan.plan import Plan
 from firstlight.report.facts_lines import text
 from firstlight.report.facts_text import SECTIONS
@@ -43,8 +45,6 @@ from firstlight.report.handover import (
 )
 from firstlight.report.handover_match import done_elsewhere
 from firstlight.report.html.comparison import comparison_sentence
-from firstlight.report.html.verdict import Tone, judged
-from firstlight.report.layout import counted
 from firstlight.report.steps_lines import command_lines, commands_of, folded
 from firstlight.report.summary import machine_summary
 from firstlight.report.undo_text import back_lines, state_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from firstlight import __version__
+from firstlight.numerals import counted
 from firstlight.records import encode
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 
 if TYPE_CHECKING:  # importing them imports torch
     from firstlight.kernels.autotune import Tuned

@@ -94,8 +94,3 @@ def gib(count: int) -> str:
 def joined(items: Iterable[str], *, empty: str = "") -> str:
     """Items that are not empty, with commas."""
     return ", ".join(item for item in items if item) or empty
-
-
-def counted(count: int, thing: str) -> str:
-    """1 GPU, 2 GPUs."""
-    return f"{count} {thing}" + ("" if count == 1 else "s")

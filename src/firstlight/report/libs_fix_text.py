@@ -7,9 +7,10 @@ from firstlight.apply.outcome import Ending
 from firstlight.libraries.closing import Need, Way
 from firstlight.libraries.fixing import Fix
 from firstlight.libraries.steps import bytes_of
+from firstlight.numerals import counted
 from firstlight.plan.request import NO_RATE
 from firstlight.report.apply_text import taken_text
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.report.libs_json import Fixed
 from firstlight.report.libs_text import amount, shown
 from firstlight.report.plan_text import steps_text

@@ -11,7 +11,8 @@ from firstlight.facts.known import Fact, Known
 from firstlight.libraries.analysis import BASE, Analysis, Shadow
 from firstlight.libraries.closing import Closing, Loading, Need, Way
 from firstlight.libraries.target import TargetKind
-from firstlight.report.layout import counted, labelled
+from firstlight.numerals import counted
+from firstlight.report.layout import labelled
 from firstlight.report.libs_tree import short_path, short_tree, whole_tree
 from firstlight.visible import visible
 

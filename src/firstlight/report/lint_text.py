@@ -11,7 +11,8 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.lint.model import Syntax
 from firstlight.lint.rule import LintFinding, LintReport
 from firstlight.lint.written import lines_of, says
-from firstlight.report.layout import counted, headed, joined, labelled
+from firstlight.numerals import counted
+from firstlight.report.layout import headed, joined, labelled
 from firstlight.report.summary import machine_summary
 from firstlight.secrets import masked
 from firstlight.visible import visible

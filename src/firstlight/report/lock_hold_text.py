@@ -7,10 +7,11 @@ from typing import Any
 from firstlight.apply.account import Taken
 from firstlight.apply.outcome import Ending
 from firstlight.frozen import dataclass
+from firstlight.numerals import counted
 from firstlight.plan.request import NO_RATE
 from firstlight.records import encode
 from firstlight.report.apply_text import taken_text
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.report.plan_text import steps_text
 from firstlight.report.steps_lines import command_lines
 from firstlight.ways.step import Step

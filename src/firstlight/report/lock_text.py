@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from firstlight.lock.stack import LockedClass, Part
 from firstlight.lock.writing import counts
-from firstlight.report.layout import counted, labelled
+from firstlight.numerals import counted
+from firstlight.report.layout import labelled
 from firstlight.visible import one_line
 
 _LABEL = 11

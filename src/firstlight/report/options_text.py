@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.facts.known import Fact, Known, Origin, Unknown
+from firstlight.numerals import counted
 from firstlight.plan.option import Cost, Option
 from firstlight.plan.ranking import RULE_IN_SHORT
 from firstlight.plan.request import Ranked
-from firstlight.report.layout import Painted, Part, Style, counted, labelled, width, wrapped
+from firstlight.report.layout import Painted, Part, Style, labelled, width, wrapped
 from firstlight.report.steps_lines import command_lines, sentence, steps_in_short
 from firstlight.visible import one_line
 from firstlight.ways.kinds import AskPerson

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
 from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.numerals import counted
 from firstlight.plan.option import Kind, Option
 from firstlight.plan.plan import Plan
 from firstlight.plan.request import Ranked
-from firstlight.report.layout import Painted, Part, Style, counted, headed, labelled
+from firstlight.report.layout import Painted, Part, Style, headed, labelled
 from firstlight.report.options_text import reservations, takes
 from firstlight.report.steps_lines import Argv, command_lines, commands_of, folded, sentence
 from firstlight.report.summary import machine_summary

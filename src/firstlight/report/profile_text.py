@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from firstlight.profile.metrics import METRICS, OLD_NAMES, How, metric_named
-from firstlight.profile.result import Condition, Kind, Met, Profile, Source, TierResult, Value
+from firstlight.numerals import counted
+from firstlight.profile.metrics import METRICS, OLD_NAMES, Formula, metric_named
+from firstlight.profile.result import Condition, Met, Pace, Profile, Source, TierResult, Value
 from firstlight.profile.tiers import shown_number
-from firstlight.report.layout import counted, labelled
+from firstlight.report.layout import labelled
 from firstlight.visible import one_line
 
 _LABEL = 13
@@ -13,7 +14,7 @@ _KERNELS = 6
 _NAME = 96
 _BUSY_PCT = 60.0
 _WORDS = {Met.YES: "met", Met.NO: "NOT MET", Met.NOT_KNOWN: "not known"}
-_UNITS = {Kind.TENSOR: "tensor cores", Kind.VECTOR: "SMs", Kind.MEMORY: "memory", Kind.UNKNOWN: "not known"}
+_UNITS = {Pace.TENSOR: "tensor cores", Pace.VECTOR: "SMs", Pace.MEMORY: "memory", Pace.UNKNOWN: "not known"}
 
 
 def profile_text(profile: Profile) -> str:
@@ -159,7 +160,7 @@ def list_text() -> str:
     for metric in METRICS:
         out += f"  {metric.key:<27}{metric.what}" + (f", {metric.unit}" if metric.unit else "") + "\n"
         for way in metric.ways:
-            how = "" if way.how is How.ONE else f" ({way.how.value})"
+            how = "" if way.how is Formula.ONE else f" ({way.how.value})"
             out += "".join(f"      {name}\n" for name in way.names[:-1]) + f"      {way.names[-1]}{how}\n"
     out += "  excess_traffic             bytes moved over the least that must move\n"
     out += "  limit_pct                  share of the limit by the stopwatch of bench, %\n"

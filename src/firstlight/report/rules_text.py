@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import WORST_FIRST, Rule
-from firstlight.report.layout import counted, labelled
+from firstlight.numerals import counted
+from firstlight.report.layout import labelled
 from firstlight.report.rule_json import rule_words
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from firstlight.report.layout import counted, width, wrapped
+from firstlight.numerals import counted
+from firstlight.report.layout import width, wrapped
 from firstlight.secrets import masked
 from firstlight.visible import one_line
 from firstlight.ways.step import FileChange, Step, StepKind

@@ -5,7 +5,8 @@ from __future__ import annotations
 from firstlight.apply.outcome import Ending, Undone
 from firstlight.apply.runs import Run
 from firstlight.apply.set_records import environments_of
-from firstlight.report.layout import counted, labelled
+from firstlight.numerals import counted
+from firstlight.report.layout import labelled
 from firstlight.report.steps_lines import command_lines
 from firstlight.ways.step import Step, StepKind
 

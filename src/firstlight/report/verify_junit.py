@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from firstlight.secrets import masked
-from firstlight.verify.check import Met, Outcome, Report, RequirementResult, Result
+from firstlight.verify.check import CheckOutcome, Met, Report, RequirementResult, Result
 from firstlight.verify.verdict import not_proved
 
 # What XML 1.0 cannot hold, escaped or not.
@@ -46,13 +46,13 @@ def _count(element: ET.Element) -> None:
 
 def _check(suite: ET.Element, result: Result, *, must: bool) -> None:
     case = _case(suite, "firstlight.verify", result.check, seconds=result.seconds)
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         failure = ET.SubElement(case, "failure", message=clean(result.says), type=result.check)
         failure.text = clean("\n".join([result.says, *(f"do: {each}" for each in result.do), result.stderr]))
     elif must:
         message = f"asked for by name and not proved, {result.outcome.value}: {result.says}"
         ET.SubElement(case, "failure", message=clean(message), type=result.check)
-    elif result.outcome is not Outcome.OK:
+    elif result.outcome is not CheckOutcome.OK:
         ET.SubElement(case, "skipped", message=clean(f"{result.outcome.value}: {result.says}"))
     seen = [result.title, result.says, *(f"{each.what}: {each.value}" for each in result.evidence)]
     ET.SubElement(case, "system-out").text = clean("\n".join(seen))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import enum
 
 from firstlight.report.layout import labelled, width
-from firstlight.verify.check import Check, Evidence, FeatureResult, FeatureState, Met, Outcome, Report, Result
+from firstlight.verify.check import Check, CheckOutcome, Evidence, FeatureResult, FeatureState, Met, Report, Result
 from firstlight.verify.verdict import summary
 
 _LABEL = 31
-_WORDS = {Outcome.OK: "ok", Outcome.FAILED: "FAILED", Outcome.SKIPPED: "skipped", Outcome.NOT_HERE: "not here"}
+_WORDS = {
+    CheckOutcome.OK: "ok",
+    CheckOutcome.FAILED: "FAILED",
+    CheckOutcome.SKIPPED: "skipped",
+    CheckOutcome.NOT_HERE: "not here",
+}
 _STDERR_LINES = 6
 
 
@@ -38,7 +43,7 @@ def result_text(result: Result, detail: Detail) -> str:
     out = labelled(label, (result.says,), label_width=_LABEL)
     if detail is Detail.ALL:
         out += _pieces(result)
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         if detail is Detail.LINE:
             out += _lines("saw", [_piece(each) for each in result.evidence[-3:]])
         out += _lines("said", _last_lines(result.stderr))

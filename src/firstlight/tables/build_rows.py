@@ -1,7 +1,5 @@
 """Rows about builds from source: which release reads which option or takes which CUDA, what a unit takes."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

@@ -1,7 +1,5 @@
 """Rows about forward compatibility: packages, what they accept, where they are, which GPUs may use them."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

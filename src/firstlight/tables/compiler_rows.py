@@ -1,7 +1,5 @@
 """Rows about compilers: what ptxas targets, which host compilers nvcc takes, the toolkit as wheels."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Pin, Row, row_class

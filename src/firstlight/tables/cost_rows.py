@@ -1,7 +1,5 @@
 """Rows about what things take: how large downloads are that no package index lists, and how long work takes."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

@@ -1,7 +1,5 @@
 """Rows about CUDA majors, toolkit releases, drivers and their branches."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

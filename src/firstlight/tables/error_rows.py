@@ -1,7 +1,5 @@
 """Rows about the error codes of CUDA and NVML, and about the error texts that `explain` knows."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

@@ -1,7 +1,5 @@
 """Rows about the features of torch that field reports claim, and whether there is such a thing."""
 
-from __future__ import annotations
-
 from firstlight.tables.row import Row, row_class
 from firstlight.versions import ComputeCapability
 

@@ -1,7 +1,5 @@
 """Rows about GPU models, compute capabilities, which code runs where, and Jetson releases."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

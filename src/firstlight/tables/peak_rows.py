@@ -1,7 +1,5 @@
 """Rows about speed: what an SM does in one clock, and what a GPU model does by its datasheet."""
 
-from __future__ import annotations
-
 from firstlight.tables.row import Row, row_class
 from firstlight.versions import ComputeCapability
 

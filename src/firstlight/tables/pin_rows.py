@@ -1,7 +1,5 @@
 """Rows about the packages around torch: what each release requires, which wheels PyPI has of it, how large they are."""
 
-from __future__ import annotations
-
 import datetime
 
 from firstlight.tables.row import Pin, Row, row_class

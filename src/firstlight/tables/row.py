@@ -1,7 +1,5 @@
 """What every row of knowledge carries: where it is from, when it was checked, how it is known."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import functools
@@ -13,7 +11,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import BadInput
+from firstlight.records import Reader, Reading
 from firstlight.versions import TorchVersion
+
+WRITTEN = Reading(BadInput, defaults=True)  # a field that is not known is refused, a default may stay unwritten
 
 __all__ = ["Confidence", "Pin", "Row", "row_class"]
 
@@ -47,7 +48,8 @@ else:
         """`dataclass(frozen=True, slots=True, kw_only=True)` for rows, with one __init__ for all of them.
 
         The standard decorator compiles six functions for each of thirty classes, which costs more than reading
-        the rows. Fields are inherited; `fields` works as usual; type checkers see the standard decorator.
+        the rows. Fields are inherited; `fields` works as usual; type checkers see the standard decorator. The types
+        of fields are read at a start, so files of rows do without `from __future__ import annotations`.
         """
         assert options == {"frozen": True, "slots": True, "kw_only": True}, options
         return _define
@@ -56,7 +58,7 @@ else:
 def _define(cls: type) -> type:
     namespace = dict(cls.__dict__)
     own: dict[str, Field[Any]] = {}
-    for name, annotation in namespace.get("__annotations__", {}).items():
+    for name, annotation in cls.__annotations__.items():
         own[name] = field(default=namespace.pop(name, MISSING))
         own[name].name, own[name].type = name, annotation
         own[name]._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
@@ -82,15 +84,15 @@ class Row:
 
     if not TYPE_CHECKING:
         # A start reads two thousand rows and asks for a few fields of each: of a row as it is written, a field is
-        # decoded when it is first asked for. (entry, decoders); unset where all fields were given.
+        # decoded when it is first asked for. (entry, readers); unset where all fields were given.
         __slots__ = ("_written",)
 
         def __getattr__(self, name: str) -> object:
             field = type(self).__dataclass_fields__.get(name)
             if field is None:
                 raise AttributeError(f"{type(self).__name__} has no field {name!r}")
-            entry, decoders = self._written
-            value = decoders[name](entry[name]) if name in entry else field.default
+            entry, readers = self._written
+            value = readers[name](entry[name], name, WRITTEN) if name in entry else field.default
             object.__setattr__(self, name, value)
             return value
 
@@ -132,10 +134,10 @@ class Row:
         return f"{type(self).__name__}({shown})"
 
 
-def as_written(kind: type[Row], entry: dict[str, Any], decoders: Mapping[str, Callable[[Any], Any]]) -> Row:
+def as_written(kind: type[Row], entry: dict[str, Any], readers: Mapping[str, Reader]) -> Row:
     """A row of an entry that was checked before; its fields are decoded when they are asked for."""
     row = object.__new__(kind)
-    object.__setattr__(row, "_written", (entry, decoders))
+    object.__setattr__(row, "_written", (entry, readers))
     return row
 
 
@@ -152,7 +154,7 @@ class Pin:
     extras: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Pin:
+    def parse(cls, text: str) -> "Pin":
         match = re.fullmatch(_PIN, text)
         if match is None:
             raise BadInput(f"{text!r} is not a requirement; accepted: a project and bounds, e.g. triton==3.5.0.")

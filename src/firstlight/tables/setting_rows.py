@@ -1,7 +1,5 @@
 """Rows about runtime settings (who reads which environment variable) and source trees at a commit."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

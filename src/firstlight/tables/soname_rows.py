@@ -1,7 +1,5 @@
 """Rows about who provides a shared library."""
 
-from __future__ import annotations
-
 from firstlight.tables.row import Pin, Row, row_class
 
 

@@ -1,7 +1,5 @@
 """Rows of what a system calls things: packages, repositories, keys, folders, services and commands, by family."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

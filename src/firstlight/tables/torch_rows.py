@@ -1,7 +1,5 @@
 """Rows about torch wheels, their variants, Triton's ptxas, companions and newest releases."""
 
-from __future__ import annotations
-
 import datetime
 from enum import Enum
 

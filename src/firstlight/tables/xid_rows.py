@@ -1,7 +1,5 @@
 """Rows about the faults that the driver logs as Xid."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from firstlight.tables.row import Row, row_class

@@ -14,7 +14,7 @@ from firstlight.tables import Tables
 Value = Union[str, int, float, bool]
 
 
-class Outcome(enum.Enum):
+class CheckOutcome(enum.Enum):
     """What came of a check; only OK is a proof."""
 
     OK = "ok"
@@ -59,7 +59,7 @@ class Result:
 
     check: str
     title: str
-    outcome: Outcome
+    outcome: CheckOutcome
     says: str
     do: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
@@ -116,7 +116,7 @@ class RequirementResult:
 class Answer:
     """What a child said: its verdict, its evidence, and `more`, which a judge compares with facts and tables."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     says: str
     do: tuple[str, ...]
     evidence: tuple[Evidence, ...]

@@ -12,7 +12,7 @@ from firstlight.errors import CouldNotLook
 from firstlight.machine.interface import Completed
 from firstlight.machine.interface import Outcome as Ended
 from firstlight.machine.spawn import run_bounded
-from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Evidence
 from firstlight.verify.fresh import in_shell
 from firstlight.visible import visible
 
@@ -57,7 +57,7 @@ def read_answer(done: Completed, mark: str, *, limit_s: float, seconds: float) -
     if done.outcome is Ended.EXITED and (said := _marked(done.stdout, mark)) is not None:
         try:
             return Answer(
-                outcome=Outcome(said["outcome"]),
+                outcome=CheckOutcome(said["outcome"]),
                 says=visible(str(said["says"])),
                 do=tuple(visible(str(each)) for each in said["do"]),
                 evidence=tuple(Evidence(str(what), _value(value)) for what, value in said["evidence"]),
@@ -69,7 +69,7 @@ def read_answer(done: Completed, mark: str, *, limit_s: float, seconds: float) -
         except (KeyError, ValueError, TypeError):
             pass
     says, *do = _how_it_ended(done, limit_s)
-    return Answer(Outcome.FAILED, says, tuple(do), (), {}, _shown(done.argv, mark), seconds, stderr)
+    return Answer(CheckOutcome.FAILED, says, tuple(do), (), {}, _shown(done.argv, mark), seconds, stderr)
 
 
 def _how_it_ended(done: Completed, limit_s: float) -> list[str]:

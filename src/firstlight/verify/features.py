@@ -11,10 +11,10 @@ from firstlight.verify.check import (
     Answer,
     Case,
     Check,
+    CheckOutcome,
     Evidence,
     FeatureResult,
     FeatureState,
-    Outcome,
     Result,
 )
 from firstlight.verify.judges import as_said
@@ -32,7 +32,7 @@ _STATES = {
 
 def feature_table(answer: Answer | None) -> tuple[FeatureResult, ...]:
     """One row per feature; without an answer no row claims anything but that a thing does not exist."""
-    more: dict[str, Any] = {} if answer is None or answer.outcome is not Outcome.OK else answer.more
+    more: dict[str, Any] = {} if answer is None or answer.outcome is not CheckOutcome.OK else answer.more
     found: dict[str, list[str]] = more.get("features", {})
     capability = tuple(more.get("capability", []))
     return tuple(_row(row, found.get(row.feature), capability) for row in features())
@@ -63,7 +63,7 @@ def _state(row: Feature, found: list[str] | None, capability: tuple[int, ...]) -
 def judge_features(check: Check, answer: Answer, case: Case, done: dict[str, Answer]) -> Result:
     """Fails where a feature is in this build and made for this GPU, and yet does not work."""
     result = as_said(check, answer)
-    if answer.outcome is not Outcome.OK:
+    if answer.outcome is not CheckOutcome.OK:
         return result
     table = feature_table(answer)
     counts = [
@@ -73,5 +73,5 @@ def judge_features(check: Check, answer: Answer, case: Case, done: dict[str, Ans
     faults = [f"{row.title}: {row.saw}" for row in table if row.state is FeatureState.BROKEN]
     if faults:
         advice = ("Run the check that proves it alone, e.g. firstlight verify --only sdpa, for its evidence.",)
-        return replace(result, outcome=Outcome.FAILED, says="; ".join(faults), do=advice, evidence=evidence)
+        return replace(result, outcome=CheckOutcome.FAILED, says="; ".join(faults), do=advice, evidence=evidence)
     return replace(result, says=f"{len(table)} looked at: {', '.join(counts)}", evidence=evidence)

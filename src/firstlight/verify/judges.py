@@ -9,7 +9,7 @@ from typing import Any
 from firstlight.facts.known import Known
 from firstlight.facts.torch_libraries import TorchLibraries
 from firstlight.tables.gpu_rows import Runs
-from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome, Result
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Evidence, Result
 from firstlight.versions import ComputeCapability, CudaVersion
 
 # Libraries whose swap changes what torch computes with; of others (libstdc++, libgomp) the system's copy is fine.
@@ -35,21 +35,21 @@ def as_said(check: Check, answer: Answer) -> Result:
 def judge_libraries(check: Check, answer: Answer, case: Case, done: dict[str, Answer]) -> Result:
     """The libraries in the process against the ones the files ask for; a swap or a second copy is a failure."""
     result = as_said(check, answer)
-    if answer.outcome is not Outcome.OK:
+    if answer.outcome is not CheckOutcome.OK:
         return result
     loaded = [str(path) for path in answer.more.get("libraries", [])]
     faults = [*_swapped(loaded, case), *_twice(loaded)]
     if faults:
         return replace(
             result,
-            outcome=Outcome.FAILED,
+            outcome=CheckOutcome.FAILED,
             says="; ".join(faults),
             do=("Take the folder out of LD_LIBRARY_PATH, or uninstall the second copy: firstlight doctor says which.",),
         )
     compared = len(_by_name(loaded).keys() & intended(case).keys())
     if compared == 0:
         says = f"{len(loaded)} libraries loaded; none of them could be compared: torch's own are not readable as files"
-        return replace(result, outcome=Outcome.SKIPPED, says=says)
+        return replace(result, outcome=CheckOutcome.SKIPPED, says=says)
     return replace(result, says=f"{answer.says}; {compared} of torch's own are the intended files, none twice")
 
 
@@ -103,8 +103,8 @@ def judge_shell(check: Check, answer: Answer, case: Case, done: dict[str, Answer
     here = done["here"].more
     if check.shell == "ssh" and not answer.more and "Permission denied" in answer.stderr:
         says = "the ssh server does not let this user in without a password"
-        return replace(result, outcome=Outcome.SKIPPED, says=says, do=())
-    if answer.outcome is not Outcome.OK:
+        return replace(result, outcome=CheckOutcome.SKIPPED, says=says, do=())
+    if answer.outcome is not CheckOutcome.OK:
         return replace(result, do=answer.do or _shell_advice(answer.more, here))
     differs = [
         f"{_WORDS[name]} is {_shown(answer.more.get(name))} there, {_shown(here.get(name))} here"
@@ -113,7 +113,7 @@ def judge_shell(check: Check, answer: Answer, case: Case, done: dict[str, Answer
     ]
     if differs:
         advice = _shell_advice(answer.more, here)
-        return replace(result, outcome=Outcome.FAILED, says="; ".join(differs), do=advice)
+        return replace(result, outcome=CheckOutcome.FAILED, says="; ".join(differs), do=advice)
     count = f", {answer.more['gpus']} GPU(s) there and {here['gpus']} here" if _other_count(answer.more, here) else ""
     return replace(result, says=f"the same as here: {answer.says}{count}")
 
@@ -146,7 +146,7 @@ def _shell_advice(there: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...
 def judge_own_kernels(check: Check, answer: Answer, case: Case, done: dict[str, Answer]) -> Result:
     """Whether torch's own kernels ran as machine code or had to be compiled from PTX first."""
     result = as_said(check, answer)
-    if answer.outcome is not Outcome.OK:
+    if answer.outcome is not CheckOutcome.OK:
         return result
     archs = [str(each) for each in answer.more.get("arch_list", [])]
     codes = [ComputeCapability.parse(each) for each in archs if each.startswith("sm_")]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from firstlight.facts.known import Known
 from firstlight.facts.toolkits import Part, Toolkit
-from firstlight.verify.check import Answer, Case, Check, Need, Outcome
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Need
 from firstlight.verify.fresh import ssh_answers
 from firstlight.versions import CudaVersion
 
-Lacking = tuple[Outcome, str]
+Lacking = tuple[CheckOutcome, str]
 Done = dict[str, Answer]
 
 
@@ -33,49 +33,49 @@ def gpus_built_in(case: Case) -> int:
 
 def _torch(case: Case, done: Done) -> Lacking | None:
     answer = done.get("import")
-    if answer is not None and answer.outcome is not Outcome.OK:
-        return Outcome.SKIPPED, "torch cannot be imported: see `import`"
+    if answer is not None and answer.outcome is not CheckOutcome.OK:
+        return CheckOutcome.SKIPPED, "torch cannot be imported: see `import`"
     return None
 
 
 def _gpu(case: Case, done: Done) -> Lacking | None:
-    return None if gpus_built_in(case) else (Outcome.NOT_HERE, "no NVIDIA GPU")
+    return None if gpus_built_in(case) else (CheckOutcome.NOT_HERE, "no NVIDIA GPU")
 
 
 def _working_gpu(case: Case, done: Done) -> Lacking | None:
     if gpus_built_in(case) == 0:
-        return Outcome.NOT_HERE, "no NVIDIA GPU"
+        return CheckOutcome.NOT_HERE, "no NVIDIA GPU"
     answer = done.get("gpus")
     if answer is not None and not answer.more.get("capabilities"):
-        return Outcome.SKIPPED, "torch computes on no GPU: see `gpus`"
+        return CheckOutcome.SKIPPED, "torch computes on no GPU: see `gpus`"
     return None
 
 
 def _second_gpu(case: Case, done: Done) -> Lacking | None:
     answer = done.get("gpus")
     count = len(answer.more.get("capabilities", [])) if answer is not None else gpus_built_in(case)
-    return None if count > 1 else (Outcome.NOT_HERE, f"{count} GPU: nothing to communicate with")
+    return None if count > 1 else (CheckOutcome.NOT_HERE, f"{count} GPU: nothing to communicate with")
 
 
 def _cxx(case: Case, done: Done) -> Lacking | None:
     compilers = case.facts.compilers
     usable = {tool.name for tool in compilers.compilers} & {"g++", "c++", "clang++"}
     chosen = any(each.variable == "CXX" for each in compilers.chosen)
-    return None if usable or chosen else (Outcome.NOT_HERE, "no C++ compiler (g++, c++ or clang++) on PATH")
+    return None if usable or chosen else (CheckOutcome.NOT_HERE, "no C++ compiler (g++, c++ or clang++) on PATH")
 
 
 def _toolkit(case: Case, done: Done) -> Lacking | None:
     torch = case.facts.torch
     if not isinstance(torch, Known) or not isinstance(torch.value.wheel_cuda, Known):
-        return Outcome.NOT_HERE, "torch is not built for CUDA"
+        return CheckOutcome.NOT_HERE, "torch is not built for CUDA"
     wanted = torch.value.wheel_cuda.value
     found = toolkit_taken(case)
     if found is None:
-        return Outcome.NOT_HERE, "no CUDA toolkit with nvcc"
+        return CheckOutcome.NOT_HERE, "no CUDA toolkit with nvcc"
     version = toolkit_version(found)
     if version is not None and version.major != wanted.major:
         return (
-            Outcome.SKIPPED,
+            CheckOutcome.SKIPPED,
             f"the toolkit at {found.path} is {version}, torch is built for CUDA {wanted}: torch refuses another major",
         )
     return None
@@ -99,19 +99,19 @@ def toolkit_version(toolkit: Toolkit) -> CudaVersion | None:
 
 
 def _files(case: Case, done: Done) -> Lacking | None:
-    return None if case.so_files else (Outcome.NOT_HERE, "no file was named with --so")
+    return None if case.so_files else (CheckOutcome.NOT_HERE, "no file was named with --so")
 
 
 def _baseline(case: Case, done: Done) -> Lacking | None:
     answer = done.get("here")
     if answer is None:
-        return Outcome.SKIPPED, "the check `here`, which it is compared with, was not run"
-    return None if answer.outcome is Outcome.OK else (Outcome.SKIPPED, "nothing to compare with: see `here`")
+        return CheckOutcome.SKIPPED, "the check `here`, which it is compared with, was not run"
+    return None if answer.outcome is CheckOutcome.OK else (CheckOutcome.SKIPPED, "nothing to compare with: see `here`")
 
 
 def _sshd(case: Case, done: Done) -> Lacking | None:
     why_not = ssh_answers()
-    return (Outcome.SKIPPED, why_not) if why_not else None
+    return (CheckOutcome.SKIPPED, why_not) if why_not else None
 
 
 _NEEDS: dict[Need, Callable[[Case, Done], Lacking | None]] = {

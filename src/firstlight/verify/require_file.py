@@ -41,7 +41,7 @@ _LARGEST = 1 << 20
 _CODE = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
 
 
-class Kind(enum.Enum):
+class RequirementKind(enum.Enum):
     """What a requirement is about."""
 
     GPUS = "gpus"
@@ -62,7 +62,7 @@ class Kind(enum.Enum):
 class Requirement:
     """One requirement: version of torch, >=2.9,<3, said in line 3 of the file."""
 
-    kind: Kind
+    kind: RequirementKind
     name: str  # torch, /opt/cutlass, CUDA_HOME; "" for what the machine has one of
     needed: str  # ">=2.9,<3"; of a variable: "=value", "set" or "not set"
     line: int
@@ -157,7 +157,7 @@ def _specifier(reader: _Reader, table: str, key: str, value: Any) -> str:
 def _gpus(reader: _Reader, key: str, value: Any) -> list[Requirement]:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         reader.refuse("", key, f"gpus is {ascii(value)[:60]}; accepted: a whole number, e.g. gpus = 8.")
-    return [Requirement(Kind.GPUS, "", str(value), reader.line_of("", key))]
+    return [Requirement(RequirementKind.GPUS, "", str(value), reader.line_of("", key))]
 
 
 def _gpu_name(reader: _Reader, key: str, value: Any) -> list[Requirement]:
@@ -166,7 +166,7 @@ def _gpu_name(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         re.compile(text)
     except re.error as error:
         reader.refuse("", key, f"gpu_name is not a regular expression: {error}.")
-    return [Requirement(Kind.GPU_NAME, "", text, reader.line_of("", key))]
+    return [Requirement(RequirementKind.GPU_NAME, "", text, reader.line_of("", key))]
 
 
 def _driver(reader: _Reader, key: str, value: Any) -> list[Requirement]:
@@ -176,7 +176,7 @@ def _driver(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         DriverVersion.parse(text)
     except BadVersion as error:
         reader.refuse("", key, str(error))
-    return [Requirement(Kind.DRIVER, "", text, reader.line_of("", key))]
+    return [Requirement(RequirementKind.DRIVER, "", text, reader.line_of("", key))]
 
 
 def _capability(reader: _Reader, key: str, value: Any) -> list[Requirement]:
@@ -185,19 +185,21 @@ def _capability(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         text = str(ComputeCapability.parse(text))
     except BadVersion as error:
         reader.refuse("", key, str(error))
-    return [Requirement(Kind.CAPABILITY, "", text, reader.line_of("", key))]
+    return [Requirement(RequirementKind.CAPABILITY, "", text, reader.line_of("", key))]
 
 
 def _toolkit(reader: _Reader, key: str, value: Any) -> list[Requirement]:
-    return [Requirement(Kind.TOOLKIT, "", _specifier(reader, "", key, value), reader.line_of("", key))]
+    return [Requirement(RequirementKind.TOOLKIT, "", _specifier(reader, "", key, value), reader.line_of("", key))]
 
 
-def _listed(kind: Kind) -> Callable[[_Reader, str, Any], list[Requirement]]:
+def _listed(kind: RequirementKind) -> Callable[[_Reader, str, Any], list[Requirement]]:
     def read(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
             reader.refuse("", key, f'{key} is {ascii(value)[:60]}; accepted: a list, e.g. {key} = ["git"].')
         line = reader.line_of("", key)
-        return [Requirement(kind, each, "on PATH" if kind is Kind.COMMAND else "exists", line) for each in value]
+        return [
+            Requirement(kind, each, "on PATH" if kind is RequirementKind.COMMAND else "exists", line) for each in value
+        ]
 
     return read
 
@@ -210,7 +212,7 @@ def _table(reader: _Reader, key: str, value: Any) -> dict[str, Any]:
 
 def _versions(reader: _Reader, key: str, value: Any) -> list[Requirement]:
     return [
-        Requirement(Kind.VERSION, name, _specifier(reader, key, name, bounds), reader.line_of(key, name))
+        Requirement(RequirementKind.VERSION, name, _specifier(reader, key, name, bounds), reader.line_of(key, name))
         for name, bounds in _table(reader, key, value).items()
     ]
 
@@ -224,9 +226,9 @@ def _checkouts(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         if not known or not all(isinstance(each, str) and each for each in entry.values()):
             form = '{ path = "/opt/cutlass", tag = "v4.3.0" }, or commit instead of tag'
             reader.refuse(key, name, f"{name} is {ascii(entry)[:80]}; accepted: {name} = {form}.")
-        kind = Kind.TAG if "tag" in entry else Kind.COMMIT
+        kind = RequirementKind.TAG if "tag" in entry else RequirementKind.COMMIT
         needed = entry[kind.value]
-        if kind is Kind.COMMIT and not re.fullmatch(r"[0-9a-f]{7,40}", needed):
+        if kind is RequirementKind.COMMIT and not re.fullmatch(r"[0-9a-f]{7,40}", needed):
             reader.refuse(key, name, f"commit is {ascii(needed)[:60]}; accepted: 7 to 40 hexadecimal digits.")
         found.append(Requirement(kind, name, needed, reader.line_of(key, name), entry["path"]))
     return found
@@ -238,7 +240,7 @@ def _env(reader: _Reader, key: str, value: Any) -> list[Requirement]:
         if not isinstance(entry, (bool, str)):
             reader.refuse(key, name, f"{name} is {ascii(entry)[:60]}; accepted: a value in quotes, true or false.")
         needed = f"={entry}" if isinstance(entry, str) else "set" if entry else "not set"
-        found.append(Requirement(Kind.VARIABLE, name, needed, reader.line_of(key, name)))
+        found.append(Requirement(RequirementKind.VARIABLE, name, needed, reader.line_of(key, name)))
     return found
 
 
@@ -247,7 +249,7 @@ def _binaries(reader: _Reader, key: str, value: Any) -> list[Requirement]:
     for name, entry in _table(reader, key, value).items():
         if not isinstance(entry, str) or not _CODE.fullmatch(entry):
             reader.refuse(key, name, f"{name} is {ascii(entry)[:60]}; accepted: an architecture, e.g. sm_90a.")
-        found.append(Requirement(Kind.BINARY, name, entry, reader.line_of(key, name)))
+        found.append(Requirement(RequirementKind.BINARY, name, entry, reader.line_of(key, name)))
     return found
 
 
@@ -257,8 +259,8 @@ _READERS: dict[str, Callable[[_Reader, str, Any], list[Requirement]]] = {
     "min_driver": _driver,
     "min_capability": _capability,
     "toolkit": _toolkit,
-    "commands": _listed(Kind.COMMAND),
-    "files": _listed(Kind.FILE),
+    "commands": _listed(RequirementKind.COMMAND),
+    "files": _listed(RequirementKind.FILE),
     "versions": _versions,
     "checkouts": _checkouts,
     "env": _env,

@@ -15,7 +15,7 @@ from firstlight.machine.interface import which
 from firstlight.verify.check import Answer, Case, Check, Lane, Met, RequirementResult
 from firstlight.verify.child import ask_child
 from firstlight.verify.needs import toolkit_taken, toolkit_version
-from firstlight.verify.require_file import Kind, Requirement
+from firstlight.verify.require_file import Requirement, RequirementKind
 from firstlight.versions import ComputeCapability, DriverVersion
 
 _VERSIONS_LIMIT_S = 60.0
@@ -23,25 +23,29 @@ Given = tuple[str, Met]
 Done = dict[str, Answer]
 
 
-def hold(requirements: tuple[Requirement, ...], case: Case, done: Done) -> tuple[RequirementResult, ...]:
+def results_of_requirements(
+    requirements: tuple[Requirement, ...], case: Case, done: Done
+) -> tuple[RequirementResult, ...]:
     """One row per requirement, in the order of the file."""
     versions = _installed(requirements, case, done)
     rows = []
     for each in requirements:
-        given, met = _version(each, versions) if each.kind is Kind.VERSION else _HOLDS[each.kind](each, case, done)
+        given, met = (
+            _version(each, versions) if each.kind is RequirementKind.VERSION else _HOLDS[each.kind](each, case, done)
+        )
         rows.append(RequirementResult(_shown(each), each.needed.lstrip("="), given, met, each.line))
     return tuple(rows)
 
 
 def _shown(each: Requirement) -> str:
-    if each.kind in (Kind.TAG, Kind.COMMIT):
+    if each.kind in (RequirementKind.TAG, RequirementKind.COMMIT):
         return f"{each.name} at {each.path}"
     return each.name or each.kind.value
 
 
 def _installed(requirements: tuple[Requirement, ...], case: Case, done: Done) -> dict[str, str]:
     """Versions of the distributions asked for, told by the interpreter under proof; torch says its own build too."""
-    names = [each.name for each in requirements if each.kind is Kind.VERSION]
+    names = [each.name for each in requirements if each.kind is RequirementKind.VERSION]
     if not names:
         return {}
     ask = Check("versions", "", "package_versions", (), Lane.SHELL, _VERSIONS_LIMIT_S, asks=lambda _: {"names": names})
@@ -128,7 +132,7 @@ def _checkout(each: Requirement, case: Case, done: Done) -> Given:
     head = case.machine.run((*git, "rev-parse", "--verify", "HEAD^{commit}"))
     if not head.ok:
         return head.complaint, Met.NOT_KNOWN if head.outcome.value == "not found" else Met.NO
-    if each.kind is Kind.COMMIT:
+    if each.kind is RequirementKind.COMMIT:
         return head.first_line[:12], _met(fits=head.first_line.startswith(each.needed))
     tag = case.machine.run((*git, "rev-parse", "--verify", f"refs/tags/{each.needed}^{{commit}}"))
     tags = case.machine.run((*git, "tag", "--points-at", "HEAD"))
@@ -155,16 +159,16 @@ def _binary(each: Requirement, case: Case, done: Done) -> Given:
     return " ".join(codes) or found.complaint, _met(fits=each.needed in codes)
 
 
-_HOLDS: dict[Kind, Callable[[Requirement, Case, Done], Given]] = {
-    Kind.GPUS: _gpus,
-    Kind.GPU_NAME: _gpu_name,
-    Kind.DRIVER: _driver,
-    Kind.CAPABILITY: _capability,
-    Kind.TOOLKIT: _toolkit,
-    Kind.COMMAND: _command,
-    Kind.FILE: _file,
-    Kind.TAG: _checkout,
-    Kind.COMMIT: _checkout,
-    Kind.VARIABLE: _variable,
-    Kind.BINARY: _binary,
+_HOLDS: dict[RequirementKind, Callable[[Requirement, Case, Done], Given]] = {
+    RequirementKind.GPUS: _gpus,
+    RequirementKind.GPU_NAME: _gpu_name,
+    RequirementKind.DRIVER: _driver,
+    RequirementKind.CAPABILITY: _capability,
+    RequirementKind.TOOLKIT: _toolkit,
+    RequirementKind.COMMAND: _command,
+    RequirementKind.FILE: _file,
+    RequirementKind.TAG: _checkout,
+    RequirementKind.COMMIT: _checkout,
+    RequirementKind.VARIABLE: _variable,
+    RequirementKind.BINARY: _binary,
 }

@@ -14,7 +14,7 @@ from typing import Any
 from firstlight.errors import BadInput, CouldNotLook
 from firstlight.facts.gpus import ComputeMode
 from firstlight.facts.known import Known
-from firstlight.verify.check import Answer, Case, Check, Lane, Outcome, Result
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Lane, Result
 from firstlight.verify.child import ask_child
 from firstlight.verify.judges import as_said
 from firstlight.verify.needs import lacking
@@ -147,7 +147,7 @@ class _Run:
 
     def _result(self, check: Check) -> Result:
         if check.name in self.skip:
-            return Result(check.name, check.title, Outcome.SKIPPED, "you said --skip")
+            return Result(check.name, check.title, CheckOutcome.SKIPPED, "you said --skip")
         if (lacks := lacking(check, self.case, self.answers)) is not None:
             return Result(check.name, check.title, lacks[0], lacks[1])
         if not check.script:
@@ -159,7 +159,7 @@ class _Run:
 
 
 _NO_MORE: dict[str, Any] = {}
-_NOTHING_SAID = Answer(Outcome.OK, "", (), (), _NO_MORE, (), 0.0, "")
+_NOTHING_SAID = Answer(CheckOutcome.OK, "", (), (), _NO_MORE, (), 0.0, "")
 
 
 def _end_children() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstlight.elf.fatbin import Code, CodeKind, Fatbins, read_fatbins
 from firstlight.facts.known import Known
-from firstlight.verify.check import Answer, Case, Check, Evidence, Outcome, Result
+from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Evidence, Result
 from firstlight.verify.judges import runs_here
 from firstlight.versions import ComputeCapability
 
@@ -30,13 +30,15 @@ def judge_so_files(check: Check, answer: Answer, case: Case, done: dict[str, Ans
             (said if fine else faults).append(f"{path}: {verdict}")
     listed = "; ".join(f"{each.what} holds {each.value}" for each in evidence)
     if faults:
-        return _result(check, Outcome.FAILED, "; ".join(faults), evidence, do=_advice(devices))
+        return _result(check, CheckOutcome.FAILED, "; ".join(faults), evidence, do=_advice(devices))
     if not devices:
-        return _result(check, Outcome.NOT_HERE, f"no GPU here to compare it with; {listed}", evidence)
-    return _result(check, Outcome.OK, "; ".join(said), evidence)
+        return _result(check, CheckOutcome.NOT_HERE, f"no GPU here to compare it with; {listed}", evidence)
+    return _result(check, CheckOutcome.OK, "; ".join(said), evidence)
 
 
-def _result(check: Check, outcome: Outcome, says: str, evidence: list[Evidence], *, do: tuple[str, ...] = ()) -> Result:
+def _result(
+    check: Check, outcome: CheckOutcome, says: str, evidence: list[Evidence], *, do: tuple[str, ...] = ()
+) -> Result:
     return Result(check.name, check.title, outcome, says, do=do, evidence=tuple(evidence))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from firstlight.verify.check import Met, Outcome, Report, Result
+from firstlight.numerals import counted
+from firstlight.verify.check import CheckOutcome, Met, Report, Result
 
 PROVED, FAILED = 0, 1
 
@@ -13,28 +14,28 @@ def exit_code(report: Report) -> int:
     A check that was skipped, or has nothing here to prove, is no failure unless it was named with --only.
     """
     unmet = any(row.met is not Met.YES for row in report.requirements)
-    failed = bool(with_outcome(report, Outcome.FAILED)) or bool(not_proved(report))
-    idle = bool(report.results) and not with_outcome(report, Outcome.OK)
+    failed = bool(with_outcome(report, CheckOutcome.FAILED)) or bool(not_proved(report))
+    idle = bool(report.results) and not with_outcome(report, CheckOutcome.OK)
     return FAILED if unmet or failed or idle else PROVED
 
 
 def not_proved(report: Report) -> tuple[Result, ...]:
     """Checks named with --only that could not be run here."""
-    could_not = (Outcome.SKIPPED, Outcome.NOT_HERE)
+    could_not = (CheckOutcome.SKIPPED, CheckOutcome.NOT_HERE)
     return tuple(each for each in report.results if each.check in report.asked and each.outcome in could_not)
 
 
-def with_outcome(report: Report, outcome: Outcome) -> tuple[Result, ...]:
+def with_outcome(report: Report, outcome: CheckOutcome) -> tuple[Result, ...]:
     """The results of one kind, in order."""
     return tuple(result for result in report.results if result.outcome is outcome)
 
 
 def summary(report: Report) -> tuple[str, ...]:
     """Sentences that end every report: what is proved, what failed, what was not looked at."""
-    proved = with_outcome(report, Outcome.OK)
-    failed = with_outcome(report, Outcome.FAILED)
-    skipped = with_outcome(report, Outcome.SKIPPED)
-    absent = with_outcome(report, Outcome.NOT_HERE)
+    proved = with_outcome(report, CheckOutcome.OK)
+    failed = with_outcome(report, CheckOutcome.FAILED)
+    skipped = with_outcome(report, CheckOutcome.SKIPPED)
+    absent = with_outcome(report, CheckOutcome.NOT_HERE)
     lines = []
     if report.results:
         lines.append(_head(report))
@@ -54,11 +55,11 @@ def summary(report: Report) -> tuple[str, ...]:
 
 def _head(report: Report) -> str:
     """The one sentence a person takes along."""
-    failed = with_outcome(report, Outcome.FAILED)
-    proved = {result.check for result in with_outcome(report, Outcome.OK)}
+    failed = with_outcome(report, CheckOutcome.FAILED)
+    proved = {result.check for result in with_outcome(report, CheckOutcome.OK)}
     took = f"in {report.seconds:.0f} s"
     if failed:
-        return f"NOT PROVED: {_count(len(failed), 'check')} failed, {len(proved)} proved, {took}"
+        return f"NOT PROVED: {counted(len(failed), 'check')} failed, {len(proved)} proved, {took}"
     if not proved:
         return f"nothing was proved, {took}"
     if missed := not_proved(report):
@@ -69,13 +70,9 @@ def _head(report: Report) -> str:
         return f"the CPU part is proved; there is no GPU here, and that is all that was proved, {took}"
     if "gpus" not in proved:
         return f"what was asked for is proved; the GPU was not among it, {took}"
-    left = len(with_outcome(report, Outcome.SKIPPED))
-    rest = f"; {_count(left, 'check')} skipped" if left else ""
-    return f"proved on this machine: {_count(len(proved), 'check')}{rest}, {took}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+    left = len(with_outcome(report, CheckOutcome.SKIPPED))
+    rest = f"; {counted(left, 'check')} skipped" if left else ""
+    return f"proved on this machine: {counted(len(proved), 'check')}{rest}, {took}"
 
 
 def _names(results: tuple[Result, ...]) -> str:

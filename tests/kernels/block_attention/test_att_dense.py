@@ -7,7 +7,7 @@ import torch
 
 from firstlight.kernels.block_attention import dense
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Seen, seen_by, shape_of
+from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Attended, seen_by, shape_of
 from tests.kernels.block_attention.att_cases import alone, assert_attends, attended, both, diagonal, qkv, scattered
 
 
@@ -72,7 +72,7 @@ def test_the_mask_as_a_tensor_is_made_once_for_a_dtype() -> None:
 
 
 def test_rows_of_that_tensor_lie_at_multiples_of_16_elements() -> None:
-    bias = dense.bias_of(Seen(LISTED, 70, 90, torch.device("cpu"), BlockMask.window(70, 90, left=5)), torch.float16)
+    bias = dense.bias_of(Attended(LISTED, 70, 90, torch.device("cpu"), BlockMask.window(70, 90, left=5)), torch.float16)
     assert bias is not None
     assert bias.values.shape == (1, 1, 70, 90)
     assert bias.values.stride()[2] == 96
@@ -81,7 +81,7 @@ def test_rows_of_that_tensor_lie_at_multiples_of_16_elements() -> None:
 
 def test_queries_without_keys_are_known() -> None:
     bias = dense.bias_of(
-        Seen(LISTED, 100, 50, torch.device("cpu"), BlockMask.window(100, 50, left=10, block=64)), torch.float32
+        Attended(LISTED, 100, 50, torch.device("cpu"), BlockMask.window(100, 50, left=10, block=64)), torch.float32
     )
     assert bias is not None
     assert bias.empty is not None
@@ -102,7 +102,7 @@ def test_the_log_of_the_sum_is_right_where_torch_gives_none(shape: str, monkeypa
     monkeypatch.setattr(dense, "LSE_ELEMENTS", 2 * 4 * 140 * 33)  # 33 queries at a time
     q, k, _ = qkv(130, 140, dtype=torch.float64)
     mask = BlockMask.window(130, 140, left=20, block=64) if shape == LISTED else None
-    seen = Seen(shape, 130, 140, q.device, mask)
+    seen = Attended(shape, 130, 140, q.device, mask)
     found = dense._lse(q, k, seen, 0.3)
     allowed = {
         FULL: torch.ones(130, 140, dtype=torch.bool),

@@ -19,8 +19,8 @@ from benchmarks.sanitizer.reports import Place
 
 from firstlight.kernels.product import Layout
 from firstlight.kernels.sm90.compile import SOURCES, Variant
-from firstlight.kernels.sm90.gate import find_disassembler
 from tests.kernels.sanitizer.texts import line_of
+from tests.kernels.sm90.gate import find_disassembler
 
 
 def source(name: str) -> str:

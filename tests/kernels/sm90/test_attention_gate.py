@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.kernels.sm90.attention_gate import Instruction, loop_faults, main_loop
 from firstlight.kernels.sm90.attention_variants import (
     AttentionBuild,
     GradientBuild,
@@ -18,9 +17,10 @@ from firstlight.kernels.sm90.attention_variants import (
 )
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.compile import SOURCES, compile_variant
-from firstlight.kernels.sm90.gate import counted, disassembled, problems
 from firstlight.kernels.sm90.variants import MOST_SHARED_BYTES
+from tests.kernels.sm90.attention_gate import Instruction, loop_faults, main_loop
 from tests.kernels.sm90.cases import needs_compiler
+from tests.kernels.sm90.gate import counted, disassembled, problems
 
 HALF = AttentionBuild(128, 128, bf16=False)
 LOOP = """

@@ -12,8 +12,8 @@ from firstlight.errors import UnsupportedInput
 from firstlight.kernels.sm90 import nvcc, nvrtc
 from firstlight.kernels.sm90.compile import Variant, compile_variant, find_compiler, read_program
 from firstlight.kernels.sm90.failures import KernelBuildFailed
-from firstlight.kernels.sm90.gate import read_log, read_sass
 from tests.kernels.sm90.cases import KERNELS, ONE, needs_both, needs_compiler, needs_nvcc, needs_nvrtc
+from tests.kernels.sm90.gate import read_log, read_sass
 
 JITS = [pytest.param("nvrtc", marks=needs_nvrtc), pytest.param("nvcc", marks=needs_nvcc)]
 

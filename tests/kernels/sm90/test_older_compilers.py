@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.kernels.sm90.attention_gate import loop_faults
 from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds, once_builds
 from firstlight.kernels.sm90.compile import Variant, compile_variant, find_compiler
-from firstlight.kernels.sm90.gate import counted, disassembled, problems
 from firstlight.kernels.sm90.variants import NARROW, PAIR, WIDE, Build, multiply_variant, sample_variant
+from tests.kernels.sm90.attention_gate import loop_faults
+from tests.kernels.sm90.gate import counted, disassembled, problems
 
 RELEASES = ("12.4", "12.6", "12.8", "12.9")
 # Two gradient kernels lose two registers to that compiler: slower by next to nothing, and right.

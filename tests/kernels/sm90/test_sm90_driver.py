@@ -92,7 +92,7 @@ def test_without_a_driver_everything_imports_and_the_first_call_says_what_is_mis
     code = (
         "import sys\n"
         "from firstlight.errors import UnsupportedInput\n"
-        "from firstlight.kernels.sm90 import cache, compile, driver, gate, maps\n"
+        "from firstlight.kernels.sm90 import cache, compile, driver, maps\n"
         "assert 'triton' not in sys.modules\n"
         "loading = lambda: driver.load(b'', 'x', device=0)\n"
         "mapping = lambda: maps.encode_map(0, 'uint8', (16,), (), (16,), 0)\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from firstlight.errors import CouldNotLook
-from firstlight.kernels.sm90 import gate
 from firstlight.kernels.sm90.compile import Compiled, Variant, compile_variant
-from firstlight.kernels.sm90.gate import Log, Sass, problems, read_log, read_sass
+from tests.kernels.sm90 import gate
 from tests.kernels.sm90.cases import KERNELS, needs_compiler
+from tests.kernels.sm90.gate import Log, Sass, problems, read_log, read_sass
 
 CLEAN = Sass(hgmma=(("64x8x16", 2),), arrives=1, waits=1, local_loads=0, local_stores=0, instructions=90)
 CLEAN_LOG = "ptxas info    : Used 168 registers, used 1 barriers"

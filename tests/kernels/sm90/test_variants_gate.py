@@ -16,9 +16,9 @@ import pytest
 from firstlight.errors import FirstlightError
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.compile import Variant
-from firstlight.kernels.sm90.gate import Sass, problems, read_sass
 from firstlight.kernels.sm90.variants import all_variants
 from tests.kernels.sm90.cases import needs_compiler
+from tests.kernels.sm90.gate import Sass, problems, read_sass
 
 VARIANTS = all_variants()
 PLAIN = ("turn", "pitch", "lists", "mask_lists")  # without products

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.sm90_without import DENSITIES, PARTS, trial_of, variants
+from benchmarks.matmul.sm90.without import DENSITIES, PARTS, trial_of, variants
 
 from firstlight.kernels.sm90.cache import built
 from firstlight.kernels.sm90.compile import Variant
-from firstlight.kernels.sm90.gate import disassembled
 from firstlight.kernels.sm90.variants import all_variants
 from tests.kernels.sm90.cases import needs_compiler
+from tests.kernels.sm90.gate import disassembled
 
 
 def test_every_product_of_the_run_is_compiled_with_every_part_left_out() -> None:

@@ -8,11 +8,11 @@ import torch
 
 from firstlight.frozen import dataclass
 from firstlight.kernels.product import Layout
-from firstlight.kernels.triton_backend.groups_plan import groups_how, groups_spec, packing_spec, turning_spec
+from firstlight.kernels.triton_backend.groups_plan import groups_spec, groups_traits, packing_spec, turning_spec
 from firstlight.kernels.triton_backend.launch import Spec
 from firstlight.kernels.triton_backend.problem import Gpu, Problem
-from firstlight.kernels.triton_backend.rows_plan import adding_spec, rows_how, rows_spec
-from firstlight.kernels.triton_backend.sample_plan import Sampling, sampled_how, sampled_spec
+from firstlight.kernels.triton_backend.rows_plan import adding_spec, rows_spec, rows_traits
+from firstlight.kernels.triton_backend.sample_plan import Sampling, sampled_spec, sampled_traits
 from firstlight.kernels.triton_backend.tiles import Tile, Walk, choose_sampled_tile, choose_tile, family_of
 
 PLAIN = Problem(
@@ -52,12 +52,12 @@ class Target:
         gpu = self.gpu
         tile = tile_of(gpu, problem)
         if tile.walk is Walk.GROUPS:
-            how = groups_how(problem, tile, has_boxes=gpu.has_boxes)
+            how = groups_traits(problem, tile, has_boxes=gpu.has_boxes)
             yield groups_spec(problem, how, tile, pitch=problem.n)
             yield packing_spec(problem, how)
             yield turning_spec(problem)
             return
-        how = rows_how(problem, tile, has_boxes=gpu.has_boxes)
+        how = rows_traits(problem, tile, has_boxes=gpu.has_boxes)
         if problem.n <= 16:
             how = how._replace(split=True)
             yield adding_spec(problem, how)
@@ -67,7 +67,7 @@ class Target:
         """The kernel of a sampled product."""
         gpu = self.gpu
         tile = choose_sampled_tile(gpu.family, sampling.block, element_bytes=sampling.dtype.itemsize)
-        return sampled_spec(sampling, sampled_how(sampling, tile, gpu), tile)
+        return sampled_spec(sampling, sampled_traits(sampling, tile, gpu), tile)
 
 
 def tile_of(gpu: Gpu, problem: Problem) -> Tile:

@@ -14,7 +14,7 @@ from firstlight.kernels import triton_backend
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.product import PLAIN, Layout
 from firstlight.kernels.triton_backend.problem import require_one_dtype
-from firstlight.kernels.triton_backend.rows_plan import portion_limit, rows_how
+from firstlight.kernels.triton_backend.rows_plan import portion_limit, rows_traits
 from firstlight.kernels.triton_backend.tiles import Family, Tile, Walk, choose_tile, family_of
 from tests.kernels.triton_backend.specs import PLAIN as PROBLEM
 
@@ -85,20 +85,20 @@ def test_a_very_sparse_matrix_has_its_long_rows_split() -> None:
 
 def test_boxes_are_not_used_where_a_row_is_no_multiple_of_16_bytes() -> None:
     tile = Tile(Walk.ROWS, 128, 256, 64, 8, 4, 4)
-    how = rows_how(PROBLEM._replace(n=8191), tile, has_boxes=True)
+    how = rows_traits(PROBLEM._replace(n=8191), tile, has_boxes=True)
     assert (how.block_tiles, how.dense_tiles, how.out_tiles) == (True, False, False)
 
 
 def test_boxes_are_not_used_where_one_would_reach_into_the_next_batch() -> None:
     tile = Tile(Walk.ROWS, 128, 256, 64, 8, 4, 4)
-    how = rows_how(PROBLEM._replace(batch=2, cols=8200), tile, has_boxes=True)
+    how = rows_traits(PROBLEM._replace(batch=2, cols=8200), tile, has_boxes=True)
     assert (how.block_tiles, how.dense_tiles, how.out_tiles) == (True, False, True)
 
 
 def test_offsets_inside_a_tile_are_64_bits_where_they_have_to_be() -> None:
     tile = Tile(Walk.ROWS, 128, 256, 64, 8, 4, 4)
-    assert not rows_how(PROBLEM, tile, has_boxes=True).wide
-    assert rows_how(PROBLEM._replace(n=1 << 24), tile, has_boxes=True).wide
+    assert not rows_traits(PROBLEM, tile, has_boxes=True).wide
+    assert rows_traits(PROBLEM._replace(n=1 << 24), tile, has_boxes=True).wide
 
 
 def test_tensors_on_the_processor_are_refused_with_what_to_do() -> None:

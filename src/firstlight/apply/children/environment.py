@@ -146,7 +146,7 @@ def is_stash_of(stash: str, name: str) -> bool:
     return False
 
 
-class Seen:
+class Survey:
     """What was found so far."""
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class Seen:
 
 
 def main() -> None:
-    seen = Seen()
+    seen = Survey()
     seen.look()
     found = {"distributions": seen.distributions, "debris": list(seen.debris()), "unowned": seen.unowned()}
     print(json.dumps(found), flush=True)

@@ -21,7 +21,7 @@ from firstlight.bench.patience import PATIENCE
 from firstlight.bench.peaks import NO_PEAKS, peaks_of
 from firstlight.bench.place import Device, describe, device_names
 from firstlight.bench.results import CaseResult, GpuResult, Health, RunResult, Verdict
-from firstlight.bench.runner import DeviceRun, Request, Round, World, result_of, run_info
+from firstlight.bench.runner import BenchSetting, DeviceRun, Request, Round, result_of, run_info
 from firstlight.errors import BadInput, CouldNotLook
 from firstlight.frozen import dataclass
 
@@ -53,7 +53,7 @@ def cases_here(device: str, together: Together) -> tuple[Case, ...]:
     return collective_cases(_ranks(devices_of(device), together), most_bytes=together.most_bytes)
 
 
-def run_collective(request: Request, world: World, together: Together) -> RunResult | Elsewhere:
+def run_collective(request: Request, world: BenchSetting, together: Together) -> RunResult | Elsewhere:
     """The result of a run of collectives; Elsewhere on a node that has no figures."""
     began = time.perf_counter()
     started = datetime.datetime.now(datetime.timezone.utc)
@@ -128,14 +128,14 @@ def _order(request: Request, ranks: Ranks, together: Together) -> Order:
     )
 
 
-def _listener(world: World) -> Callable[[Told], None]:
+def _listener(world: BenchSetting) -> Callable[[Told], None]:
     def listen(told: Told) -> None:
         world.tell(Step(told.case_id, told.number, told.cases, told.pass_number, told.passes))
 
     return listen
 
 
-def _contention(devices: tuple[Device, ...], ranks: Ranks, request: Request, world: World) -> tuple[str, ...]:
+def _contention(devices: tuple[Device, ...], ranks: Ranks, request: Request, world: BenchSetting) -> tuple[str, ...]:
     """What speaks against quiet numbers; refused where --strict wants that."""
     if request.round is Round.AGAIN or ranks.count < 2:
         return ()

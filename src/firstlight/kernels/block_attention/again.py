@@ -17,7 +17,7 @@ from torch import Tensor
 from firstlight.kernels.block_attention import choose
 from firstlight.kernels.block_attention.checks import is_readable
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.block_attention.seen import Seen, seen_by
+from firstlight.kernels.block_attention.seen import Attended, seen_by
 from firstlight.kernels.prepared import ALIGNED, MOST_CALLS, empty_on
 from firstlight.kernels.torch_private import Empty, current_device
 
@@ -29,7 +29,7 @@ _UNMASKED: dict[Any, Known] = {}  # calls without a mask
 class Call(NamedTuple):
     """What is asked of attention besides its tensors, and who computes it."""
 
-    seen: Seen
+    seen: Attended
     scale: float
     forward: str  # backend, e.g. dense
     backward: str  # sm90, triton or reference
@@ -85,7 +85,7 @@ def again(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked)
     if known.combined:
         seen = seen_by(q, k, mask, asked[0])
     else:
-        seen = Seen(known.shape, q.shape[2], k.shape[2], q.device, mask if known.masked else None)
+        seen = Attended(known.shape, q.shape[2], k.shape[2], q.device, mask if known.masked else None)
     return Call(seen, known.scale, known.forward, known.backward, known)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.dense import flash_knows
-from firstlight.kernels.block_attention.seen import LISTED, LOWER_RIGHT, Seen
+from firstlight.kernels.block_attention.seen import LISTED, LOWER_RIGHT, Attended
 from firstlight.kernels.choice.answer import Answer, Asking, Choice, answer, same, shortest, together
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.cases import BACKWARD, FORWARD, AttentionCase
@@ -72,7 +72,7 @@ class Question(NamedTuple):
         )  # fmt: skip
 
 
-def question_of(q: Tensor, seen: Seen, scale: float = 1.0, *, kv_heads: int = 0, recorded: int = 0) -> Question:
+def question_of(q: Tensor, seen: Attended, scale: float = 1.0, *, kv_heads: int = 0, recorded: int = 0) -> Question:
     """What the choice for a call depends on; kv_heads 0: as many as query heads; recorded 1: with gradients."""
     batch, heads, _, head_dim = q.shape
     return Question(

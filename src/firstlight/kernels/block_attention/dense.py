@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from firstlight.kernels.block_attention.checks import ready
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Seen, shape_of
+from firstlight.kernels.block_attention.seen import FULL, LISTED, LOWER_RIGHT, UPPER_LEFT, Attended, shape_of
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import being_captured, keepable
 from firstlight.kernels.torch_private import efficient_attention, flash_attention, flash_attention_on_processor
@@ -40,13 +40,13 @@ class Bias(NamedTuple):
 
 def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
     """out and lse of softmax(scale * q k') v under the mask, fully overwritten."""
-    seen = Seen(shape_of(mask), mask.q_len, mask.k_len, q.device, mask)
+    seen = Attended(shape_of(mask), mask.q_len, mask.k_len, q.device, mask)
     made, logs = attended_with_lse(q, k, v, seen, scale)
     out.copy_(made)
     lse.copy_(logs)
 
 
-def attended(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> Tensor:
+def attended(q: Tensor, k: Tensor, v: Tensor, seen: Attended, scale: float) -> Tensor:
     """The output alone, with torch's own gradients."""
     q, scale = _scaled_up(q, scale)
     if seen.shape == LOWER_RIGHT and q.is_cuda and flash_takes(q, seen):
@@ -66,7 +66,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> Tenso
 
 
 @torch.no_grad()
-def attended_with_lse(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> tuple[Tensor, Tensor]:
+def attended_with_lse(q: Tensor, k: Tensor, v: Tensor, seen: Attended, scale: float) -> tuple[Tensor, Tensor]:
     """Output and log of the sum of exponentials; without gradients."""
     q, scale = _scaled_up(q, scale)
     q, k, v = ready(q, "q"), ready(k, "k"), ready(v, "v")  # the kernels below take strides without looking at them
@@ -92,7 +92,7 @@ def _scaled_up(q: Tensor, scale: float) -> tuple[Tensor, float]:
     return (-q, -scale) if scale < 0.0 else (q * 0.0, 1.0)
 
 
-def flash_takes(q: Tensor, seen: Seen) -> bool:
+def flash_takes(q: Tensor, seen: Attended) -> bool:
     """Whether torch's flash kernel on a GPU can be called as it is."""
     known = flash_knows(seen.shape, (seen.q_len, seen.k_len), q.dtype, q.shape[3])
     able = known and torch.cuda.get_device_capability(q.device) >= OLDEST_CAPABILITY
@@ -106,12 +106,12 @@ def flash_knows(shape: str, lengths: tuple[int, int], dtype: torch.dtype, head_d
     return plain and dtype in FLASH_DTYPES and head_dim <= FLASH_HEAD_DIM and head_dim % 8 == 0
 
 
-def _flash(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float) -> tuple[Tensor, Tensor]:
+def _flash(q: Tensor, k: Tensor, v: Tensor, seen: Attended, scale: float) -> tuple[Tensor, Tensor]:
     return flash_attention(q, k, v, is_causal=seen.shape != FULL, scale=scale)
 
 
 def _on_processor(
-    q: Tensor, k: Tensor, v: Tensor, seen: Seen, bias: Bias | None, scale: float
+    q: Tensor, k: Tensor, v: Tensor, seen: Attended, bias: Bias | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
@@ -119,7 +119,9 @@ def _on_processor(
     return out, lse.contiguous()
 
 
-def _efficient(q: Tensor, k: Tensor, v: Tensor, seen: Seen, bias: Bias | None, scale: float) -> tuple[Tensor, Tensor]:
+def _efficient(
+    q: Tensor, k: Tensor, v: Tensor, seen: Attended, bias: Bias | None, scale: float
+) -> tuple[Tensor, Tensor]:
     keys, values = _for_each_query_head(q, k), _for_each_query_head(q, v)
     mask = None if bias is None else bias.values.expand(q.shape[0], q.shape[1], -1, -1)
     out, lse = efficient_attention(q, keys, values, mask, is_causal=seen.shape == UPPER_LEFT, scale=scale)
@@ -135,7 +137,7 @@ def _for_each_query_head(q: Tensor, k: Tensor) -> Tensor:
     return k if group == 1 else k.repeat_interleave(group, 1)
 
 
-def _lse(q: Tensor, k: Tensor, seen: Seen, scale: float) -> Tensor:
+def _lse(q: Tensor, k: Tensor, seen: Attended, scale: float) -> Tensor:
     """log sum exp(scale * q k') over the keys seen, some queries at a time."""
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
     keys = _for_each_query_head(q, k).to(precision)
@@ -152,7 +154,7 @@ def _lse(q: Tensor, k: Tensor, seen: Seen, scale: float) -> Tensor:
     return lse
 
 
-def bias_of(seen: Seen, dtype: torch.dtype) -> Bias | None:
+def bias_of(seen: Attended, dtype: torch.dtype) -> Bias | None:
     """The mask as torch takes it, None for what torch knows by name; made once and kept with the mask."""
     if seen.shape not in (LISTED, LOWER_RIGHT):
         return None

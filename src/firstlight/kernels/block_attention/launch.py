@@ -11,13 +11,13 @@ from firstlight.kernels.block_attention import choose, dense
 from firstlight.kernels.block_attention.again import Call, is_elsewhere, lse_dtype, out_like
 from firstlight.kernels.block_attention.checks import ready, ready_gradient
 from firstlight.kernels.block_attention.passes import Forward, Upstream
-from firstlight.kernels.block_attention.seen import Seen
+from firstlight.kernels.block_attention.seen import Attended
 from firstlight.kernels.memo import being_captured
 
 _HERE = nullcontext()
 
 
-def call_for(q: Tensor, seen: Seen, scale: float, backend: str, *, kv_heads: int, recorded: int = 0) -> Call:
+def call_for(q: Tensor, seen: Attended, scale: float, backend: str, *, kv_heads: int, recorded: int = 0) -> Call:
     """The call with its backends chosen; recorded: 1 where gradients will be asked for."""
     question = choose.question_of(q, seen, scale, kv_heads=kv_heads, recorded=recorded)
     found = choose.answered(backend, question)

@@ -26,7 +26,7 @@ _HOW = (
 )
 
 
-class How(NamedTuple):
+class OperatorArguments(NamedTuple):
     """The arguments of the operators behind the tensors, in their order."""
 
     kinds: Tensor | None
@@ -46,9 +46,9 @@ def operated(
 ) -> tuple[Tensor, Tensor]:
     """out and lse through the operator."""
     if mask is None:
-        how = How(None, None, None, q.shape[2], k.shape[2], 0, 0, causal, scale, backend)
+        how = OperatorArguments(None, None, None, q.shape[2], k.shape[2], 0, 0, causal, scale, backend)
     else:
-        how = How(
+        how = OperatorArguments(
             mask.kinds, mask.which, mask.bits, mask.q_len, mask.k_len, mask.block, mask.most, causal, scale, backend
         )
     made: tuple[Tensor, Tensor] = torch.ops.firstlight.block_attention(q, k, v, *how)
@@ -56,7 +56,7 @@ def operated(
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return attend_now(q, k, v, _call(q, k, How(*rest)))
+    return attend_now(q, k, v, _call(q, k, OperatorArguments(*rest)))
 
 
 def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _attend_backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Any, ...]:
     q, k, v, out, lse, *tensors = ctx.saved_tensors
-    none = (None,) * len(How._fields)
+    none = (None,) * len(OperatorArguments._fields)
     if grad_out is None and grad_lse is None:
         return (None, None, None, *none)
     grad_out = torch.zeros_like(out) if grad_out is None else grad_out
@@ -81,7 +81,7 @@ def _attend_backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None)
 
 def _gradients(grad_out: Tensor, grad_lse: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v, out, lse, *how = rest
-    dq, dk, dv = gradients_now(grad_out, grad_lse, (q, k, v, out, lse), _call(q, k, How(*how)))
+    dq, dk, dv = gradients_now(grad_out, grad_lse, (q, k, v, out, lse), _call(q, k, OperatorArguments(*how)))
     return dq.contiguous(), dk.contiguous(), dv.contiguous()
 
 
@@ -97,7 +97,7 @@ def _refuse_second(ctx: Any, *grads: Any) -> Any:
     )
 
 
-def _call(q: Tensor, k: Tensor, how: How) -> Call:
+def _call(q: Tensor, k: Tensor, how: OperatorArguments) -> Call:
     mask = None
     if how.kinds is not None:
         mask = mask_of(how.kinds, how.which, how.bits, how.q_len, how.k_len, how.block, how.most)

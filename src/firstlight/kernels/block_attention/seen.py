@@ -31,7 +31,7 @@ class _Kept(NamedTuple):
     held: Held | None
 
 
-class Seen:
+class Attended:
     """What one call attends to, e.g. the upper-left causal half of 4096 x 4096; makes its mask when a kernel asks."""
 
     __slots__ = ("_mask", "device", "k_len", "q_len", "shape")
@@ -98,17 +98,17 @@ class Seen:
         return self._mask.most / max(1, self._mask.kinds.numel())
 
 
-def seen_by(q: Tensor, k: Tensor, mask: BlockMask | None, causal: str) -> Seen:
+def seen_by(q: Tensor, k: Tensor, mask: BlockMask | None, causal: str) -> Attended:
     """What a call with these tensors sees; causal is upper_left, lower_right or empty."""
     q_len, k_len = q.shape[2], k.shape[2]
     if mask is None:
-        return Seen(_plain_shape(causal or FULL, q_len, k_len), q_len, k_len, q.device)
+        return Attended(_plain_shape(causal or FULL, q_len, k_len), q_len, k_len, q.device)
     shape = shape_of(mask)
     if causal and shape == FULL:
-        return Seen(_plain_shape(causal, q_len, k_len), q_len, k_len, q.device)
+        return Attended(_plain_shape(causal, q_len, k_len), q_len, k_len, q.device)
     if causal and _plain_shape(causal, q_len, k_len) != shape:
         mask, shape = _and_causal(mask, causal), LISTED
-    return Seen(shape, q_len, k_len, q.device, mask)
+    return Attended(shape, q_len, k_len, q.device, mask)
 
 
 def shape_of(mask: BlockMask) -> str:

@@ -120,7 +120,7 @@ SIZE_TYPES = Sizes(*("i32",) * 8, "fp32", "fp32")
 SAMPLED_SIZE_TYPES = SampledSizes(*("i32",) * 4, "fp32")
 
 
-class How(NamedTuple):
+class ProductTraits(NamedTuple):
     """What a product kernel is compiled for."""
 
     block: int

@@ -14,20 +14,20 @@ from firstlight.kernels.triton_backend.arguments import (
     SIZE_TYPES,
     Data,
     GroupLists,
-    How,
+    ProductTraits,
     Sizes,
 )
 from firstlight.kernels.triton_backend.boxes import Boxes, fits_boxes
 from firstlight.kernels.triton_backend.groups import pack_groups, row_groups
 from firstlight.kernels.triton_backend.launch import Constant, Runner, Spec, runner_for
 from firstlight.kernels.triton_backend.problem import Gpu, Problem
-from firstlight.kernels.triton_backend.rows_plan import Operands, aligned_sizes, rows_how
+from firstlight.kernels.triton_backend.rows_plan import Operands, aligned_sizes, rows_traits
 from firstlight.kernels.triton_backend.tiles import Tile
 from firstlight.kernels.triton_backend.transposed import turn_over
 from firstlight.kernels.unions import unions_of
 
 PITCH = 64  # the turned operand's rows are a multiple of this many elements apart: whole cache lines
-TURNING = How(block=0, height=0, bn=64, bk=64, super_tile=1, precision="ieee", tokens=True)
+TURNING = ProductTraits(block=0, height=0, bn=64, bk=64, super_tile=1, precision="ieee", tokens=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class GroupsPlan:
     """Ready to run any product of one shape."""
 
     problem: Problem
-    how: How
+    how: ProductTraits
     tiles: int
     pitch: int
     pack: Runner
@@ -94,7 +94,7 @@ def plan_groups(problem: Problem, tile: Tile, gpu: Gpu) -> GroupsPlan:
     """A plan for the problem with that tile on that GPU."""
     turned = problem.tokens and tile.turned
     pitch = -(-problem.n // PITCH) * PITCH if turned else problem.n
-    how = groups_how(problem, tile, has_boxes=gpu.has_boxes)
+    how = groups_traits(problem, tile, has_boxes=gpu.has_boxes)
     device = problem.device
     return GroupsPlan(
         problem=problem,
@@ -107,9 +107,9 @@ def plan_groups(problem: Problem, tile: Tile, gpu: Gpu) -> GroupsPlan:
     )
 
 
-def groups_how(problem: Problem, tile: Tile, *, has_boxes: bool) -> How:
+def groups_traits(problem: Problem, tile: Tile, *, has_boxes: bool) -> ProductTraits:
     """What the kernel is compiled for."""
-    how = rows_how(problem, tile, has_boxes=has_boxes)
+    how = rows_traits(problem, tile, has_boxes=has_boxes)
     return how._replace(
         has_blocks=False,
         dense_by_token=problem.tokens and not tile.turned,
@@ -126,7 +126,7 @@ def most_rows(problem: Problem, tile: Tile) -> int:
     return (min(problem.entries, groups * problem.block_cols) // width + groups) * tile.height
 
 
-def strict_how(problem: Problem, how: How) -> How:
+def strict_how(problem: Problem, how: ProductTraits) -> ProductTraits:
     """The same tile computed block by block, without the copy engine: only where a number is not finite."""
     return how._replace(
         height=problem.block,
@@ -137,7 +137,7 @@ def strict_how(problem: Problem, how: How) -> How:
     )
 
 
-def groups_spec(problem: Problem, how: How, tile: Tile, *, pitch: int) -> Spec:
+def groups_spec(problem: Problem, how: ProductTraits, tile: Tile, *, pitch: int) -> Spec:
     """The kernel by groups as it is compiled."""
     pointer, index = POINTER[problem.dtype], INDEX_POINTER[problem.index_dtype]
     packed = f"tensordesc<{pointer[1:]}[{how.height},{how.bk}]>"
@@ -161,7 +161,7 @@ def groups_spec(problem: Problem, how: How, tile: Tile, *, pitch: int) -> Spec:
     )
 
 
-def packing_spec(problem: Problem, how: How) -> Spec:
+def packing_spec(problem: Problem, how: ProductTraits) -> Spec:
     """The kernel that packs stored blocks into tiles."""
     pointer = POINTER[problem.dtype]
     types = (pointer, pointer, "*i32", "*i32", "i32", Constant(how))

@@ -16,8 +16,8 @@ from firstlight.kernels.triton_backend.arguments import (
     POINTER,
     SIZE_TYPES,
     Data,
-    How,
     Lists,
+    ProductTraits,
     Sizes,
     SplitLists,
 )
@@ -58,7 +58,7 @@ class RowsPlan:
     """Ready to run any product of one shape."""
 
     problem: Problem
-    how: How
+    how: ProductTraits
     tiles: int  # of tokens, in one batch
     limit: int  # entries of a portion; 0: rows are never split
     run: Runner
@@ -117,7 +117,9 @@ class RowsPlan:
         return started
 
 
-def row_boxes(problem: Problem, how: How, operands: Operands) -> tuple[Boxes | None, Boxes | None, Boxes | None]:
+def row_boxes(
+    problem: Problem, how: ProductTraits, operands: Operands
+) -> tuple[Boxes | None, Boxes | None, Boxes | None]:
     """Stored blocks, dense operand and output as the copy engine sees them; None for what goes without it."""
     values, dense, out = operands
     dense_shape = (problem.n, problem.cols) if problem.tokens else (problem.batch * problem.cols, problem.n)
@@ -145,7 +147,7 @@ def portion_limit(problem: Problem, tile: Tile, *, multiprocessors: int) -> int:
     return limit if limit < problem.block_cols and limit < problem.entries else 0
 
 
-def rows_how(problem: Problem, tile: Tile, *, has_boxes: bool) -> How:
+def rows_traits(problem: Problem, tile: Tile, *, has_boxes: bool) -> ProductTraits:
     """What the kernel is compiled for."""
     dtype, block, batch = problem.dtype, problem.block, problem.batch
     stored = has_boxes and fits_boxes(problem.entries * block, block, dtype=dtype)
@@ -159,7 +161,7 @@ def rows_how(problem: Problem, tile: Tile, *, has_boxes: bool) -> How:
         whole = batch == 1 or problem.rows % tile.height == 0
         out = whole and fits_boxes(batch * problem.rows, problem.n, dtype=dtype)
     pitch = max(problem.rows, problem.cols) if problem.tokens else problem.n
-    return How(
+    return ProductTraits(
         block=block,
         height=tile.height,
         bn=tile.bn,
@@ -187,7 +189,7 @@ def aligned_sizes(problem: Problem, place: int) -> tuple[tuple[int, int], ...]:
     return tuple((place, field) for field, size in enumerate(given) if size % 16 == 0)
 
 
-def rows_spec(problem: Problem, how: How, tile: Tile) -> Spec:
+def rows_spec(problem: Problem, how: ProductTraits, tile: Tile) -> Spec:
     """The kernel by block rows as it is compiled."""
     pointer, index = POINTER[problem.dtype], INDEX_POINTER[problem.index_dtype]
     element = pointer[1:]
@@ -211,7 +213,7 @@ def rows_spec(problem: Problem, how: How, tile: Tile) -> Spec:
     )
 
 
-def adding_spec(problem: Problem, how: How) -> Spec:
+def adding_spec(problem: Problem, how: ProductTraits) -> Spec:
     """The kernel that adds partial sums."""
     pointer = POINTER[problem.dtype]
     types: tuple[Any, ...] = (
@@ -229,7 +231,7 @@ def plan_rows(problem: Problem, tile: Tile, gpu: Gpu) -> RowsPlan:
     limit = portion_limit(problem, tile, multiprocessors=gpu.multiprocessors)
     if limit and not most_split_rows(problem.block_rows, problem.entries, limit):
         limit = 0
-    how = rows_how(problem, tile, has_boxes=gpu.has_boxes)._replace(split=limit > 0)
+    how = rows_traits(problem, tile, has_boxes=gpu.has_boxes)._replace(split=limit > 0)
     return RowsPlan(
         problem=problem,
         how=how,

@@ -15,7 +15,7 @@ from firstlight.kernels.triton_backend.arguments import (
     INDEX_POINTER,
     POINTER,
     SAMPLED_SIZE_TYPES,
-    How,
+    ProductTraits,
     SampledData,
     SampledLists,
     SampledSizes,
@@ -47,7 +47,7 @@ class Sampling(NamedTuple):
 class SamplePlan(NamedTuple):
     """Ready to run any sampled product of one shape."""
 
-    how: How
+    how: ProductTraits
     run: Runner
 
 
@@ -80,13 +80,13 @@ def plan_sample(sampling: Sampling) -> SamplePlan:
         require_runnable(sampling.dtype, sampling.index_dtype, sampling.device)
         gpu = gpu_of(sampling.device)
         tile = choose_sampled_tile(gpu.family, sampling.block, element_bytes=sampling.dtype.itemsize)
-        how = sampled_how(sampling, tile, gpu)
+        how = sampled_traits(sampling, tile, gpu)
         found = SamplePlan(how, runner_for(sampled_spec(sampling, how, tile), sampling.device))
         _PLANS[sampling] = found
     return found
 
 
-def sampled_how(sampling: Sampling, tile: SampledTile, gpu: Gpu) -> How:
+def sampled_traits(sampling: Sampling, tile: SampledTile, gpu: Gpu) -> ProductTraits:
     """What the kernel is compiled for; both operands go through the copy engine or none does."""
     rows, cols, n, batch = sampling.rows, sampling.cols, sampling.n, sampling.batch
     if sampling.tokens:
@@ -94,7 +94,7 @@ def sampled_how(sampling: Sampling, tile: SampledTile, gpu: Gpu) -> How:
     else:
         whole = batch == 1 or (rows % sampling.block == 0 and cols % sampling.block == 0)
         fits = whole and fits_boxes(batch * max(rows, cols), n, dtype=sampling.dtype)
-    return How(
+    return ProductTraits(
         block=sampling.block,
         height=sampling.block,
         bn=sampling.block,
@@ -108,7 +108,7 @@ def sampled_how(sampling: Sampling, tile: SampledTile, gpu: Gpu) -> How:
     )
 
 
-def sampled_spec(sampling: Sampling, how: How, tile: SampledTile) -> Spec:
+def sampled_spec(sampling: Sampling, how: ProductTraits, tile: SampledTile) -> Spec:
     """The kernel as it is compiled."""
     pointer, index = POINTER[sampling.dtype], INDEX_POINTER[sampling.index_dtype]
     box = f"{how.bk},{how.block}" if how.tokens else f"{how.block},{how.bk}"

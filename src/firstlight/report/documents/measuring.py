@@ -7,13 +7,13 @@ from typing import Annotated, TypedDict
 from firstlight.bench.claim import Remark
 from firstlight.bench.comparable import Label
 from firstlight.bench.compare import CaseChange, FamilyChange, Lost
+from firstlight.bench.judgement import Tone, Weight
 from firstlight.bench.results import LimitResult
 from firstlight.bench.statistics import Change
-from firstlight.profile.result import Changed, Kind, Limit, Source, TierResult, Trouble
+from firstlight.profile.result import Changed, Limit, Pace, Source, TierResult, Trouble
 from firstlight.report.documents.words import Command, Count, Positive, Said, Sha256
 from firstlight.report.exports import Format
-from firstlight.report.html.verdict import Tone, Weight
-from firstlight.verify.check import FeatureResult, Outcome, RequirementResult
+from firstlight.verify.check import CheckOutcome, FeatureResult, RequirementResult
 
 
 class Claimed(TypedDict):
@@ -95,7 +95,7 @@ class ResultSeen(TypedDict):
 
     check: Annotated[str, {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"}]
     title: str
-    outcome: Annotated[str, Outcome]  # Only ok is a proof.
+    outcome: Annotated[str, CheckOutcome]  # Only ok is a proof.
     says: Said
     do: list[str]
     evidence: list[EvidenceSeen]
@@ -129,6 +129,14 @@ class ThingToSee(TypedDict):
     saw: str
     means: str
     speaks: Annotated[str, Weight]  # against: it speaks against the card
+
+
+class RunJudged(TypedDict):
+    """What a run says as a whole, by the rules of the firstlight that wrote it."""
+
+    verdict: str
+    tone: Annotated[str, Tone]
+    look_at: list[ThingToSee]
 
 
 class BenchReportDocument(TypedDict):
@@ -171,7 +179,7 @@ class ExportDocument(TypedDict):
 class WorkSeen(TypedDict):
     flops: int | None
     least_bytes: int | None  # Bytes that must be moved if each is moved once.
-    kind: Annotated[str, Kind]  # The unit that sets the pace.
+    kind: Annotated[str, Pace]  # The unit that sets the pace.
     kind_from: str
     correct: bool | None
     correct_from: str

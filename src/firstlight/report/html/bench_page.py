@@ -7,10 +7,13 @@ from dataclasses import replace
 
 from firstlight.bench.bests import Best
 from firstlight.bench.compare import compare_runs
+from firstlight.bench.judgement import RunJudgement, judged
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.peaks import peaks_of
 from firstlight.bench.results import CaseResult, RunResult, Verdict, to_json
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import environment_rows, gbps_text, limit_of_interest, percent_text, significant
+from firstlight.numerals import percent_text, significant
+from firstlight.report.bench_cells import environment_rows, gbps_text
 from firstlight.report.html.cases import cases_section, not_measured_section
 from firstlight.report.html.comparison import comparison_section, comparison_sentence
 from firstlight.report.html.families import families_section
@@ -20,7 +23,6 @@ from firstlight.report.html.page import Page, lead, page_text, sections_of, tabl
 from firstlight.report.html.roofline import roofline_section
 from firstlight.report.html.trace import trace_section
 from firstlight.report.html.transfers import transfers_section
-from firstlight.report.html.verdict import Judgement, judged
 from firstlight.tables import Tables
 
 MENU = (
@@ -35,7 +37,7 @@ class BenchReport:
     """The file and what it says first."""
 
     text: str
-    judgement: Judgement
+    judgement: RunJudgement
     compared: tuple[str, ...]  # a sentence for each earlier run
 
 
@@ -88,7 +90,7 @@ def without_samples(run: RunResult) -> RunResult:
     return replace(run, cases=tuple(cases))
 
 
-def _header(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
+def _header(run: RunResult, judgement: RunJudgement, tables: Tables) -> Markup:
     rows = dict(environment_rows(run))
     software = ", ".join(
         f"{word} {rows[name]}"
@@ -109,7 +111,7 @@ def _header(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
     )
 
 
-def tiles(run: RunResult, judgement: Judgement, tables: Tables) -> Markup:
+def tiles(run: RunResult, judgement: RunJudgement, tables: Tables) -> Markup:
     """Numbers at a glance: the best products, memory, links; nothing where none was measured."""
     found = [
         *(_best_tile(best, run) for best in _slowest(judgement.bests)),
@@ -181,7 +183,7 @@ def _fastest(cases: Iterator[CaseResult]) -> CaseResult | None:
     return max(rated, key=lambda case: (case.shown.rate.gbps or 0.0) if case.shown else 0.0, default=None)
 
 
-def _things(judgement: Judgement) -> Markup:
+def _things(judgement: RunJudgement) -> Markup:
     if not judgement.things:
         return section("look", "To look at", el("p", "Nothing stands out."))
     items = [

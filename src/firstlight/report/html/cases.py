@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from firstlight.bench.limits import LAUNCH_BOUND_ABOVE
+from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.bench.steady import NOT_STEADY, PUT_OFF, unsteady
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import (
-    DASH,
-    flag_words,
-    limit_of_interest,
-    percent_text,
-    rate_text,
-    spread_text,
-    time_text,
-)
+from firstlight.numerals import DASH, counted, percent_text
+from firstlight.report.bench_cells import flag_words, rate_text, spread_text, time_text
 from firstlight.report.bench_sections import throughput
 from firstlight.report.html.formulas import (
     clock_formula,
@@ -29,7 +22,6 @@ from firstlight.report.html.formulas import (
 from firstlight.report.html.markup import Markup, el, number, section
 from firstlight.report.html.page import NOTHING, table
 from firstlight.report.html.scales import Axis, line
-from firstlight.report.layout import counted
 
 STRIP_WIDTH, STRIP_HEIGHT = 136, 24
 _QUIET = ("algorithmic", "compile", NOT_STEADY, PUT_OFF)  # the last two are said in words

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from firstlight.bench.compare import CaseChange, Comparison, FamilyChange
 from firstlight.bench.results import RunResult
 from firstlight.bench.statistics import Change
-from firstlight.report.bench_cells import DASH, time_text
+from firstlight.numerals import DASH, counted
+from firstlight.report.bench_cells import time_text
 from firstlight.report.html.markup import Markup, el, figure, mark, number, section
 from firstlight.report.html.page import table
 from firstlight.report.html.scales import Axis, drawing, fitted, label, line, text_width
-from firstlight.report.layout import counted
 
 WIDTH, ROW, TOP = 880, 30, 26
 LEAST_SPAN = 0.05

@@ -10,11 +10,12 @@ from firstlight.diagnosis.finding import Diagnosis, Finding, Severity
 from firstlight.diagnosis.log_lines import not_explained
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
+from firstlight.numerals import counted
 from firstlight.plan.option import Option
 from firstlight.report.facts_text import Detail, facts_text
 from firstlight.report.html.markup import Markup, commands, el, joined, prose, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
-from firstlight.report.layout import counted, gib
+from firstlight.report.layout import gib
 from firstlight.report.options_text import reservations, short_minutes
 from firstlight.report.steps_lines import commands_of, folded
 from firstlight.report.summary import machine_summary

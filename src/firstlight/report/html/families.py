@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from firstlight.bench.limits import TIERS
+from firstlight.bench.limits import TIERS, limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import limit_of_interest, percent_text
+from firstlight.numerals import counted, percent_text
 from firstlight.report.html.apart import lanes
 from firstlight.report.html.formulas import share_formula
 from firstlight.report.html.markup import Markup, el, figure, mark, section
 from firstlight.report.html.roofline import colour
 from firstlight.report.html.scales import Axis, drawing, fitted, label, line, text_width
-from firstlight.report.layout import counted
 
 WIDTH, ROW, TOP = 880, 34, 30
 RIGHT = 770

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from firstlight.bench.slow_gpus import LEAST_EQUAL, MADS, SLOWER_BY, GpuClass, JudgedGpu, JudgedGpus, State
 from firstlight.fleet.folding import folded
 from firstlight.frozen import dataclass
+from firstlight.numerals import counted
 from firstlight.report.fleet_gpus_json import gpus_document
 from firstlight.report.fleet_gpus_text import alike, class_line, low_sentence, lowest_sentence
 from firstlight.report.host_names import HostNames
 from firstlight.report.html.markup import Markup, el, joined, mark, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.html.scales import Axis, drawing, fitted, label, line
-from firstlight.report.layout import counted
 
 WIDTH, ROW, TOP, LEFT, RIGHT = 320, 22, 8, 62, 308
 DOT = 3.6

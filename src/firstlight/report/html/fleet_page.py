@@ -7,12 +7,12 @@ from typing import Any
 
 from firstlight.fleet.folding import folded
 from firstlight.fleet.judged import Fleet, Row, Verdict
+from firstlight.numerals import counted
 from firstlight.report.fleet_json import handed_on
 from firstlight.report.fleet_rows import HEADINGS, against_words, cells_of, difference_words, verdicts_counted
 from firstlight.report.host_names import HostNames
 from firstlight.report.html.markup import Markup, el, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
-from firstlight.report.layout import counted
 
 _TONES = {0: "good", 1: "bad", 3: "warn", 4: "bad"}
 

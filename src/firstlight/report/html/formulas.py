@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from firstlight.bench.limits import TIERS
+from firstlight.bench.limits import TIERS, limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult
-from firstlight.report.bench_cells import limit_of_interest, rate_text, significant, spread_text, time_text
+from firstlight.numerals import significant
+from firstlight.report.bench_cells import rate_text, spread_text, time_text
 
 
 def time_formula(figure: Figure) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from firstlight.bench.judgement import judged
 from firstlight.bench.results import RunResult
+from firstlight.numerals import counted
 from firstlight.report.handover import CheckRead, Fault, Handover, Proof, RunTaken, Said, StepTaken, StepToTake, WayOut
 from firstlight.report.html.bench_page import tiles
 from firstlight.report.html.cases import cases_section
@@ -15,8 +17,6 @@ from firstlight.report.html.families import families_section
 from firstlight.report.html.markup import Markup, commands, el, joined, prose, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
 from firstlight.report.html.roofline import roofline_section
-from firstlight.report.html.verdict import judged
-from firstlight.report.layout import counted
 from firstlight.tables import Tables
 
 MENU = (

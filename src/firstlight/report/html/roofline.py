@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from firstlight.bench.peaks import Peaks, canonical, peaks_of
 from firstlight.bench.results import CaseResult, Figure, Regime, RunResult, Verdict
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import significant
+from firstlight.numerals import significant
 from firstlight.report.html.apart import Area, apart
 from firstlight.report.html.formulas import bandwidth_formula, peak_formula, share_formula
 from firstlight.report.html.markup import Markup, el, figure, joined, mark, section

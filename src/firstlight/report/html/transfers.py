@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from firstlight.bench.limits import limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult, Verdict
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import gbps_text, limit_of_interest, percent_text, whole
+from firstlight.numerals import percent_text
+from firstlight.report.bench_cells import gbps_text, whole
 from firstlight.report.html.formulas import rate_formula, share_formula
 from firstlight.report.html.markup import Markup, el, number, section
 

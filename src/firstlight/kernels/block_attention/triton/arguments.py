@@ -168,7 +168,7 @@ SIZE_TYPES = Sizes(*("i32",) * 8, "fp32")
 LIST_TYPES = ListPointers(*("*i32",) * 5)
 
 
-class How(NamedTuple):
+class AttentionTraits(NamedTuple):
     """What an attention kernel is compiled for."""
 
     block: int

@@ -10,11 +10,11 @@ from firstlight.kernels.block_attention.triton.arguments import (
     LIST_TYPES,
     POINTER,
     SIZE_TYPES,
+    AttentionTraits,
     BackwardStrides,
     BackwardTensors,
     ForwardStrides,
     ForwardTensors,
-    How,
     RowStrides,
     RowTensors,
 )
@@ -47,9 +47,9 @@ class Problem(NamedTuple):
     device: torch.device
 
 
-def how_of(problem: Problem, tile: Tile) -> How:
+def how_of(problem: Problem, tile: Tile) -> AttentionTraits:
     """What a kernel is compiled for."""
-    return How(
+    return AttentionTraits(
         block=problem.block,
         bm=tile.bm,
         bn=tile.bn,

@@ -14,10 +14,10 @@
 #if BLOCK >= 64
 #define LOADER_REGISTERS 40
 #endif
-#ifndef LOADERS  // benchmarks/sm90_tune.py tries others
+#ifndef LOADERS  // benchmarks/matmul/sm90/tune.py tries others
 #define LOADERS (BLOCK == 128 ? 2 : 3)
 #endif
-// benchmarks/sm90_without.py leaves out a part of what the kernel does and times the rest; the result is wrong then.
+// benchmarks/matmul/sm90/without.py leaves out a part of what the kernel does and times the rest; the result is wrong then.
 #define WITHOUT_PRODUCTS 1
 #define WITHOUT_STORES 2
 #define WITHOUT_LOADS 4

@@ -1,4 +1,4 @@
-"""What a new pattern costs: the first product with it beside the second, as a part of kernels_sm90.py.
+"""What a new pattern costs: the first product with it beside the second, as a part of sm90/run.py.
 
 Lists, groups of rows, portions and tensor maps are made at the first product. Kernels are compiled and loaded before.
 """
@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import DTYPES, Product, operand_of
-from benchmarks.sm90_parts import say
-from benchmarks.sm90_work import BLOCKS, State
+from benchmarks.matmul.products import DTYPES, Product, operand_of
+from benchmarks.matmul.sm90.parts import say
+from benchmarks.matmul.sm90.work import BLOCKS, State
 from torch import Tensor
 
 from firstlight.kernels import BlockSparseMatrix, linear

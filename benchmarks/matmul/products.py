@@ -1,4 +1,4 @@
-"""Products for kernels_matmul.py: matrices, calls with rotated buffers, checks, and the round robin that times them."""
+"""Products for run.py: matrices, calls with rotated buffers, checks, and the round robin that times them."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def case_of(product: Product, role: str, place: Place, *, weights: int) -> Case:
 
 
 def _prepared_already(place: Place, sets: int) -> Prepared:
-    raise AssertionError("kernels_matmul.py prepares its calls itself")
+    raise AssertionError("run.py prepares its calls itself")
 
 
 def _error(

@@ -1,6 +1,6 @@
 """What bias, activations and a gate cost on top of a product: results/kernels-sm90-epilogues-h200.json.
 
-    python -m benchmarks.sm90_epilogues --out results/kernels-sm90-epilogues-h200.json --commit HASH
+    python -m benchmarks.matmul.sm90.epilogues --out results/kernels-sm90-epilogues-h200.json --commit HASH
 
 Each through the public call with backend sm90, beside the same product with nothing after it; the gate beside two of
 these, as a gated product is two. And tokens and columns that are no multiple of 16, beside the next multiple. bfloat16,
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.sm90_tune import CALLS, FLUSHED_BYTES, TOLERANCE, measured
+from benchmarks.matmul.sm90.tune import CALLS, FLUSHED_BYTES, TOLERANCE, measured
 from torch import Tensor
 from torch.nn import functional
 
@@ -91,7 +91,7 @@ def ragged(flush: Tensor) -> Iterator[Row]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit 0: measured; 3: no GPU."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sm90_epilogues", description=(__doc__ or "").split("\n")[0]
+        prog="python -m benchmarks.matmul.sm90.epilogues", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", default="")
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"--out {args.out}: there is no folder {args.out.parent}; make it, or name a file in one that is there"
         )
     if not torch.cuda.is_available():
-        print("sm90_epilogues: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
+        print("sm90 epilogues: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
         return 3
     flush = torch.empty(FLUSHED_BYTES, dtype=torch.int8, device="cuda")
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Which settings of multiply.cu are fastest, side by side in one process on one card; for whoever tunes it.
 
-    python -m benchmarks.sm90_tune --try LEAD=4 --try LOADERS=1,SUPER=2 --out results/tuning.json --commit HASH
-    python -m benchmarks.sm90_tune --block 64 --density 0.3,0.5
+    python -m benchmarks.matmul.sm90.tune --try LEAD=4 --try LOADERS=1,SUPER=2 --out results/tuning.json --commit HASH
+    python -m benchmarks.matmul.sm90.tune --block 64 --density 0.3,0.5
 
 A trial is a list of macros (LEAD, LOADERS) and SUPER, the token tiles of a window; without --try a few are taken.
 Every trial is checked against torch before it is timed. Trials take turns; a time is the median of 15 calls with L2
@@ -142,7 +142,9 @@ def checked(given: Trial, w: BlockSparseMatrix, x: Tensor, layout: Layout, exact
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sm90_tune", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.matmul.sm90.tune", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument(
         "--try", dest="trials", action="append", metavar="LEAD=4,SUPER=2", help="a trial; may be repeated"
     )
@@ -159,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parsed(arguments)
     trials = [trial(text) for text in ("", *(args.trials or COMMON))]
     if not torch.cuda.is_available():
-        print("sm90_tune: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
+        print("sm90 tune: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
         return 3
     rows = tuned(args, trials)
     if args.out:

@@ -1,4 +1,4 @@
-"""The parts of kernels_sm90.py that compare with cuBLAS: the table, gradients, low densities, shapes and patterns."""
+"""The parts of sm90/run.py that compare with cuBLAS: the table, gradients, low densities, shapes and patterns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import (
+from benchmarks.matmul.products import (
     Entry,
     Product,
     brief_of,
@@ -21,9 +21,9 @@ from benchmarks.kernels_products import (
     seconds_of,
     sparse_entry,
 )
-from benchmarks.sm90_limits import limited
-from benchmarks.sm90_watch import Manner, take_turns
-from benchmarks.sm90_work import (
+from benchmarks.matmul.sm90.limits import limited
+from benchmarks.matmul.sm90.watch import Manner, take_turns
+from benchmarks.matmul.sm90.work import (
     BLOCKS,
     GRADIENTS,
     LAYOUTS,

@@ -1,4 +1,4 @@
-"""What kernels_sm90.py measures: sizes, products, patterns, sampled products, and the state of a run."""
+"""What sm90/run.py measures: sizes, products, patterns, sampled products, and the state of a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import DTYPES, UNIT, Budget, Entry, Kit, Product, case_of
-from benchmarks.sm90_limits import Rates
+from benchmarks.matmul.products import DTYPES, UNIT, Budget, Entry, Kit, Product, case_of
+from benchmarks.matmul.sm90.limits import Rates
 from torch import Tensor
 
 from firstlight.bench.cases.data import holding

@@ -1,6 +1,6 @@
 """What the parts of multiply.cu take by themselves: results/kernels-sm90-without-h200.json.
 
-    python -m benchmarks.sm90_without --out results/kernels-sm90-without-h200.json --commit HASH
+    python -m benchmarks.matmul.sm90.without --out results/kernels-sm90-without-h200.json --commit HASH
 
 Each product runs whole, and then compiled without its products, without its stores, and without both: what is left is
 the time that the memory needs for this kernel's loads and stores, whatever the tensor cores do. And without loads: what
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.sm90_tune import CALLS, FLUSHED_BYTES, SIDE, Trial, checked, measured, prepared
+from benchmarks.matmul.sm90.tune import CALLS, FLUSHED_BYTES, SIDE, Trial, checked, measured, prepared
 from torch import Tensor
 
 from firstlight.kernels import BlockSparseMatrix
@@ -95,7 +95,7 @@ def copy_bytes_per_s(flush: Tensor) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit 0: measured; 3: no GPU."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sm90_without", description=(__doc__ or "").split("\n")[0]
+        prog="python -m benchmarks.matmul.sm90.without", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", default="")
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"--out {args.out}: there is no folder {args.out.parent}; make it, or name a file in one that is there"
         )
     if not torch.cuda.is_available():
-        print("sm90_without: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
+        print("sm90 without: torch sees no CUDA device; run it on an H100 or H200.", file=sys.stderr)
         return 3
     with ProcessPoolExecutor() as pool:
         list(pool.map(built, sorted(set(variants()), key=str)))

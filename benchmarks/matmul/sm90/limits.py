@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from benchmarks.kernels_products import Product
+from benchmarks.matmul.products import Product
 
 from firstlight.frozen import dataclass
 from firstlight.kernels import BlockSparseMatrix

@@ -1,6 +1,6 @@
 """How fast block-sparse products are, by the bench's own stopwatch: results/kernels-matmul-<machine>.json.
 
-    python -m benchmarks.kernels_matmul --out results/kernels-matmul-h200.json --commit HASH [--only a,d] [--dry]
+    python -m benchmarks.matmul --out results/kernels-matmul-h200.json --commit HASH [--only a,d] [--dry]
 
 a  8192 cubed, every block and five densities, both layouts, beside cuBLAS on dense random data, on the same matrix
    stored dense and torch's own untuned BSR; every element is checked before anything is timed
@@ -34,8 +34,8 @@ from typing import Any
 
 import torch
 from benchmarks.crossover import Row
-from benchmarks.kernels_overheads import compile_overheads, overheads, schedule_times
-from benchmarks.kernels_products import (
+from benchmarks.matmul.overheads import compile_overheads, overheads, schedule_times
+from benchmarks.matmul.products import (
     PATIENCE,
     Budget,
     Entry,
@@ -498,7 +498,3 @@ def _ms(seconds: float | None) -> float | None:
 
 def _ratio(one: float | None, other: float | None) -> float | None:
     return None if not one or not other else round(one / other, 3)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,20 @@
-"""The one sentence on top of a benchmark report, and the things to look at under it."""
+"""What a run says as a whole: one sentence and the things to look at, told by screen, document and page."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from firstlight.bench.bests import Best, bests_of
 from firstlight.bench.clocks import HARMLESS
 from firstlight.bench.compare import Comparison
-from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, Band
+from firstlight.bench.limits import LAUNCH_BOUND_ABOVE, Band, limit_of_interest
 from firstlight.bench.results import CaseResult, RunResult, Verdict
 from firstlight.bench.statistics import Change
 from firstlight.bench.steady import is_unsteady, unsteady
 from firstlight.frozen import dataclass
-from firstlight.report.bench_cells import limit_of_interest, percent_text, significant
-from firstlight.report.layout import counted
+from firstlight.numerals import counted, percent_text, significant
 from firstlight.tables import Tables
 
 FAR_FROM_LIMIT_PCT = 25.0  # tier D
@@ -22,7 +22,7 @@ MANY_UNSTEADY = 0.1  # of the cases: pageable copies and eager models are now an
 
 
 class Tone(enum.Enum):
-    """How a report as a whole looks."""
+    """How a run as a whole looks."""
 
     GOOD = "good"
     WARN = "warn"
@@ -48,16 +48,24 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What the report says first."""
+class RunJudgement:
+    """What is said first."""
 
     sentence: str
     tone: Tone
     things: tuple[Thing, ...]
     bests: tuple[Best, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in documents."""
+        look_at = [
+            {"title": each.title, "saw": each.saw, "means": each.means, "speaks": each.weight.value}
+            for each in self.things
+        ]
+        return {"verdict": self.sentence, "tone": self.tone.value, "look_at": look_at}
 
-def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = ()) -> Judgement:
+
+def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = ()) -> RunJudgement:
     """'This H200 runs as it should; 2 things to look at.'"""
     bests = tuple(bests_of(run, tables))
     things = (*_slower(comparisons), *(thing for rule in RULES for thing in rule(run, bests)))
@@ -66,7 +74,7 @@ def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = (
     many = len(run.gpus) > 1
     if run.why_nothing:
         seen = f"; {counted(len(things), 'thing')} to look at" if things else ""
-        return Judgement(f"Nothing was measured: {run.why_nothing}{seen}.", Tone.WARN, things, bests)
+        return RunJudgement(f"Nothing was measured: {run.why_nothing}{seen}.", Tone.WARN, things, bests)
     if against:
         tone, head = Tone.BAD, f"{name} {'do not run as they' if many else 'does not run as it'} should"
     elif (measured := _measured(run)) and all(is_unsteady(case) for case in measured):
@@ -83,7 +91,7 @@ def judged(run: RunResult, tables: Tables, comparisons: Sequence[Comparison] = (
     else:
         tone, head = Tone.GOOD, f"{name} {'run as they' if many else 'runs as it'} should"
     tail = f"{counted(len(things), 'thing')} to look at" if things else "nothing stands out"
-    return Judgement(f"{head}; {tail}.", tone, things, bests)
+    return RunJudgement(f"{head}; {tail}.", tone, things, bests)
 
 
 def card_name(run: RunResult) -> str:
@@ -234,8 +242,8 @@ def _interrupted(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
         yield Thing("the run was broken off", "what was finished is kept", "", "not-measured")
 
 
-Rule = Callable[[RunResult, Sequence[Best]], Iterator[Thing]]
-RULES: tuple[Rule, ...] = (
+_Rule = Callable[[RunResult, Sequence[Best]], Iterator[Thing]]
+RULES: tuple[_Rule, ...] = (
     _findings, _below_healthy, _broken, _held_down, _contended, _shaky, _interrupted, _waiting, _pageable, _far_away,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Processor time of one call, and the time to schedule a new pattern: parts d and e of kernels_matmul.py."""
+"""Processor time of one call, and the time to schedule a new pattern: parts d and e of run.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from benchmarks.call_times import Call, call_times
-from benchmarks.kernels_products import Kit
+from benchmarks.matmul.products import Kit
 from torch.nn import functional
 
 from firstlight.bench.timers import Shot

@@ -1,6 +1,6 @@
 """How fast the Hopper kernels are, by the bench's own stopwatch: results/kernels-sm90-<machine>.json.
 
-    python -m benchmarks.kernels_sm90 --out results/kernels-sm90-h200.json --commit HASH [--only table,low] [--dry]
+    python -m benchmarks.matmul.sm90 --out results/kernels-sm90-h200.json --commit HASH [--only table,low] [--dry]
 
 table      8192 cubed, every block and density with a bar, both types and layouts, beside cuBLAS on dense random data
            and on the same matrix stored dense; every element is checked before anything is timed; bursts
@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.kernels_overheads import overheads
-from benchmarks.kernels_products import PATIENCE, Budget, Kit
-from benchmarks.sm90_crossing import auto, crossings
-from benchmarks.sm90_new_patterns import new_patterns
-from benchmarks.sm90_parts import gradients, held_out, low, patterns, sustained, table
-from benchmarks.sm90_work import (
+from benchmarks.matmul.overheads import overheads
+from benchmarks.matmul.products import PATIENCE, Budget, Kit
+from benchmarks.matmul.sm90.crossing import auto, crossings
+from benchmarks.matmul.sm90.new_patterns import new_patterns
+from benchmarks.matmul.sm90.parts import gradients, held_out, low, patterns, sustained, table
+from benchmarks.matmul.sm90.work import (
     BARS,
     GRADIENT_BARS,
     LEAST_OF_COPY,
@@ -269,7 +269,3 @@ def write(path: Path, found: dict[str, Any]) -> None:
     scratch = path.with_name(f".{path.name}")
     scratch.write_text(text + ',\n "records": [\n' + ",\n".join(f"  {line}" for line in lines) + "\n ]\n}\n")
     scratch.replace(path)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The stopwatch of firstlight.bench in three manners: burst, sustained and brief. For kernels_sm90.py.
+"""The stopwatch of firstlight.bench in three manners: burst, sustained and brief. For sm90/run.py.
 
 Calls are launched one by one: inside a CUDA graph the Hopper kernels' work queue is zeroed by a kernel of its own,
 which an eager call does not need. Launches stay out of the times, the stopwatch blocks the stream first.
@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.kernels_products import PATIENCE, Entry, Kit, checked
+from benchmarks.matmul.products import PATIENCE, Entry, Kit, checked
 
 from firstlight.bench.attempts import Attempt
 from firstlight.bench.figures import case_results

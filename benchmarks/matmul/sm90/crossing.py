@@ -1,4 +1,4 @@
-"""Two parts of kernels_sm90.py: the densities at which dense is as fast, and `auto` beside both."""
+"""Two parts of sm90/run.py: the densities at which dense is as fast, and `auto` beside both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from benchmarks.crossover import DENSE_AT, Row, crossover
-from benchmarks.kernels_products import (
+from benchmarks.matmul.products import (
     Entry,
     Product,
     brief_of,
@@ -21,10 +21,10 @@ from benchmarks.kernels_products import (
     seconds_of,
     sparse_entry,
 )
-from benchmarks.sm90_parts import Row as Found
-from benchmarks.sm90_parts import ms, ratio, say
-from benchmarks.sm90_watch import Manner, take_turns
-from benchmarks.sm90_work import (
+from benchmarks.matmul.sm90.parts import Row as Found
+from benchmarks.matmul.sm90.parts import ms, ratio, say
+from benchmarks.matmul.sm90.watch import Manner, take_turns
+from benchmarks.matmul.sm90.work import (
     BLOCKS,
     CROSSING,
     LAYOUTS,
