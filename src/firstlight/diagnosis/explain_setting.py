@@ -1,4 +1,4 @@
-"""The system that a text shows that it is of (Windows, WSL), and the answer for it: `sudo` is of no use there."""
+"""The system that a text shows that it is of (Windows, WSL, a Mac, ROCm), and the answer for it: no `sudo` there."""
 
 from __future__ import annotations
 
@@ -19,8 +19,20 @@ SETTINGS = "data/error_settings.json"
 _WSL = rb"(?i)microsoft-standard|/usr/lib/wsl|\bwsl ?[12]?\b|/mnt/[c-f]/|\bdxg(?:k|core)"
 _WINDOWS = (
     rb"(?i)(?<![a-z0-9])[a-z]:[\\/](?![\\/])|[\w-]\.dll\b|win_amd64|\bWinError|\bMSVC\b|\bcl\.exe|visual studio"
-    rb"|\bwindows 1[01]\b"
+    rb"|\bwindows 1[01]\b|\\site-packages\\|\bnvcuda64?\b|\bDLL load failed"
 )
+_MAC = (
+    rb"(?i)(?<![\w.])/Users/\w|/opt/homebrew/|/Library/Frameworks/|\bmac ?os\b|\bmacosx_\d|\bmacbook|\bos ?x\b 1\d"
+    rb"|\bM[1-5] (?:Pro|Max|Ultra|chip)\b|Apple (?:silicon|M\d)|\.dylib\b|\bdarwin\b|\bmps backend"
+)
+_NOT_MAC = (
+    rb"(?i)\bnvidia-smi\b.*\d|geforce|\brtx ?\d|\bnvrm\b|\bubuntu\b|\bwindows\b|\blinux\b|[c-e]:\\|/home/\w|/root/"
+)
+_AMD = (
+    rb"\bHIP (?:error|out of memory)|\bhipError|\+rocm\d|/opt/rocm|\bgfx(?:9|1[0-2])[0-9a-f]{1,3}\b|\bamdgpu\b"
+    rb"|(?i:\bradeon\b)"
+)
+_NOT_AMD = rb"(?i)\bnvidia\b|geforce|\brtx ?\d{4}|\btesla\b|libcuda\.so|\+cu\d\d"
 _LINUX = (
     rb"(?i)(?<![\w.:])/(?:usr|home|root|opt|mnt|etc|dev|proc|lib|var|tmp|workspace|app|content|scratch)/"
     rb"|\w\.so\b|linux|ubuntu|debian|\bapt(?:-get)?\b"
@@ -40,6 +52,11 @@ class Setting(enum.Enum):
     NOT_SHOWN = ""
     WINDOWS = "windows"
     WSL = "wsl"
+    MACOS = "macos"
+    ROCM = "rocm"
+
+
+_NO_GENERAL_WORD = (Setting.WSL, Setting.ROCM)  # of these only an own answer is told
 
 
 def setting_of(text: bytes) -> Setting:
@@ -48,6 +65,10 @@ def setting_of(text: bytes) -> Setting:
         return Setting.WSL
     if _finder(_WINDOWS).search(text) and not _finder(_LINUX).search(text):
         return Setting.WINDOWS
+    if _finder(_MAC).search(text) and not _finder(_NOT_MAC).search(text):
+        return Setting.MACOS
+    if _finder(_AMD).search(text) and not _finder(_NOT_AMD).search(text):
+        return Setting.ROCM
     return Setting.NOT_SHOWN
 
 
@@ -64,7 +85,7 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
     prove = Commands(signature.prove.say, _lines(signature.prove.run, setting))
     if (ways, prove.run) == (signature.ways_out, signature.prove.run) and setting is Setting.WINDOWS:
         return signature  # nothing of Linux was in it
-    if own is None and setting is Setting.WSL:
+    if own is None and setting in _NO_GENERAL_WORD:
         return signature
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
@@ -88,7 +109,7 @@ class _Own:
 
 def _foreign_words(setting: Setting, own: _Own | None) -> str:
     """A pattern of the words by which a way out is of no use in that system."""
-    words = _of_no_use_in_wsl() if setting is Setting.WSL else _LINUX_WORDS
+    words = _LINUX_WORDS if setting is Setting.WINDOWS else _of_no_use(setting)
     return f"{words}|{own.leaves_out}" if own is not None and own.leaves_out else words
 
 
@@ -102,15 +123,20 @@ def _kept(way: WayOut, setting: Setting) -> WayOut:
 
 
 def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
-    if setting is Setting.WSL:
-        return tuple(line for line in run if not re.search(_of_no_use_in_wsl(), line))
-    return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+    if setting is Setting.WINDOWS:
+        return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+    missing = _missing_programs(setting)
+    return tuple(line for line in run if not re.search(_of_no_use(setting), line) and not _started(line) & missing)
+
+
+def _started(line: str) -> set[str]:
+    """The programs that a command starts: 'A=1 nvidia-smi | head' -> nvidia-smi and head."""
+    parts = re.split(r"\s*(?:\||&&|;)\s*", line.replace("sudo ", ""))
+    return {next((word for word in part.split() if not re.fullmatch(_ASSIGNED, word)), "") for part in parts}
 
 
 def _is_of_linux(line: str) -> bool:
-    words = re.split(r"\s*(?:\||&&|;)\s*", line)
-    programs = {next((word for word in part.split() if not re.fullmatch(_ASSIGNED, word)), "") for part in words}
-    if programs & _programs_of_linux() or line.startswith(_LINUX_VARIABLES):
+    if "sudo " in line or _started(line) & _missing_programs(Setting.WINDOWS) or line.startswith(_LINUX_VARIABLES):
         return True
     return any(words in line for words in ("/usr/", "/dev/", "g++-", "gcc-"))
 
@@ -131,14 +157,15 @@ def _finder(pattern: bytes) -> re.Pattern[bytes]:
 
 
 @functools.cache
-def _programs_of_linux() -> frozenset[str]:
-    return frozenset(name for row in _rows() for name in row.get("has_not", ()))
+def _missing_programs(setting: Setting) -> frozenset[str]:
+    """The programs of command lines that a system does not have."""
+    return frozenset(name for row in _rows() if row["setting"] == setting.value for name in row.get("has_not", ()))
 
 
 @functools.cache
-def _of_no_use_in_wsl() -> str:
-    """A pattern of the words of commands that do nothing, or harm, in WSL: its driver is that of Windows."""
-    return "|".join(word for row in _rows() for word in row.get("of_no_use", ()))
+def _of_no_use(setting: Setting) -> str:
+    """A pattern of the words of commands that do nothing, or harm, there: the driver of WSL is that of Windows."""
+    return "|".join(word for row in _rows() if row["setting"] == setting.value for word in row.get("of_no_use", ()))
 
 
 def _says(setting: Setting) -> str:
