@@ -90,7 +90,7 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
         knows_best = bool(signature.product) and signature.product not in own.of and bool(ways)
-        last = own.is_last or knows_best
+        last = own.is_last or (knows_best and setting is not Setting.MACOS)
         ways = (*ways, own.way) if last else (own.way, *ways)
     ways = ways or signature.ways_out
     return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
