@@ -82,22 +82,50 @@ def test_an_unknown_error_under_a_wrapper_is_the_line_that_is_shown(text: str, l
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "kind"),
+    ("text", "line", "code"),
     [
-        ("step 1\nKilled\n", 2, "a program that was killed from outside"),
-        ("step 1\nSegmentation fault (core dumped)\n\n", 2, "a crash in compiled code"),
-        ("./run.sh: line 3:     7 Killed                  python x.py", 1, "a program that was killed from outside"),
-        ("KeyError: 'a'\nBus error", 2, "a crash in compiled code, mostly because /dev/shm is full"),
+        ("step 1\nKilled\n", 2, "program-killed"),
+        ("Killed\nstep 2\n", 1, "program-killed"),
+        ("step 1\nSegmentation fault (core dumped)\n\n", 2, "crash-in-compiled-code"),
+        ("./run.sh: line 3:     7 Killed                  python x.py", 1, "program-killed"),
+        ("KeyError: 'a'\nBus error", 2, "bus-error"),
+        ("$ python a.py\nIllegal instruction (core dumped)", 2, "illegal-instruction"),
+        ("[1]    1225 illegal hardware instruction (core dumped)  python a.py", 1, "illegal-instruction"),
+        (
+            "Shard process was signaled to shutdown with signal 4 rank=0\nError: ShardCannotStart",
+            1,
+            "illegal-instruction",
+        ),
+        ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", 1, "program-killed"),
+        ("Process finished with exit code -1073741819 (0xC0000005)", 1, "crash-in-compiled-code"),
+        ("failed (exitcode: -11) local_rank: 1 (pid: 7) of binary: python", 1, "crash-in-compiled-code"),
+        ("terminated\nAborted (core dumped)", 2, "program-aborted"),
     ],
 )
-def test_a_signal_that_ended_the_program_is_the_line_that_tells_most(text: str, line: int, kind: str) -> None:
-    [shown] = explain_text(text).last_error
-    assert shown.line == line
-    assert kind_of(shown.text).startswith(kind)
+def test_a_signal_that_ended_the_program_is_known_with_its_proof_first(text: str, line: int, code: str) -> None:
+    [found] = explain_text(text).explanations
+    assert (found.first_line, found.signature.code) == (line, code)
+    assert found.signature.wraps or (found.signature.one_of and found.signature.prove.run)
 
 
-def test_a_word_for_a_signal_tells_nothing_where_the_log_goes_on() -> None:
-    assert explain_text("Killed\nstep 2\n").last_error == ()
+def test_a_signal_is_left_out_where_a_cause_is_known_and_where_another_error_stands_behind_it() -> None:
+    [known] = explain_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\nKilled\n").explanations
+    assert known.signature.code == "gpu-out-of-memory"
+    assert explain_text("Segmentation fault\nKeyError: 'frob'\n").explanations == ()
+    assert explain_text("KeyError: 'frob'\nAborted (core dumped)\n").explanations == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the job was Killed by its owner",
+        "oom-kill: Killed process 123 (java)",
+        "0 tests Aborted",
+        "no Segmentation fault",
+    ],
+)
+def test_words_for_a_signal_in_a_sentence_are_no_end_of_a_program(text: str) -> None:
+    assert explain_text(text).explanations == ()
 
 
 def test_an_xid_alone_is_known_by_its_number() -> None:

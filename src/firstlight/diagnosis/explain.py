@@ -12,11 +12,12 @@ from firstlight.diagnosis.explain_case import in_case
 from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
+from firstlight.diagnosis.explain_program import in_program
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_shown import gpu_named, in_scope
 from firstlight.diagnosis.explain_telling import is_telling
-from firstlight.diagnosis.signatures import Commands, Signature, Sure, WayOut, filled, filled_command
+from firstlight.diagnosis.signatures import Commands, Signature, WayOut, filled, filled_command
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked
 
@@ -26,6 +27,8 @@ SHOWN_CHARACTERS = 150
 GENERAL_DEPTH = 97  # from here on a row says only what kind of failure it was: a code of CUDA, a crash
 ARGUMENTS = (("PACKAGE", "package"), ("MODULE", "module"), ("CAPABILITY", "gpu"))  # a command's word, and who knows it
 _ARGUMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
+_BUILD_OF_CONDA = re.compile(r"[\w.-]+-\d[\w.]*-\w+")  # cudatoolkit-11.0.3-h15472ef_6 is no name to ask for
+ENDED = "process-ended"  # the family of rows that know only the signal
 OF_ANY_PROGRAM = ("python", "pytorch")  # whose words programs of every kind end in
 CAUSE_DEPTH = 95  # from here on a row may be a part that is missing and not needed
 
@@ -142,12 +145,12 @@ def _explained(stream: Readable) -> Explained:
         for hit in hits(item):
             if hit.signature.code not in tallies:
                 around = item.surroundings()
-                row = in_scope(in_case(hit.signature, around), around)
+                row = in_scope(in_program(in_case(hit.signature, around), around, at=item.place()), around)
                 tallies[hit.signature.code] = _Tally(row, setting_of(around), gpu_named(row, around))
             tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
-    telling = () if _answers(causes) else _most_telling(causes, told)
-    if telling and is_telling(telling[0].text()):
+    telling = () if _settles(causes) else _most_telling(causes, told)
+    if telling and is_telling(telling[0].text()) and telling[0].line > _end_of(causes):
         causes = []
     found = sorted((tally.explanation() for tally in causes), key=_most_basic_first)
     errors = () if found else tuple(Sighting(spot.line, _shown(spot.text(), 0, 0), 1, ()) for spot in telling)
@@ -173,12 +176,24 @@ def _causes(tallies: dict[str, _Tally]) -> list[_Tally]:
 
 def _is_guess(tally: _Tally) -> bool:
     """Whether it knows only what kind of message of Python's or torch's it is: 'No module named ...'."""
-    return tally.signature.sure is Sure.READS_LIKE and tally.signature.product in OF_ANY_PROGRAM
+    row = tally.signature
+    return row.fallback and row.one_of and row.product in OF_ANY_PROGRAM
 
 
 def _answers(causes: list[_Tally]) -> bool:
     """Whether one of them is a cause: a wrapper, or a note that harms nothing, is no answer to an unknown error."""
     return not all(tally.signature.not_a_fault or tally.signature.wraps for tally in causes)
+
+
+def _settles(causes: list[_Tally]) -> bool:
+    """Whether one of them is an answer that an unknown error in the same text does not take away."""
+    return _answers([tally for tally in causes if tally.signature.family != ENDED])
+
+
+def _end_of(causes: list[_Tally]) -> int:
+    """The last line that says by what signal the program was ended: an error behind it is another one; 0 for none."""
+    ended = (tally for tally in causes if tally.signature.family == ENDED and not tally.signature.wraps)
+    return max((line for tally in ended for line in tally.lines()), default=0)
 
 
 def _most_telling(causes: list[_Tally], told: Told) -> tuple[Spot, ...]:
@@ -263,7 +278,8 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
 def _with_arguments(command: str, captured: dict[str, str]) -> str:
     """A command that asks for what the text names: 'pip install PACKAGE' where a package was read out of it."""
     for word, name in ARGUMENTS:
-        if _ARGUMENT.fullmatch(captured.get(name, "")) and not captured[name].endswith(".so"):
+        value = captured.get(name, "")
+        if _ARGUMENT.fullmatch(value) and not value.endswith(".so") and not _BUILD_OF_CONDA.fullmatch(value):
             command = re.sub(rf"(?<![\w-]){word}(?![\w.-]*\.so)\b", "{" + name + "}", command)
     return command
 

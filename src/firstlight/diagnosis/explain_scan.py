@@ -121,6 +121,10 @@ class Spot:
         """The line with as much before and after it as is pasted, for what they show of the system."""
         return self.buffer[max(0, self.begin - PASTED_BYTES) : self.end + PASTED_BYTES]
 
+    def place(self) -> int:
+        """Where the line begins in its surroundings."""
+        return min(self.begin, PASTED_BYTES)
+
     def near(self, size_bytes: int) -> str:
         """The line with at most so much before and after it."""
         return self.buffer[max(0, self.begin - size_bytes) : self.end + size_bytes].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The system that a text shows that it is of (Windows, WSL), and the answer for it: `sudo` is of no use there."""
+"""The system that a text shows that it is of (Windows, WSL, a Mac, ROCm, no apt), and the answer for it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,23 @@ SETTINGS = "data/error_settings.json"
 _WSL = rb"(?i)microsoft-standard|/usr/lib/wsl|\bwsl ?[12]?\b|/mnt/[c-f]/|\bdxg(?:k|core)"
 _WINDOWS = (
     rb"(?i)(?<![a-z0-9])[a-z]:[\\/](?![\\/])|[\w-]\.dll\b|win_amd64|\bWinError|\bMSVC\b|\bcl\.exe|visual studio"
-    rb"|\bwindows 1[01]\b"
+    rb"|\bwindows 1[01]\b|\\site-packages\\|\bnvcuda64?\b|\bDLL load failed"
 )
+_MAC = (
+    rb"(?i)(?<![\w.])/Users/\w|/opt/homebrew/|/Library/Frameworks/|\bmac ?os\b|\bmacosx_\d|\bmacbook|\bos ?x\b 1\d"
+    rb"|\bM[1-5] (?:Pro|Max|Ultra|chip)\b|Apple (?:silicon|M\d)|\.dylib\b|\bdarwin\b|\bmps backend"
+)
+_NOT_MAC = (
+    rb"(?i)\bnvidia-smi\b.*\d|geforce|\brtx ?\d|\bnvrm\b|\bubuntu\b|\bwindows\b|\blinux\b|[c-e]:\\|/home/\w|/root/"
+)
+_AMD = (
+    rb"\bHIP (?:error|out of memory)|\bhipError|\+rocm\d|/opt/rocm|\bgfx(?:9|1[0-2])[0-9a-f]{1,3}\b|\bamdgpu\b"
+    rb"|(?i:\bradeon\b)"
+)
+_NOT_AMD = rb"(?i)\bnvidia\b|geforce|\brtx ?\d{4}|\btesla\b|libcuda\.so|\+cu\d\d"
+_RPM = rb"(?i)\.(?:fc[2-4]\d|el[7-9]|el10|amzn\d+)\b|\bfedora\b|\b(?:dnf|yum) (?:-y )?install\b|\bopensuse\b|\bzypper\b"
+_ARCH = rb"(?i)-arch\d-\d|-cachyos\b|\bmanjaro\b|\bpacman -S|\barch ?linux\b|\bcachyos\b|\bendeavouros\b"
+_DEBIAN = rb"(?i)\bubuntu\b|\bdebian\b|\bapt(?:-get)?\b|\.deb\b|linux mint|pop!_os"
 _LINUX = (
     rb"(?i)(?<![\w.:])/(?:usr|home|root|opt|mnt|etc|dev|proc|lib|var|tmp|workspace|app|content|scratch)/"
     rb"|\w\.so\b|linux|ubuntu|debian|\bapt(?:-get)?\b"
@@ -40,6 +55,14 @@ class Setting(enum.Enum):
     NOT_SHOWN = ""
     WINDOWS = "windows"
     WSL = "wsl"
+    MACOS = "macos"
+    ROCM = "rocm"
+    RPM = "rpm"
+    ARCH = "arch"
+
+
+NOTHING = r"(?!)"  # a pattern that nothing matches
+_NO_GENERAL_WORD = (Setting.WSL, Setting.ROCM)  # of these only an own answer is told
 
 
 def setting_of(text: bytes) -> Setting:
@@ -48,28 +71,38 @@ def setting_of(text: bytes) -> Setting:
         return Setting.WSL
     if _finder(_WINDOWS).search(text) and not _finder(_LINUX).search(text):
         return Setting.WINDOWS
-    return Setting.NOT_SHOWN
+    if _finder(_MAC).search(text) and not _finder(_NOT_MAC).search(text):
+        return Setting.MACOS
+    if _finder(_AMD).search(text) and not _finder(_NOT_AMD).search(text):
+        return Setting.ROCM
+    if _finder(_DEBIAN).search(text):
+        return Setting.NOT_SHOWN
+    if _finder(_RPM).search(text):
+        return Setting.RPM
+    return Setting.ARCH if _finder(_ARCH).search(text) else Setting.NOT_SHOWN
 
 
 def in_setting(signature: Signature, setting: Setting) -> Signature:
     """The same answer for the system of the text: without commands that it has not, with its own way first."""
     if setting is Setting.NOT_SHOWN:
         return signature
-    names = {signature.code, signature.family, signature.product}
     if setting.value in signature.product or setting.value in signature.code:
         return signature  # a row of that system itself
-    own = next((each for each in _own_answers(setting) if names & each.of), None)
+    names = (signature.code, signature.product, signature.family)
+    own = next((each for name in names for each in _own_answers(setting) if name in each.of), None)
     foreign = _foreign_words(setting, own)
     ways = tuple(_kept(way, setting) for way in signature.ways_out if not re.search(foreign, _words(way)))
     prove = Commands(signature.prove.say, _lines(signature.prove.run, setting))
     if (ways, prove.run) == (signature.ways_out, signature.prove.run) and setting is Setting.WINDOWS:
         return signature  # nothing of Linux was in it
-    if own is None and setting is Setting.WSL:
+    if own is None and (ways, prove.run) == (signature.ways_out, signature.prove.run):
+        return signature
+    if own is None and setting in _NO_GENERAL_WORD:
         return signature
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
         knows_best = bool(signature.product) and signature.product not in own.of and bool(ways)
-        last = own.is_last or knows_best
+        last = own.is_last or (knows_best and setting is not Setting.MACOS)
         ways = (*ways, own.way) if last else (own.way, *ways)
     ways = ways or signature.ways_out
     return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
@@ -88,7 +121,7 @@ class _Own:
 
 def _foreign_words(setting: Setting, own: _Own | None) -> str:
     """A pattern of the words by which a way out is of no use in that system."""
-    words = _of_no_use_in_wsl() if setting is Setting.WSL else _LINUX_WORDS
+    words = _LINUX_WORDS if setting is Setting.WINDOWS else _of_no_use(setting) or NOTHING
     return f"{words}|{own.leaves_out}" if own is not None and own.leaves_out else words
 
 
@@ -102,15 +135,22 @@ def _kept(way: WayOut, setting: Setting) -> WayOut:
 
 
 def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
-    if setting is Setting.WSL:
-        return tuple(line for line in run if not re.search(_of_no_use_in_wsl(), line))
-    return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+    if setting is Setting.WINDOWS:
+        return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+    missing = _missing_programs(setting)
+    return tuple(
+        line for line in run if not re.search(_of_no_use(setting) or NOTHING, line) and not _started(line) & missing
+    )
+
+
+def _started(line: str) -> set[str]:
+    """The programs that a command starts: 'A=1 nvidia-smi | head' -> nvidia-smi and head."""
+    parts = re.split(r"\s*(?:\||&&|;)\s*", line.replace("sudo ", ""))
+    return {next((word for word in part.split() if not re.fullmatch(_ASSIGNED, word)), "") for part in parts}
 
 
 def _is_of_linux(line: str) -> bool:
-    words = re.split(r"\s*(?:\||&&|;)\s*", line)
-    programs = {next((word for word in part.split() if not re.fullmatch(_ASSIGNED, word)), "") for part in words}
-    if programs & _programs_of_linux() or line.startswith(_LINUX_VARIABLES):
+    if "sudo " in line or _started(line) & _missing_programs(Setting.WINDOWS) or line.startswith(_LINUX_VARIABLES):
         return True
     return any(words in line for words in ("/usr/", "/dev/", "g++-", "gcc-"))
 
@@ -131,14 +171,15 @@ def _finder(pattern: bytes) -> re.Pattern[bytes]:
 
 
 @functools.cache
-def _programs_of_linux() -> frozenset[str]:
-    return frozenset(name for row in _rows() for name in row.get("has_not", ()))
+def _missing_programs(setting: Setting) -> frozenset[str]:
+    """The programs of command lines that a system does not have."""
+    return frozenset(name for row in _rows() if row["setting"] == setting.value for name in row.get("has_not", ()))
 
 
 @functools.cache
-def _of_no_use_in_wsl() -> str:
-    """A pattern of the words of commands that do nothing, or harm, in WSL: its driver is that of Windows."""
-    return "|".join(word for row in _rows() for word in row.get("of_no_use", ()))
+def _of_no_use(setting: Setting) -> str:
+    """A pattern of the words of commands that do nothing, or harm, there: the driver of WSL is that of Windows."""
+    return "|".join(word for row in _rows() if row["setting"] == setting.value for word in row.get("of_no_use", ()))
 
 
 def _says(setting: Setting) -> str:

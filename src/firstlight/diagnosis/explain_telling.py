@@ -23,7 +23,7 @@ _NOTE = (
     r"|errors? might be asynchronously|CUDA_LAUNCH_BLOCKING|handling of the above exception"
     r"|direct cause of the following"
     r"|\b0 errors?\b|\bno errors?\b|error_log|on_error|errors?=|Errors? were encountered|ChildFailedError"
-    r"|ProcessRaisedException|CalledProcessError"
+    r"|ProcessRaisedException|CalledProcessError|ShardCannotStart|\bShard \d+ failed|runner process has terminated"
     r"|\berror code: \d+\W*$|required plugin \S+: task_init\(\) failed|\braise [\w.]+\("
     r"|ld returned 1 exit status|-Werror|error-limit|RuntimeError: Error compiling objects|Error building extension"
 )

@@ -113,10 +113,10 @@ class Signature:
 
     @property
     def sure(self) -> Sure:
-        """A row that is told only where no other knows the line, and has several causes, knows a kind of message."""
+        """A row of words that any program prints, and that has several causes, knows only a kind of message."""
         if not self.one_of:
             return Sure.CAUSE
-        return Sure.READS_LIKE if self.fallback else Sure.ONE_OF
+        return Sure.READS_LIKE if self.gpu_only else Sure.ONE_OF
 
 
 @functools.cache
