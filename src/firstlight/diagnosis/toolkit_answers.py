@@ -110,14 +110,14 @@ def _hybrid(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
     if toolkit is None or isinstance(toolkit.nvcc_version, Unknown) or toolkit.nvcc_version.value.major == cuda.major:
         return
     nvcc = toolkit.nvcc_version.value
-    row = question.tables.cuda_major(nvcc.major)
+    floor = question.tables.oldest_driver(nvcc)
     why_not = f"unsound: torch's extension builder refuses nvcc {nvcc.release} for CUDA {cuda.release}"
-    if row is None or isinstance(kernel, Unknown) or kernel.value >= row.min_driver_same_major:
+    if floor is None or isinstance(kernel, Unknown) or kernel.value >= floor:
         why_not += f", and what it builds asks for libcudart.so.{nvcc.major}, which torch does not bring"
     else:
         why_not += (
             f"; nvcc alone links CUDA runtime {nvcc.major} into what it builds, which needs driver "
-            f"{row.min_driver_same_major} or newer (here {kernel.value}: error 35), and LD_LIBRARY_PATH does not "
+            f"{floor} or newer (here {kernel.value}: error 35), and LD_LIBRARY_PATH does not "
             "change what is linked in"
         )
     yield cannot(f"compile with nvcc {nvcc.release}, run with the CUDA {cuda.release} libraries of torch", why_not)
