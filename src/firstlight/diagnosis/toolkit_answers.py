@@ -59,12 +59,18 @@ def torch_and_toolkit(question: Question, fits: Fits = lambda _: True) -> Iterat
 
 
 def toolkits_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> tuple[Chain, ...]:
-    """Toolkits of a CUDA release: those of its major that are here, wheels, the system's package, conda.
+    """Toolkits of a CUDA release: those of its major that are here, wheels, the system's package, else conda's.
 
     `wheel` is a torch that comes with it: its pins count then in the place of those of the judged one.
     """
     here = _that_are_here(question, cuda.major)
-    return (*here, *_from_wheels(question, cuda, wheel), *_from_the_system(question, cuda), _from_conda(cuda))
+    of_system = tuple(_from_the_system(question, cuda))
+    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, _from_conda(cuda)))
+
+
+def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
+    """The system's packages; conda's where it has none, or where nobody here may install them."""
+    return of_system if any(not each.why_not for each in of_system) else (*of_system, conda)
 
 
 def cuda_home(path: str) -> SetVariables:
