@@ -82,8 +82,7 @@ def test_nvcc_13_cannot_build_for_torch_cu128() -> None:
     )
     assert ways_of(found) == [
         (*package(CudaVersion(12, 8)), home("/usr/local/cuda-12.8")),
-        (conda("12.8"), home("~/cuda-12.8")),
-    ]  # and no torch for CUDA 13: driver 550 does not run it
+    ]  # no conda beside the system's own, and no torch for CUDA 13: driver 550 does not run it
     refused = {each.title: each.why_not for each in found.answers if each.why_not}
     assert refused["the CUDA 12.8 toolkit from wheels"].startswith("nvidia-cuda-nvcc-cu12 has no nvcc")
     assert "error 35" in refused["compile with nvcc 13.0, run with the CUDA 12.8 libraries of torch"]
@@ -174,7 +173,7 @@ def test_the_toolkit_release_follows_the_installed_runtime() -> None:
 def test_cuda_12_has_no_nvcc_on_pypi_and_none_is_offered() -> None:
     [found] = seen(cuda_home_unset, changed("no-toolkit", "torch.wheel_cuda=12.8"))
     assert not any(isinstance(way, InstallWheels) for ways in ways_of(found) for way in ways)
-    assert ways_of(found)[-1] == (conda("12.8"), home("~/cuda-12.8"))
+    assert ways_of(found)[-1] == (*package(CudaVersion(12, 8)), home("/usr/local/cuda-12.8"))
 
 
 def test_without_root_no_package_of_the_system_is_promised() -> None:

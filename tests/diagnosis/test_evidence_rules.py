@@ -286,6 +286,22 @@ def test_libraries_of_another_version_in_the_log_do_not_make_the_gpu_one_that_do
     assert not_explained(facts, judged(facts)) == ()
 
 
+def test_each_copy_is_named_with_the_folder_that_it_lies_in() -> None:
+    """Two records in the user's folder: the second is not that of the system's."""
+    facts = facts_of("user-site-hides-torch")
+    environment = facts.environment
+    assert environment is not None
+    twice = environment.duplicates[0]
+    mine, system = twice.folders
+    more = replace(twice, versions=("2.2.0", *twice.versions), folders=(mine, mine, system))
+    judged_one = replace(environment, duplicates=(more,))
+    all_of_them = tuple(judged_one if each is environment else each for each in facts.python.environments)
+    changed = replace(facts, python=replace(facts.python, environments=all_of_them))
+    [finding] = [each for each in judged(changed).findings if each.code == "torch-shadowed"]
+    assert f"torch 2.2.0 and 2.4.1+cpu in {mine}" in finding.saw[0]
+    assert f"before torch 2.8.0+cu128 in {system}" in finding.saw[0]
+
+
 def test_the_home_folder_of_a_container_is_left_as_it_is() -> None:
     facts = facts_of("user-site-hides-torch")
     inside = replace(facts, container=replace(facts.container, kind=Known(ContainerKind.APPTAINER, "a variable")))

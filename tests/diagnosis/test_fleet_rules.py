@@ -51,6 +51,15 @@ def test_a_signed_module_is_let_in_by_its_key_before_another_one_is_installed() 
     assert (type(signed), type(gone)) == (kinds.InstallPackages, kinds.RemovePackages)
 
 
+def test_a_module_without_a_signature_is_signed_before_a_key_is_enrolled() -> None:
+    finding = _all(_with_standing(Standing.UNSIGNED))["module-key-not-enrolled"]
+    enrolling = [ways for ways in ways_of(finding) if any(isinstance(way, kinds.EnrolKey) for way in ways)]
+    assert enrolling
+    for first, *_ in enrolling:
+        assert isinstance(first, AskPerson)
+        assert first.what == "build-and-sign"
+
+
 def test_an_image_system_is_told_of_another_image_alone() -> None:
     facts = facts_of("b200-no-subnet-manager")
     talos = replace(facts, place=replace(facts.place, os_id=Known("talos", "/etc/os-release")))
@@ -194,6 +203,20 @@ def test_of_the_open_module_it_is_said_that_it_has_another_way_than_peermem() ->
     facts = override(facts_of("two-gpus-on-a-network"), ("driver.module_kind=open",))
     assert "dma-buf" in _all(facts)["peermem-not-loaded"].means
     assert "dma-buf" not in _all(facts_of("two-gpus-on-a-network"))["peermem-not-loaded"].means
+
+
+def test_gsp_firmware_comes_again_by_the_packages_that_hold_it() -> None:
+    bare = facts_of("gsp-no-firmware")
+    ubuntu = replace(bare, ability=replace(bare.ability, package_managers=("apt-get",)))
+    for packages, last in (
+        (("nvidia-driver-550", "nvidia-firmware-550-550.144.03"), ("nvidia-firmware-550-550.144.03",)),
+        (("nvidia-driver-550", "nvidia-utils-550"), ("nvidia-driver-550", "nvidia-utils-550")),
+    ):
+        facts = replace(ubuntu, driver=replace(ubuntu.driver, packages=Known(packages, "/var/lib/dpkg/status")))
+        [again, _] = ways_of(_all(facts)["gsp-firmware-missing"])[0]
+        assert isinstance(again, AskPerson)
+        [command] = again.commands
+        assert command[-len(last) - 2 :] == ("--reinstall", "--yes", *last)
 
 
 def _gsp_silent(kind: str) -> Facts:

@@ -331,6 +331,14 @@ def test_a_moved_cudnn_is_named_with_torchs_pin() -> None:
     )
 
 
+def test_of_a_cudnn_of_an_earlier_minor_it_is_said_that_torch_refuses_it() -> None:
+    facts = facts_of("h100-cudnn-off-pin")
+    for version, refused in (("9.0.0.312", True), ("9.1.1.17", False), ("9.8.0.87", False)):
+        wheels = tuple(replace(each, version=version) for each in facts.nvidia_wheels if "cudnn" in each.name)
+        [moved] = seen(nvidia_wheel_off_pin, replace(facts, nvidia_wheels=wheels))
+        assert ("torch refuses" in moved.means) is refused, version
+
+
 def test_a_pinned_wheel_that_is_not_there_is_left_to_the_rule_about_missing_libraries() -> None:
     facts = facts_of("h100-cudnn-off-pin")
     assert not seen(nvidia_wheel_off_pin, replace(facts, nvidia_wheels=()))

@@ -182,3 +182,18 @@ def _first(name: str) -> Option:
 )
 def test_the_release_that_is_installed_is_kept_in_another_build(name: str, first: str) -> None:
     assert _first(name).id == first
+
+
+def test_what_follows_a_torch_is_not_brought_in_the_release_of_another_before_a_build_of_torch() -> None:
+    """A toolkit was told with the newest torch and its torchvision; the torch was left out, the other stayed."""
+    question = question_of("orin-torch-pypi")
+    beside = question_of("duplicate-torch").facts.companions
+    assert [each.name for each in beside] == ["torchvision"]
+    [built] = [option for option in _options(replace(question, facts=replace(question.facts, companions=beside)))
+               if any(isinstance(way, BuildFromSource) for way in option.ways)]  # fmt: skip
+    before = [way for way in built.ways if isinstance(way, InstallWheels)]
+    assert not any(way.package("torchvision") for way in before)
+
+
+def _options(question: Question) -> tuple[Option, ...]:
+    return rank_options(question, judge(question, RULES), Request()).options

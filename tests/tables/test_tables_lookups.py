@@ -76,6 +76,14 @@ def test_a_toolkit_without_a_third_number_is_its_ga_and_11_5_speaks_for_every_up
     assert (ga.label, rc.label, any_update.label) == ("11.0 GA", "11.0 RC", "11.5, every update")
 
 
+def test_the_oldest_driver_is_that_of_the_major_and_before_cuda_11_that_of_the_release() -> None:
+    oldest = {text: str(TABLES.oldest_driver(CUDA(text))) for text in ("13.2", "12.8", "11.8", "10.2", "9.0", "14.0")}
+    assert oldest == {
+        "13.2": "580.65.06", "12.8": "525.60.13", "11.8": "450.80.02",
+        "10.2": "440.33", "9.0": "384.81", "14.0": "None",
+    }  # fmt: skip
+
+
 def test_what_is_not_known_is_none() -> None:
     assert TABLES.cuda_major(14) is None
     assert TABLES.branch(999) is None

@@ -78,6 +78,21 @@ def test_grub_is_told_by_a_file_of_its_own_which_its_shell_can_read(tmp_path: Pa
     assert read.stdout == "Advanced options for Ubuntu>Ubuntu, with Linux 6.8.0-1029-gcp\n"
 
 
+def test_grub_is_told_by_id_where_its_menu_was_read_because_titles_are_translated() -> None:
+    menu = """submenu 'Erweiterte Optionen für Ubuntu' $menuentry_id_option 'gnulinux-advanced-5f1c' {
+\tmenuentry 'Ubuntu, mit Linux 6.8.0-1030-gcp' $menuentry_id_option 'gnulinux-6.8.0-1030-gcp-advanced-5f1c' {
+\tmenuentry 'Ubuntu, mit Linux 6.8.0-1029-gcp' $menuentry_id_option 'gnulinux-6.8.0-1029-gcp-advanced-5f1c' {
+"""
+    where = at("a100-no-driver", FileText("/boot/grub/grub.cfg", menu))
+    [step] = made(where, StartKernel("6.8.0-1029-gcp"))
+    ids = ("gnulinux-advanced-5f1c", "gnulinux-6.8.0-1029-gcp-advanced-5f1c")
+    assert step.files[0].after.endswith(f'GRUB_DEFAULT="{ids[0]}>{ids[1]}"\n')
+    assert [each.argv[2] for each in step.done_when if each.argv] == [f"'{each}'" for each in ids]
+    assert all(f"'{each}'" in menu for each in ids)
+    [other] = made(where, StartKernel("6.8.0-1028-gcp"))
+    assert "with Linux 6.8.0-1028-gcp" in other.files[0].after, "the menu has no entry of it: update-grub makes one"
+
+
 def test_a_system_whose_boot_loader_is_not_known_is_left_to_a_person() -> None:
     where = at("a100-no-driver")
     unknown = replace(where.platform, distribution="void", family=Family.OTHER)

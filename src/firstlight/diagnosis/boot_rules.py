@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.driver_module_answers import module_let_in
+from firstlight.diagnosis.driver_module_answers import built_and_signed, module_let_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container, listed, pci_gpus
 from firstlight.facts.boot_trust import TRUSTED, Standing
@@ -64,10 +64,10 @@ def _enrolment(question: Question, standing: Standing) -> tuple[Chain, ...]:
     if standing is Standing.WAITING:
         confirm = AskPerson("confirm-key", Why.FIRMWARE)
         return (chain(confirm, kinds.LoadModules(("nvidia", "nvidia_uvm"))), *rest)
-    if standing is not Standing.STRANGER:
-        return rest
-    # It is built and signed: the key it has is enrolled first, and of several keys the one that it has.
     usual = [each for each in rest if any(isinstance(way, kinds.EnrolKey) for way in each.ways)]
+    if standing is not Standing.STRANGER:
+        return tuple(built_and_signed(question, each) if each in usual else each for each in rest)
+    # It is built and signed: the key it has is enrolled first, and of several keys the one that it has.
     mine = [chain(kinds.EnrolKey(key.value), kinds.Restart())] if isinstance(key, Known) else usual
     return (*mine, *(each for each in rest if each not in usual))
 
@@ -123,7 +123,7 @@ BOOT_RULES: tuple[Rule, ...] = (
         check=module_key_not_enrolled,
         severity=Severity.BLOCKS,
         depth=20,
-        title="Secure Boot refuses the NVIDIA kernel module: the key that signed it is not enrolled.",
+        title="Secure Boot refuses the NVIDIA kernel module: no enrolled key has signed it.",
         fires_when="Secure Boot is on and enforced, nvidia.ko is not loaded, and its signature names nobody among the "
         "firmware's db, the MOK list and the kernel's own keys; or it has none.",
         looks_at=(
@@ -139,7 +139,15 @@ BOOT_RULES: tuple[Rule, ...] = (
         means="The kernel takes only modules whose key it knows.",
         error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         source="docs.kernel.org/admin-guide/module-signing; UEFI specification, signature lists",
-        ways=(kinds.EnrolKey, kinds.Restart, kinds.RemovePackages, kinds.InstallPackages, kinds.LoadModules, AskPerson),
+        ways=(
+            kinds.BuildModules,
+            kinds.EnrolKey,
+            kinds.Restart,
+            kinds.RemovePackages,
+            kinds.InstallPackages,
+            kinds.LoadModules,
+            AskPerson,
+        ),
         explains=("secure-boot-blocks-module", "driver-not-loaded", "cuinit-fails"),
     ),
 )

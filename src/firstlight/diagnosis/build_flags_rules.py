@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, listed, may_become_root
-from firstlight.diagnosis.toolkit_answers import TOOLKIT_WAYS, toolkits_of
+from firstlight.diagnosis.toolkit_answers import TOOLKIT_WAYS, else_conda, toolkits_of
 from firstlight.diagnosis.toolkit_in_use import toolkit_in_use, variable
 from firstlight.diagnosis.wheel_answers import cuda_of_torch
 from firstlight.diagnosis.wheel_choice import gpus_of
@@ -213,19 +213,20 @@ def build_tools_missing(question: Question) -> Iterator[Seen]:
         return
     compilers = [tool.name for tool in facts.compilers.compilers]
     chosen = [each for each in facts.compilers.chosen if each.variable == "CXX" and isinstance(each.path, Known)]
-    if not chosen and not any(name in compilers for name in ("c++", "g++", "clang++")):
+    has_compiler = bool(chosen) or any(name in compilers for name in ("c++", "g++", "clang++"))
+    if not has_compiler:
         yield Seen(saw="no c++, g++ or clang++ on PATH, and CXX names none", answers=_compiler(question))
     if isinstance(facts.compilers.find("ninja"), Unknown):
-        yield Seen(saw="no ninja on PATH", answers=_ninja(question))
+        yield Seen(saw="no ninja on PATH", answers=_ninja(question)[: 2 if has_compiler else 1])
 
 
 def _compiler(question: Question) -> tuple[Chain, ...]:
-    """The system's package, or conda's, which takes no root."""
-    return (*_packages(question, Role.COMPILER, ("/usr/bin/g++",)), conda_compilers(question.facts))
+    """The system's package, else conda's, which takes no root."""
+    return else_conda(_packages(question, Role.COMPILER, ("/usr/bin/g++",)), conda_compilers(question.facts))
 
 
 def _ninja(question: Question) -> tuple[Chain, ...]:
-    """The system's package or its wheel, in the same order, so that no answer takes root for one of two tools alone."""
+    """The system's package or its wheel; the first alone beside a compiler, so that root is taken for both or none."""
     return (*_packages(question, Role.NINJA, ()), chain(InstallWheels((Package("ninja"),))))
 
 

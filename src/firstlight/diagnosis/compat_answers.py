@@ -90,7 +90,7 @@ def compat_answers(question: Question, needed: CudaVersion) -> tuple[Chain, ...]
 
 def _why_not(question: Question, need: _Need) -> str:
     """Why no compat library helps here; '' where one might."""
-    if driver_runs(question, need.kernel, major=need.cuda.major):
+    if driver_runs(question, need.kernel, need.cuda):
         return (
             f"driver {need.kernel} runs CUDA {need.cuda.major} by itself; a compat library adds nothing, and once it "
             "is older than the driver cuInit gives 803"
@@ -138,9 +138,7 @@ def wired_release(question: Question, cuda: CudaVersion, folder: str) -> WireCom
 
 def _in_need(question: Question, cuda: CudaVersion, accepted: tuple[int, ...]) -> tuple[int, ...]:
     """Branches that a library takes, less those that run its CUDA major by themselves: there it is not needed."""
-    alone = {
-        each for each in accepted if driver_runs(question, DriverVersion((each, 999), f"{each}.999"), major=cuda.major)
-    }
+    alone = {each for each in accepted if driver_runs(question, DriverVersion((each, 999), f"{each}.999"), cuda)}
     return tuple(sorted(set(accepted) - alone))
 
 

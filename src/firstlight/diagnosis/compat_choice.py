@@ -147,8 +147,8 @@ def wheel_needs_compat(question: Question) -> CudaVersion | None:
     if isinstance(kernel, Unknown) or isinstance(wheel, Unknown):
         return None
     if observed is not None:
-        return wheel.value if observed.major < wheel.value.major else None
-    return None if driver_runs(question, kernel.value, major=wheel.value.major) else wheel.value
+        return wheel.value if is_beyond(question, wheel.value, observed) else None
+    return None if driver_runs(question, kernel.value, wheel.value) else wheel.value
 
 
 def offered_cuda(question: Question) -> CudaVersion | None:
@@ -159,11 +159,16 @@ def offered_cuda(question: Question) -> CudaVersion | None:
     return question.tables.native_cuda(driver.value) if isinstance(driver, Known) else None
 
 
-def driver_runs(question: Question, driver: DriverVersion, *, major: int) -> bool:
-    """Whether a kernel driver runs a CUDA major by itself; of a major that the tables do not know it is supposed."""
-    row = question.tables.cuda_major(major)
-    if row is None:
+def is_beyond(question: Question, cuda: CudaVersion, offered: CudaVersion) -> bool:
+    """Whether a CUDA is later than what a libcuda of `offered` runs: by its major; before CUDA 11 by its release."""
+    by_release = cuda.major == offered.major and not question.tables.has_minor_compat(cuda)
+    return cuda.major > offered.major or (by_release and cuda.release > offered.release)
+
+
+def driver_runs(question: Question, driver: DriverVersion, cuda: CudaVersion) -> bool:
+    """Whether a kernel driver runs a CUDA by itself; of one that the tables do not know it is supposed."""
+    floor = question.tables.oldest_driver(cuda)
+    if floor is None:
         return True
-    floor = row.min_driver_same_major
     # A Jetson's driver 580.00 has CUDA 13.0; NVIDIA's floor names the branch, its exact number is of other builds.
     return driver.branch >= floor.branch if platform(question.facts) is Platform.JETSON else driver >= floor

@@ -170,7 +170,7 @@ def _decided_at_start(question: Question, found: InUse) -> tuple[Chain, ...]:
     for library in question.facts.compat:
         cuda = cuda_of(question, library)
         same = isinstance(library.version, Known) and library.version.value == found.version
-        if same and cuda is not None and not driver_runs(question, found.kernel, major=cuda.major):
+        if same and cuda is not None and not driver_runs(question, found.kernel, cuda):
             return (chain(*first.ways, wired(question, library, cuda), proof=Proof.PROVED_HERE, by=_STARTS),)
     return (first, *rest)
 

@@ -8,8 +8,13 @@ from firstlight.ways.kinds import RemoveDistributions
 
 def copies_in(name: str, twice: DuplicateDistribution, folder: str) -> RemoveDistributions:
     """The copies in a folder taken out, e.g. torch 2.4.1+cpu of /home/user/.local/lib/python3.12/site-packages."""
-    there = [version for version, where in zip(twice.versions, twice.folders, strict=True) if where == folder]
+    there = versions_in(twice, folder)
     return RemoveDistributions((name,), copies=len(there), folder=folder, version=there[0] if len(there) == 1 else "")
+
+
+def versions_in(twice: DuplicateDistribution, folder: str) -> tuple[str, ...]:
+    """The versions of the copies in a folder: two where an installation left the record of another."""
+    return tuple(version for version, where in zip(twice.versions, twice.folders, strict=True) if where == folder)
 
 
 def hiding(name: str, twice: DuplicateDistribution, behind: str) -> tuple[RemoveDistributions, ...]:

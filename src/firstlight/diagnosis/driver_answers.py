@@ -38,8 +38,8 @@ _VGPU = "docs.nvidia.com/vgpu: guest drivers and the host releases they go with"
 def driver_answers(question: Question, cuda: CudaVersion | None) -> tuple[Chain, ...]:
     """A driver that runs a CUDA (None: any that drives these GPUs), where it can be changed; else why not."""
     facts, tables = question.facts, question.tables
-    row = None if cuda is None else tables.cuda_major(cuda.major)
-    floor = 0 if row is None else row.min_driver_same_major.branch
+    oldest = None if cuda is None else tables.oldest_driver(cuda)
+    floor = 0 if oldest is None else oldest.branch
     branch = _to_keep(question, floor) or branch_to_have(question, floor) or LTS_BRANCH
     why_not = why_not_branch(question, branch)
     if container(facts) is not None:
@@ -49,7 +49,7 @@ def driver_answers(question: Question, cuda: CudaVersion | None) -> tuple[Chain,
     if guest not in (GuestKind.WSL1, GuestKind.WSL2) and not may_become_root(facts) and not missing:
         why_not = why_not or NO_ROOT
     if why_not:
-        return (cannot(f"driver {branch}", why_not),)
+        return (cannot(f"driver {floor} or newer" if floor else f"driver {branch}", why_not),)
     if asked := of_somebody_else(question, branch, cuda):
         return (asked,)
     if neither := why_no_flavour(question):

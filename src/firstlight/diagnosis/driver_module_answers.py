@@ -153,6 +153,20 @@ def _key_enrolled(question: Question) -> tuple[Chain, ...]:
     return (chain(look, kinds.Restart()),)
 
 
+def built_and_signed(question: Question, enrolled: Chain) -> Chain:
+    """A module without a signature built anew, which signs it with a key that is made where there is none; then that.
+
+    Told to a person: dkms takes what is there for built unless it is forced, and only its status has the name.
+    """
+    facts = question.facts
+    by_dkms = (("dkms", "status"), typed(facts, "dkms", "install", "--force", "NAME/VERSION", "-k",
+                                         facts.place.kernel_release))  # fmt: skip
+    by_akmods = (typed(facts, "kmodgenca", "--auto"),
+                 typed(facts, "akmods", "--force", "--rebuild", "--kernels", facts.place.kernel_release))  # fmt: skip
+    commands = by_akmods if _signed_by(question) == AKMODS else by_dkms
+    return chain(AskPerson("build-and-sign", Why.DECISION, commands, as_root=True), *enrolled.ways)
+
+
 def _signed_by(question: Question) -> str:
     """akmods where its folder has the module, or where it alone builds modules here; else dkms."""
     platform = platform_of(question.facts)

@@ -43,10 +43,9 @@ def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
     if isinstance(torch.wheel_cuda, Unknown) or isinstance(torch.version, Unknown):
         return
     wheel_cuda = torch.wheel_cuda.value
-    floor = question.tables.cuda_major(wheel_cuda.major)
-    if floor is None or not runs_only_older(question, wheel_cuda.major):
+    needed, offered = question.tables.oldest_driver(wheel_cuda), offered_cuda(question)
+    if needed is None or not runs_only_older(question, wheel_cuda):
         return
-    needed, offered = floor.min_driver_same_major, offered_cuda(question)
     answers = for_a_torch(question, wheel_cuda)
     by_compat = any(isinstance(way, WireCompat) for one in answers for way in one.ways)
     number = "" if offered is None else f" Its message says: found version {offered.major * 1000 + offered.minor * 10}."
@@ -64,8 +63,7 @@ def driver_too_old_for_toolkit(question: Question) -> Iterator[Seen]:
         if isinstance(toolkit.version, Unknown) or Part.NVCC not in toolkit.has:
             continue
         version = toolkit.version.value
-        floor = question.tables.cuda_major(version.major)
-        if floor is None or not runs_only_older(question, version.major):
+        if question.tables.oldest_driver(version) is None or not runs_only_older(question, version):
             continue
         yield Seen(
             f"{_driver_and_offer(question)}; the toolkit in use is {version} ({toolkit.path})",
@@ -82,7 +80,7 @@ def minor_version_limits(question: Question) -> Iterator[Seen]:
     if isinstance(torch.wheel_cuda, Unknown) or isinstance(torch.version, Unknown):
         return
     wheel_cuda = torch.wheel_cuda.value.release
-    if wheel_cuda.major != offered.major or wheel_cuda <= offered.release:
+    if wheel_cuda.major != offered.major or wheel_cuda <= offered.release or runs_only_older(question, wheel_cuda):
         return
     names = {gpu.capability.value.sm for gpu in facts.gpus.devices if isinstance(gpu.capability, Known)}
     target = f" ({', '.join(sorted(names))})" if names else ""
@@ -141,8 +139,8 @@ _VERSION_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The GPU driver is too old for the installed torch wheel.",
         wanted_title="The GPU driver is too old for the wanted torch wheel.",
-        fires_when="The CUDA major of the torch wheel is above what the driver runs: by the CUDA that libcuda offers "
-        "when cuInit works, else by the driver's version against the floor of that major.",
+        fires_when="The CUDA major of the torch wheel (before CUDA 11 its release) is above what the driver runs: by "
+        "the CUDA that libcuda offers when cuInit works, else by the driver's version against the floor of that CUDA.",
         looks_at=(
             "torch.wheel_cuda",
             "torch.version",

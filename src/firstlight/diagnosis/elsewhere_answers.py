@@ -60,10 +60,12 @@ _BY_DEFAULT = (
 def machine_answers(question: Question, cuda: CudaVersion | None) -> tuple[Chain, ...]:
     """A machine whose driver and GPU fit, with the provider's filter; None: this one itself is at fault."""
     runs = cuda or cuda_of_torch(question)
-    floor = None if runs is None else CudaVersion(runs.major, 0)
-    row = None if floor is None else question.tables.cuda_major(floor.major)
+    tables = question.tables
+    whole = runs is None or tables.has_minor_compat(runs)
+    floor = None if runs is None else CudaVersion(runs.major, 0) if whole else runs.release
+    driver = None if floor is None else tables.oldest_driver(floor)
     other = OtherMachine(
-        min_driver=0 if row is None else row.min_driver_same_major.branch,
+        min_driver=0 if driver is None else driver.branch,
         cuda=floor,
         capability=min((gpu.capability for gpu in gpus_of(question)), default=None),
         command=_filter(question, floor),

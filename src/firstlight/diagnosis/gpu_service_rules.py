@@ -14,9 +14,11 @@ from firstlight.diagnosis.xid_answers import XID_WAYS, gpu_at, xid_answers
 from firstlight.facts.collect import Facts
 from firstlight.facts.driver import ModuleKind
 from firstlight.facts.known import Known, Unknown, value_or
+from firstlight.versions import DriverVersion
 from firstlight.ways import kinds
 from firstlight.ways.guests import GuestKind, guest_of
 from firstlight.ways.kinds import AskPerson, Why
+from firstlight.ways.managers import again
 from firstlight.ways.platform import platform_of
 from firstlight.ways.way import Chain, chain
 
@@ -72,17 +74,22 @@ def gsp_firmware_missing(question: Question) -> Iterator[Seen]:
     told = lines_with(facts, *_GSP_LINES)
     if cuda_starts(facts) or facts.gpus.devices or not told:
         return
-    packaged = isinstance(facts.driver.packages, Known) or platform_of(facts).is_image_based
-    again = (
-        AskPerson("install-driver-again", Why.DECISION, of=(str(driver.value),))
-        if packaged
-        else by_installer(facts, driver.value, "install-driver-again", str(driver.value))
-    )
     yield Seen(
         f"driver {shown(driver)} is loaded, and {files.seen_in} has no gsp*.bin; it said: {told[0].text}",
-        answers=(chain(again, kinds.Restart()),),
+        answers=(chain(_with_its_firmware(facts, driver.value), kinds.Restart()),),
         lines=_of_the_start(facts),
     )
+
+
+def _with_its_firmware(facts: Facts, driver: DriverVersion) -> AskPerson:
+    """The packages that hold the firmware, else all of the driver, written anew; without any by NVIDIA's installer."""
+    platform, packages = platform_of(facts), value_or(facts.driver.packages, ())
+    command = again(tuple(name for name in packages if "firmware" in name) or packages, platform)
+    if not packages and not platform.is_image_based:
+        return by_installer(facts, driver, "install-driver-again", str(driver))
+    if platform.is_image_based or not command:
+        return AskPerson("install-driver-again", Why.IMAGE, of=(str(driver),))
+    return AskPerson("install-driver-again", Why.DECISION, (typed(facts, *command),), as_root=True, of=(str(driver),))
 
 
 def gsp_fails(question: Question) -> Iterator[Seen]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.compat_answers import COMPAT_WAYS, compat_answers
-from firstlight.diagnosis.compat_choice import driver_runs, offered_cuda
+from firstlight.diagnosis.compat_choice import driver_runs, is_beyond, offered_cuda
 from firstlight.diagnosis.driver_answers import DRIVER_WAYS, driver_answers
 from firstlight.diagnosis.elsewhere_answers import image_answers, machine_answers
 from firstlight.diagnosis.finding import Question
@@ -57,17 +57,17 @@ def older_toolkits(question: Question) -> tuple[Chain, ...]:
 def _built_here(question: Question) -> Iterator[Chain]:
     """A build takes the CUDA of the toolkit in use; where that is too new as well, an older one comes first."""
     versions = [each.version.value for each in toolkits_in_use(question) if isinstance(each.version, Known)]
-    too_new = any(runs_only_older(question, version.major) for version in versions)
+    too_new = any(runs_only_older(question, version) for version in versions)
     first = next((one.ways for one in older_toolkits(question) if not one.why_not), ()) if too_new else ()
     yield from (replace(one, ways=(*first, *one.ways)) for one in source_answers(question))
 
 
-def runs_only_older(question: Question, major: int) -> bool:
-    """Whether this driver is known not to run a CUDA major: by what its libcuda says, else by its version."""
+def runs_only_older(question: Question, cuda: CudaVersion) -> bool:
+    """Whether this driver is known not to run a CUDA: by what its libcuda says, else by its version."""
     observed, driver = observed_cuda(question.facts), question.facts.driver.kernel_version
     if observed is not None:
-        return observed.major < major
-    return isinstance(driver, Known) and not driver_runs(question, driver.value, major=major)
+        return is_beyond(question, cuda, observed)
+    return isinstance(driver, Known) and not driver_runs(question, driver.value, cuda)
 
 
 def toolkits_in_use(question: Question) -> tuple[Toolkit, ...]:

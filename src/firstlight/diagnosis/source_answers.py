@@ -38,8 +38,13 @@ def _is_before_gpus(question: Question, release: str) -> bool:
 
 
 def _is_beyond_driver(question: Question, release: str) -> bool:
-    """Whether every CUDA that this release can be built with is of a major that the driver does not run."""
+    """Whether every CUDA that this release can be built with is of a major that the driver does not run.
+
+    Of releases before those whose floor is on record: the oldest CUDA that they were published for.
+    """
     oldest, offered = None, offered_cuda(question)
     if release and isinstance(question.facts.place.l4t, Unknown):  # a board has one torch alone: NVIDIA's, or a build
-        oldest = question.tables.oldest_toolkit("torch", TorchVersion.parse(release))
+        torch, tables = TorchVersion.parse(release), question.tables
+        published = variants_of(tables, torch, machine=question.facts.place.arch)
+        oldest = tables.oldest_toolkit("torch", torch) or min(published, default=None)
     return oldest is not None and offered is not None and offered.major < oldest.major

@@ -59,12 +59,18 @@ def torch_and_toolkit(question: Question, fits: Fits = lambda _: True) -> Iterat
 
 
 def toolkits_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> tuple[Chain, ...]:
-    """Toolkits of a CUDA release: those of its major that are here, wheels, the system's package, conda.
+    """Toolkits of a CUDA release: those of its major that are here, wheels, the system's package, else conda's.
 
     `wheel` is a torch that comes with it: its pins count then in the place of those of the judged one.
     """
     here = _that_are_here(question, cuda.major)
-    return (*here, *_from_wheels(question, cuda, wheel), *_from_the_system(question, cuda), _from_conda(cuda))
+    of_system = tuple(_from_the_system(question, cuda))
+    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, _from_conda(cuda)))
+
+
+def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
+    """The system's packages; conda's where it has none, or where nobody here may install them."""
+    return of_system if any(not each.why_not for each in of_system) else (*of_system, conda)
 
 
 def cuda_home(path: str) -> SetVariables:
@@ -110,14 +116,14 @@ def _hybrid(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
     if toolkit is None or isinstance(toolkit.nvcc_version, Unknown) or toolkit.nvcc_version.value.major == cuda.major:
         return
     nvcc = toolkit.nvcc_version.value
-    row = question.tables.cuda_major(nvcc.major)
+    floor = question.tables.oldest_driver(nvcc)
     why_not = f"unsound: torch's extension builder refuses nvcc {nvcc.release} for CUDA {cuda.release}"
-    if row is None or isinstance(kernel, Unknown) or kernel.value >= row.min_driver_same_major:
+    if floor is None or isinstance(kernel, Unknown) or kernel.value >= floor:
         why_not += f", and what it builds asks for libcudart.so.{nvcc.major}, which torch does not bring"
     else:
         why_not += (
             f"; nvcc alone links CUDA runtime {nvcc.major} into what it builds, which needs driver "
-            f"{row.min_driver_same_major} or newer (here {kernel.value}: error 35), and LD_LIBRARY_PATH does not "
+            f"{floor} or newer (here {kernel.value}: error 35), and LD_LIBRARY_PATH does not "
             "change what is linked in"
         )
     yield cannot(f"compile with nvcc {nvcc.release}, run with the CUDA {cuda.release} libraries of torch", why_not)

@@ -13,6 +13,7 @@ from firstlight.diagnosis.torch_shadow_rules import TORCH_SHADOW_RULES
 from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_answers, torch_or_else, within
 from firstlight.diagnosis.wheel_choice import SeenGpu, Wheel, gpus_of
 from firstlight.facts.collect import Facts
+from firstlight.facts.distributions import Requirement
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part
 from firstlight.facts.torch_install import TorchBuild
@@ -80,7 +81,19 @@ def nvidia_wheel_off_pin(question: Question) -> Iterator[Seen]:
             saw=f"{asking} requires {pin.name}{pin.specifier}{through} ({facts.torch.value.requires.seen_in}); "
             f"installed is {wheel.version} ({wheel.folder})",
             answers=(chain(InstallWheels((within(pin.name, pin.specifier),))),),
+            means=_means_of_older_cudnn(pin, wheel.version),
         )
+
+
+def _means_of_older_cudnn(pin: Requirement, installed: str) -> str:
+    """What torch's own check makes of a cuDNN of an earlier minor than it was built with; "": it admits this one."""
+    minor = ".".join(pin.specifier.removeprefix("==").split(".")[:2])
+    if not pin.name.startswith("nvidia-cudnn-") or satisfies(installed, f">={minor}") is not False:
+        return ""
+    return (
+        f"torch refuses a cuDNN that is older than {minor}: torch.backends.cudnn.version(), and whatever else makes it "
+        "look, ends with the error below. A program that never makes it look runs on the older one."
+    )
 
 
 def _is_for_cuda(facts: Facts) -> bool:

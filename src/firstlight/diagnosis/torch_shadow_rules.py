@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from firstlight.diagnosis.copies import copies_in
+from firstlight.diagnosis.copies import copies_in, versions_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.observed import container, has_nvidia_gpu, is_wanted
+from firstlight.diagnosis.observed import container, has_nvidia_gpu, is_wanted, listed
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, find_distribution
@@ -75,11 +75,14 @@ def _by_user_site(facts: Facts) -> Iterator[Seen]:
     if environment is None or twice is None or min(len(twice.folders), len(twice.versions)) < 2:
         return
     first, other = twice.folders[0], next((each for each in twice.folders if each != twice.folders[0]), "")
-    if not other or first.startswith((f"{environment.prefix}/", "/usr/")) or twice.versions[0] == twice.versions[1]:
+    if not other or first.startswith((f"{environment.prefix}/", "/usr/")):
+        return
+    theirs, behind = (versions_in(twice, folder) for folder in (first, other))
+    if theirs == behind:
         return
     yield Seen(
-        saw=f"torch {twice.versions[0]} in {first}, this user's own packages, is imported before torch "
-        f"{twice.versions[1]} in {other}",
+        saw=f"torch {listed(theirs)} in {first}, this user's own packages, is imported before torch "
+        f"{listed(behind)} in {other}",
         answers=_without_user_site(facts, copies_in("torch", twice, first)),
     )
 

@@ -212,9 +212,9 @@ def _is_another(question: Question, wheel: Wheel) -> bool:
         and cuda.release == wheel.cuda
     ):
         return False
-    if isinstance(kernel, Unknown) or driver_runs(question, kernel.value, major=wheel.cuda.major):
+    if isinstance(kernel, Unknown) or driver_runs(question, kernel.value, wheel.cuda):
         return True
-    return driver_runs(question, kernel.value, major=cuda.major)
+    return driver_runs(question, kernel.value, cuda)
 
 
 def _is_admitted(question: Question, wheel: Wheel) -> bool:

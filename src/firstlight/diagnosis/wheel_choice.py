@@ -64,8 +64,9 @@ def cuda_major_in_reach(question: Question) -> int | None:
         return observed.major
     if isinstance(kernel, Unknown):
         return None
-    majors = (row.major for row in question.tables.cuda_majors)
-    return max((major for major in majors if driver_runs(question, kernel.value, major=major)), default=None)
+    majors = [row.major for row in question.tables.cuda_majors]
+    fitting = (major for major in majors if driver_runs(question, kernel.value, CudaVersion(major, 0)))
+    return max(fitting, default=min(majors) - 1)
 
 
 def wheels_that_run(question: Question) -> Iterator[Wheel]:
@@ -88,6 +89,7 @@ class _Place:
     capabilities: tuple[ComputeCapability, ...]
     major: int | None  # the newest CUDA major that the driver runs
     native: CudaVersion | None  # the CUDA of the driver itself
+    minor_compat: bool  # whether the driver runs later releases of its own major too
     limit: CudaVersion | None  # of a Jetson, which runs none that is later
 
 
@@ -103,6 +105,7 @@ def _place(question: Question) -> _Place:
         capabilities=tuple(dict.fromkeys(gpu.capability for gpu in gpus_of(question))),
         major=cuda_major_in_reach(question),
         native=native,
+        minor_compat=native is None or question.tables.has_minor_compat(native),
         limit=(own or native) if platform(facts) is Platform.JETSON else None,
     )
 
@@ -173,6 +176,8 @@ def _driver_takes(place: _Place, cuda: CudaVersion) -> bool:
     """Whether the driver runs a CUDA release: one of its major; on a Jetson no later than its own."""
     if place.limit is not None:
         return cuda.release <= place.limit
+    if place.native is not None and not place.minor_compat and cuda.major == place.native.major:
+        return cuda.release <= place.native
     return place.major is None or cuda.major <= place.major
 
 

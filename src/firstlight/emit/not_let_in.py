@@ -37,7 +37,7 @@ def _for_all(subject: Subject, gates: Gates, oldest: DriverVersion) -> str:
     wants = (parse_want(f"torch=={gates.torch.public}"),)
     for each in solve(question, wants, channel=Channel.STABLE).sets:
         cuda = cuda_of(TorchVersion.parse(each.torch.version), subject.target.machine, subject.tables)
-        row = subject.tables.cuda_major(cuda.value.major) if isinstance(cuda, Known) else None
-        if row is not None and row.min_driver_same_major <= oldest and not each.torch.from_source:
+        floor = subject.tables.oldest_driver(cuda.value) if isinstance(cuda, Known) else None
+        if floor is not None and floor <= oldest and not each.torch.from_source:
             return each.torch.requirement
     return ""

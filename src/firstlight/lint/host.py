@@ -63,13 +63,13 @@ def runs_major(question: Question, major: int) -> bool | None:
     if driver is None:
         own = driver_cuda(question)
         return None if own is None else own.major >= major
-    return driver_runs(question, driver, major=major)
+    return driver_runs(question, driver, CudaVersion(major, 0))
 
 
 def floor_of(question: Question, major: int) -> str:
     """The oldest driver of a CUDA major: '580.65.06'; 'a newer one' where the tables do not know."""
-    row = question.tables.cuda_major(major)
-    return "a newer one" if row is None else str(row.min_driver_same_major)
+    floor = question.tables.oldest_driver(CudaVersion(major, 0))
+    return "a newer one" if floor is None else str(floor)
 
 
 def compat_eligible(question: Question) -> bool | None:

@@ -9,6 +9,7 @@ from firstlight.diagnosis.finding import Diagnosis, Goal, Question, Severity
 from firstlight.diagnosis.judge import judge
 from firstlight.diagnosis.observed import may_become_root
 from firstlight.diagnosis.rules import RULES
+from firstlight.diagnosis.wheel_answers import COMPANIONS
 from firstlight.facts.known import Unknown
 from firstlight.ways import traits
 from firstlight.ways.kinds import BuildFromSource, InstallWheels, Manner
@@ -64,11 +65,14 @@ def _is_torch(build: Way) -> bool:
 
 
 def _without_torch(ways: tuple[Way, ...]) -> tuple[Way, ...]:
-    """A toolkit comes with a torch of its CUDA where none is known; here that torch is about to be built."""
+    """A toolkit comes with a torch of its CUDA where none is known; here torch is about to be built.
+
+    What follows a torch is of the release that goes.
+    """
     kept: list[Way] = []
     for way in ways:
         if isinstance(way, InstallWheels) and way.package("torch") is not None:
-            others = tuple(each for each in way.packages if each.project != "torch")
+            others = tuple(each for each in way.packages if each.project not in ("torch", *COMPANIONS))
             kept += [replace(way, packages=others)] if others else []
         else:
             kept.append(way)

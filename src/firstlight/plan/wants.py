@@ -193,11 +193,11 @@ def _none_near_here(answer: Solved) -> str:
 def _driver_for(question: Question, packages: PackageSet) -> str:
     """'it takes driver 580.65.06 or newer (here 540.4.0)'."""
     cuda, kernel = packages.torch.cuda, question.facts.driver.kernel_version
-    row = question.tables.cuda_major(cuda.value.major) if isinstance(cuda, Known) else None
+    floor = question.tables.oldest_driver(cuda.value) if isinstance(cuda, Known) else None
     here = f" (here {kernel.value})" if isinstance(kernel, Known) else ""
-    if row is None or (isinstance(kernel, Known) and kernel.value >= row.min_driver_same_major):
+    if floor is None or (isinstance(kernel, Known) and kernel.value >= floor):
         return f"it takes another driver{here}"
-    return f"it takes driver {row.min_driver_same_major} or newer{here}"
+    return f"it takes driver {floor} or newer{here}"
 
 
 def _of_minor(specifier: str) -> str:

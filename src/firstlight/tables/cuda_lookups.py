@@ -44,6 +44,18 @@ class CudaLookups(StoredRows):
         found: CudaMajor | None = self._one("cuda_majors", major=major)
         return found
 
+    def has_minor_compat(self, cuda: CudaVersion) -> bool:
+        """Whether a driver runs all releases of this CUDA's major: from CUDA 11 on; before, none after its own."""
+        return cuda.major >= min(row.major for row in self.cuda_majors)
+
+    def oldest_driver(self, cuda: CudaVersion) -> DriverVersion | None:
+        """The oldest driver that runs a CUDA by itself: 580.65.06 for 13.1, by its major; 440.33 for 10.2 alone."""
+        if self.has_minor_compat(cuda):
+            row = self.cuda_major(cuda.major)
+            return None if row is None else row.min_driver_same_major
+        release = self.cuda_release(cuda)
+        return None if release is None else release.driver_in_release_notes
+
     def branch(self, branch: int) -> DriverBranch | None:
         """The row of a driver branch: branch(580).native_cuda is 13.0."""
         found: DriverBranch | None = self._one("driver_branches", branch=branch)

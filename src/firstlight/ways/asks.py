@@ -15,6 +15,7 @@ ASKS = {
     "attest-gpus": "attest the GPUs, then set them ready",
     "bring-driver-back": "bring driver {0} back, or prove and lock this one",
     "bring-to-one-version": "bring the driver's libraries and module to one version",
+    "build-and-sign": "build the modules anew, which signs them",
     "build-from-aur": "build {0} from the AUR",
     "confirm-key": "restart, and confirm the key on the MOK screen at the console",
     "cut-gpu": "cut GPU {0} into MIG slices{1}",

@@ -22,6 +22,14 @@ _REMOVE: dict[Manager, Argv] = {
     Manager.ZYPPER: ("zypper", "--non-interactive", "remove"),
     Manager.PACMAN: ("pacman", "--remove", "--noconfirm"),
 }
+_AGAIN: dict[Manager, Argv] = {
+    Manager.APT: ("apt-get", "install", "--reinstall", "--yes"),
+    Manager.DNF: ("dnf", "reinstall", "--assumeyes"),
+    Manager.YUM: ("yum", "reinstall", "--assumeyes"),
+    Manager.TDNF: ("tdnf", "reinstall", "--assumeyes"),
+    Manager.ZYPPER: ("zypper", "--non-interactive", "install", "--force"),
+    Manager.PACMAN: ("pacman", "--sync", "--noconfirm"),
+}
 # tdnf and pacman hold packages by their configuration files alone.
 _HOLD: dict[Manager, Argv] = {
     Manager.APT: ("apt-mark", "hold"),
@@ -54,6 +62,12 @@ def installed(packages: tuple[str, ...], platform: Platform, *, version: str = "
     if argv and version and platform.manager in _GOES_BACK:
         argv = (*argv, _GOES_BACK[platform.manager])  # a newer build of the same package may be there
     return (*argv, *(versioned(each, version, platform) for each in packages)) if argv else ()
+
+
+def again(packages: tuple[str, ...], platform: Platform) -> Argv:
+    """The command that writes the files of installed packages anew; () where no manager is known."""
+    argv = _AGAIN.get(platform.manager, ())
+    return (*argv, *packages) if argv else ()
 
 
 def taken_out(packages: tuple[str, ...], platform: Platform, *, settings: bool = False) -> Argv:

@@ -19,7 +19,7 @@ _MADE_BY_US = "# Written by firstlight; `firstlight undo` takes it back.\n"
 _LIMITS = "/etc/security/limits.d/90-firstlight-memlock.conf"
 _UNLIMITED = "*    - memlock unlimited\nroot - memlock unlimited\n"  # a star is every user but root
 _GRUB, _MENU = "/etc/default/grub.d/90-firstlight-kernel.cfg", "/boot/grub/grub.cfg"
-SETTING_FILES = (_LIMITS, _GRUB, "/etc/nvidia/kernel.conf", "/etc/rpm/macros.nvidia-kmod")  # read before a plan
+SETTING_FILES = (_LIMITS, _GRUB, "/etc/nvidia/kernel.conf", "/etc/rpm/macros.nvidia-kmod", _MENU)  # read before a plan
 
 
 def _file_step(way: Way, at: At, change: FileChange) -> Step:
@@ -43,14 +43,27 @@ def kernel_steps(way: StartKernel, at: At) -> Iterator[Step]:
         done = (prints(choose[-1], "grubby", "--default-kernel") if asks else once("it is chosen for the next start"),)
         yield replace(root_step(way, at), done_when=done, back=shown(now))
         return
-    entry = f'GRUB_DEFAULT="Advanced options for {name}>{name}, with Linux {way.kernel}"\n'
+    around, own, looked_for = _in_menu(way.kernel, name, at.extras.text_of(_MENU) or "")
+    entry = f'GRUB_DEFAULT="{around}>{own}"\n'
     step = _file_step(way, at, FileChange(_GRUB, at.extras.text_of(_GRUB) or "", _MADE_BY_US + entry))
     back = (through(choose, Back(BackKind.BOOT_MENU)),) if choose[-1:] == GRUB_MENU else ()
     # Where its menu has no such entry, or no such menu around it, GRUB starts the first one and says nothing.
-    looked_for = (f"submenu 'Advanced options for {name}'", f"menuentry '{name}, with Linux {way.kernel}'")
     has_entry = (succeeds("grep", "-Fq", each, _MENU) for each in looked_for)
     note = "Upgrades of the kernel start no newer one until undo."
     yield replace(step, back=back, done_when=(*step.done_when, *has_entry), note=note)
+
+
+def _in_menu(kernel: str, name: str, menu: str) -> tuple[str, str, tuple[str, str]]:
+    """The menu around a kernel and its entry, with what the file has of each: by id, as titles may be translated.
+
+    The ids end with that of the file system; where the file could not be read, the titles of the distribution.
+    """
+    ids = [re.search(rf"'(gnulinux-{each}advanced-[^'\s]+)'", menu) for each in ("", f"{re.escape(kernel)}-")]
+    around, own = (found[1] if found is not None else "" for found in ids)
+    if around and own:
+        return around, own, (f"'{around}'", f"'{own}'")
+    around, own = f"Advanced options for {name}", f"{name}, with Linux {kernel}"
+    return around, own, (f"submenu '{around}'", f"menuentry '{own}'")
 
 
 def _exchanged(argv: Argv, name: str, other: str) -> Argv:
