@@ -13,8 +13,8 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
-from firstlight.cli.printing import guarded_streams
-from firstlight.cli.streams import drop, keep_writable
+from firstlight.cli.printing import guarded_streams, raw
+from firstlight.cli.streams import drop, keep_writable, nowhere_to_write
 from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
@@ -139,7 +139,16 @@ def run(args: list[str] | None = None) -> int:
     given = sys.argv[1:] if args is None else args
     keep_writable()
     with guarded_streams(given):
-        return _as_a_hook_needs_it(_run(args), given)
+        return _as_a_hook_needs_it(_heard(_run(args)), given)
+
+
+def _heard(code: int) -> int:
+    """The exit code; 4 where a result was written to a stdout that cannot take it."""
+    if not nowhere_to_write(raw(sys.stdout)):
+        return code
+    return _complain(
+        f"the output could not be written: stdout is not open for writing (otherwise the exit code would be {code})", 4
+    )
 
 
 def _as_a_hook_needs_it(code: int, given: list[str]) -> int:
