@@ -55,7 +55,7 @@ def test_what_is_for_one_program_does_not_change_the_shell(capsys: pytest.Captur
 def test_a_start_file_that_was_not_read_is_not_called_new(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     out = _said(capsys, "plan", machine)
     (line,) = [each for each in out.splitlines() if "/root/.profile, " in each and "not read" in each]
-    assert "added; what it has already was not read" in line
+    assert "added; what it holds now was not read" in line
     assert ".profile, 1 line, new" not in out
     assert "/root/.profile is removed again" not in out
 
@@ -101,7 +101,7 @@ def test_nobody_is_told_that_only_they_know_which_without_what(capsys: pytest.Ca
     said = {name: _said(capsys, "plan", name) for name in ("container-empty-libcuda", "small-pod", "l20-hmm")}
     assert not any("only you know which" in out for out in said.values())
     assert "note    By you: it only looks" in said["container-empty-libcuda"]
-    assert "note    nvidia_uvm reads it when it is loaded the next time" in said["l20-hmm"]
+    assert "note    nvidia_uvm reads it the next time it is loaded" in said["l20-hmm"]
     assert "It holds from the next start" not in said["l20-hmm"]
 
 

@@ -98,7 +98,7 @@ def reservations(option: Option) -> Iterator[str]:
         yield f"what it sets is for {option.only_for}"
     if option.unsure:
         open_ = dict.fromkeys(_in_words(path) for path in option.unsure)
-        yield f"only running it can tell: {', '.join(open_)}"
+        yield f"not known until it is done: {', '.join(open_)}"
 
 
 def _only_looks(option: Option) -> bool:
