@@ -42,7 +42,7 @@ def test_a_line_of_a_dockerfile_stands_alone_and_the_other_way_is_another_option
     document = json.loads(_said(capsys, "plan", "rtx4090-compat-image", "--json"))
     jsonschema.validate(document, json.loads((SCHEMAS / "plan-2.json").read_text()))
     assert [step["lines"] for step in document["steps"]] == [["RUN rm -r /usr/local/cuda-12.1/compat"]]
-    assert "minutes not known" in out, "an image is built for it"
+    assert "unknown minutes" in out, "an image is built for it"
 
 
 def test_what_is_for_one_program_does_not_change_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,4 +111,4 @@ def test_an_installer_that_is_run_is_fetched_first_and_its_size_is_not_nothing(
     out = _said(capsys, "plan", "blackwell-proprietary", "--option", "2")
     file = "NVIDIA-Linux-x86_64-570.144.run"
     assert f"\n   curl -fLO https://download.nvidia.com/XFree86/Linux-x86_64/570.144/{file}\n   sh {file}" in out
-    assert "GB not known to download" in out
+    assert "unknown GB to download" in out

@@ -42,7 +42,7 @@ from firstlight.ways.wheel_target import Target as WheelTarget
 if TYPE_CHECKING:
     from firstlight.apply.account import Taken
 
-RESUME = "`firstlight libs --fix` again, once that is put right"
+RESUME = "`firstlight libs --fix` again, once that is fixed"
 BACK = "nothing: what was begun has been taken back"
 _MOST_ROUNDS = 4
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")

@@ -80,7 +80,7 @@ def _in_wsl_1(facts: Facts) -> Seen:
     )
 
 
-_WITHOUT_GPU = "WSL 1 has no GPU, whatever driver is installed inside; WSL 2 has Windows' own."
+_WITHOUT_GPU = "WSL 1 reaches no GPU, whatever driver is installed inside; WSL 2 uses Windows' own driver."
 
 NO_DEVICE_RULES: tuple[Rule, ...] = (
     Rule(

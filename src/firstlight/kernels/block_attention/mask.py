@@ -32,7 +32,7 @@ class BlockMask:
     most: no more blocks than this are kept, known without looking at the GPU; exact where it was made exactly.
 
     Make one with full, causal, window, sink, strided, document, top_k, from_bool or from_flex; combine with & and |.
-    Changing the tensors in place is noticed: what is derived from them (lists, counts) is made anew.
+    Changing the tensors in place is noticed: what is derived from them (lists, counts) is made again.
     """
 
     def __init__(
