@@ -80,8 +80,8 @@ def test_the_image_has_its_base_and_archs_and_json_has_the_files(tmp_path: Path)
         (("bash", "--build", "."), "a folder is not carried along"),
         (("bash", "--build", "nothing"), "a release is named with its version, nothing==VERSION"),
         (("bash", "--build", "git+https://me:pw@host/x"), "a login in an address"),
-        (("bash", "--archs", "9.0"), "--archs says how something is built; accepted: with --build TARGET"),
-        (("bash", "--with", "nccl"), "--with says how something is built"),
+        (("bash", "--archs", "9.0"), "--archs belongs to a build; accepted: with --build TARGET"),
+        (("bash", "--with", "nccl"), "--with belongs to a build"),
     ],
 )
 def test_what_is_not_meant_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
