@@ -210,7 +210,7 @@ def test_killed_while_pip_runs_the_same_command_finishes_and_undo_restores(perso
 def test_what_does_not_go_together_is_refused(person: Person, made: Path) -> None:
     wheel = next(person.wheels.glob("nvidia_cudss_cu13-0.8*"))
     cases: tuple[tuple[tuple[str, ...], str], ...] = (
-        (("libs", "--yes"), "--yes says how things are changed; it goes with --fix"),
+        (("libs", "--yes"), "--yes works only with --fix"),
         (("libs", str(wheel), "--fix", "--yes"), "is not installed. Install it"),
         (("libs", "--fix", "--python", person.python, "--find-links", str(person.wheels)), "is not a terminal"),
         (

@@ -97,7 +97,7 @@ def _write_html(path: str, analysis: Analysis, closing: Closing, *, fix: str) ->
 def _refuse_without_fix(given: dict[str, Any]) -> None:
     for name in _ONLY_WITH_FIX:
         if given[name]:
-            raise BadInput(f"--{name.replace('_', '-')} says how things are changed; it goes with --fix.")
+            raise BadInput(f"--{name.replace('_', '-')} works only with --fix; add --fix, or leave it out.")
 
 
 def look(target: str, *, python: str, arch: str, recorded: str = "") -> tuple[Surroundings, Analysis]:
