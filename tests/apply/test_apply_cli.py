@@ -109,7 +109,7 @@ def test_what_was_done_is_on_the_page_that_is_handed_over(person: Person) -> Non
     assert (run["state"], step["title"], step["state"]) == ("done", "install torch 2.9.0+cpu", "done")
     assert step["seconds"] > 0
     assert "-m pip install" in step["commands"]
-    assert "back to the versions of before" in " ".join(step["undo"])
+    assert "back to the earlier versions" in " ".join(step["undo"])
     assert "install torch 2.9.0+cpu" in page.read_text()
     assert person.run("undo", "--yes").returncode == 0
     (run,) = json.loads(person.run("handover", "--json", "--out", str(page)).stdout)["done"]
@@ -129,7 +129,7 @@ def test_twice_is_nothing_the_second_time(person: Person) -> None:
     before = tree(person.folder)
     again = person.apply()
     assert again.returncode == 0, again.stderr
-    assert "nothing to do: every step holds already" in again.stdout
+    assert "nothing to do: every step is done already" in again.stdout
     assert again.stdout.count("nothing to do") == 1
     assert tree(person.folder) == before
 
@@ -312,7 +312,7 @@ def test_a_second_apply_at_the_same_time_is_told_to_wait(person: Person) -> None
 def test_what_only_a_person_can_do_is_shown_as_such(person: Person) -> None:
     done = person.run("apply", "--want", "torch==2.9.0", "--python", person.python, "--yes")
     assert done.returncode == 1
-    assert "nothing was changed: what can be done from here waits for what you do first" in done.stdout
+    assert "nothing was changed: what firstlight can do waits for what you have to do first" in done.stdout
     assert "left for you\n  - start the container anew" in done.stdout
     assert not person.state.exists()
 

@@ -23,7 +23,7 @@ def test_what_would_be_done_there_is_shown_and_nothing_is_written_here(tmp_path:
     assert ended.returncode == 0, ended.stderr
     assert "2 steps to be done by firstlight; by you: 03-start-programs-through-it" in ended.stdout
     assert "firstlight plan --facts example:h100-driver-570 --diff" in ended.stdout
-    assert "--dry-run: nothing was changed; which of the steps hold there already is not known here" in ended.stdout
+    assert "--dry-run: nothing was changed; which of the steps are done there already is not known here" in ended.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -39,7 +39,7 @@ def test_it_means_the_plan_of_that_machine(tmp_path: Path) -> None:
 def test_what_only_a_person_can_do_there_ends_as_it_would_there(tmp_path: Path) -> None:
     ended = _apply(tmp_path, "--dry-run", "--facts", "tests/machines/gpu-fell-off")
     assert ended.returncode == 1
-    assert "nothing of this can be done from here: it is left to you" in ended.stdout
+    assert "firstlight can do none of this: it is left to you" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def _bench(*argv: str) -> Result:
     ("argv", "words"),
     [
         (("--only", "collective,gemm"), "collectives run in processes of their own"),
-        (("--only", "gemm", "--max-size", "1MiB"), "--max-size says nothing to other cases"),
+        (("--only", "gemm", "--max-size", "1MiB"), "--max-size does not apply to other cases"),
         (("--only", "collective", "--max-size", "furlong"), "accepted: a size from 8B to 1GiB"),
         (("--only", "collective", "--device", "cuda:0"), "accepted: all"),
         (("--only", "collective", "--nodes", "2"), "accepted: --rendezvous HOST:PORT beside it"),

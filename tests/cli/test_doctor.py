@@ -139,7 +139,7 @@ def test_what_is_wanted_is_judged_before_it_is_installed(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--want", "numpy"), "numpy is not solved"),
+        (("--want", "numpy"), "numpy is not a project that firstlight plans for"),
         (("--want", "torch==banana"), "no version bound"),
         (("--goal", "win"), "infer"),
         (("--explain-rule", "compat-stail"), "compat-stale"),

@@ -28,7 +28,16 @@ def _shell(line: str) -> subprocess.CompletedProcess[str]:
     [
         (f"{FIRSTLIGHT} facts {EXAMPLE} > /dev/full", 4, "No space left on device"),
         (f"{FIRSTLIGHT} doctor {EXAMPLE} > /dev/full", 4, "No space left on device"),
-        (f"{FIRSTLIGHT} doctor {EXAMPLE} >&-", 1, ""),
+        (
+            f"{FIRSTLIGHT} doctor {EXAMPLE} >&-",
+            4,
+            "stdout is not open for writing (otherwise the exit code would be 1)",
+        ),
+        (f"{FIRSTLIGHT} facts {EXAMPLE} 1</dev/null", 4, "stdout is not open for writing"),
+        (f"{FIRSTLIGHT} tables --json <&- >&- 2>&-", 4, ""),
+        (f"{FIRSTLIGHT} nonsense >&-", 2, "accepted: doctor"),
+        (f"{FIRSTLIGHT} nonsense 2</dev/null", 2, ""),
+        (f"{FIRSTLIGHT} run -- true >&-", 0, ""),
         (f"{FIRSTLIGHT} facts {EXAMPLE} 2>&-", 0, ""),
         (f"{FIRSTLIGHT} explain <&-", 2, ""),
         (f"set -o pipefail; {FIRSTLIGHT} facts --all {EXAMPLE} | head -1", 0, ""),
@@ -47,6 +56,13 @@ def test_a_command_line_ends_as_it_should(line: str, code: int, said: str) -> No
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "a bug in firstlight" not in done.stderr
+
+
+def test_a_result_that_nobody_can_read_is_never_good() -> None:
+    """The help of every verb, printed to a stdout that is closed."""
+    words = [(), *((verb,) for verb in VERBS)]
+    codes = {each: _shell(f"{FIRSTLIGHT} {' '.join(each)} --help >&-").returncode for each in words}
+    assert codes == {each: 2 if each == ("guard",) else 4 for each in words}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -83,6 +99,9 @@ def test_the_zipapp_under_a_full_disk_and_an_old_python_says_what_is_wrong(tmp_p
     full = _shell(f"{sys.executable} -I -S {path} {EXAMPLE} > /dev/full")
     assert full.returncode == 4
     assert full.stderr.count("\n") == 1
+    closed = _shell(f"{sys.executable} -I -S {path} {EXAMPLE} >&-")
+    assert (closed.returncode, closed.stderr.count("\n")) == (4, 1)
+    assert "stdout is not open for writing" in closed.stderr
     pretend = f"import runpy, sys; sys.version_info = (3, 9, 1, 'final', 0); sys.argv = [{str(path)!r}]; "
     old = subprocess.run(
         [sys.executable, "-c", pretend + f"runpy.run_path({str(path)!r}, run_name='__main__')"],

@@ -21,7 +21,7 @@ MARKS = (
     "optional: ",
     "optional, you: ",
     "left afterwards: ",
-    "only running it can tell: ",
+    "not known until it is done: ",
     APPLY_WRITES,
 )
 

@@ -42,7 +42,7 @@ def test_a_line_of_a_dockerfile_stands_alone_and_the_other_way_is_another_option
     document = json.loads(_said(capsys, "plan", "rtx4090-compat-image", "--json"))
     fits(document, json.loads((SCHEMAS / "plan-2.json").read_text()))
     assert [step["lines"] for step in document["steps"]] == [["RUN rm -r /usr/local/cuda-12.1/compat"]]
-    assert "minutes not known" in out, "an image is built for it"
+    assert "unknown minutes" in out, "an image is built for it"
 
 
 def test_what_is_for_one_program_does_not_change_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_what_is_for_one_program_does_not_change_the_shell(capsys: pytest.Captur
 def test_a_start_file_that_was_not_read_is_not_called_new(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     out = _said(capsys, "plan", machine)
     (line,) = [each for each in out.splitlines() if "/root/.profile, " in each and "not read" in each]
-    assert "added; what it has already was not read" in line
+    assert "added; what it holds now was not read" in line
     assert ".profile, 1 line, new" not in out
     assert "/root/.profile is removed again" not in out
 
@@ -101,7 +101,7 @@ def test_nobody_is_told_that_only_they_know_which_without_what(capsys: pytest.Ca
     said = {name: _said(capsys, "plan", name) for name in ("container-empty-libcuda", "small-pod", "l20-hmm")}
     assert not any("only you know which" in out for out in said.values())
     assert "note    By you: it only looks" in said["container-empty-libcuda"]
-    assert "note    nvidia_uvm reads it when it is loaded the next time" in said["l20-hmm"]
+    assert "note    nvidia_uvm reads it the next time it is loaded" in said["l20-hmm"]
     assert "It holds from the next start" not in said["l20-hmm"]
 
 
@@ -111,4 +111,4 @@ def test_an_installer_that_is_run_is_fetched_first_and_its_size_is_not_nothing(
     out = _said(capsys, "plan", "blackwell-proprietary", "--option", "2")
     file = "NVIDIA-Linux-x86_64-570.144.run"
     assert f"\n   curl -fLO https://download.nvidia.com/XFree86/Linux-x86_64/570.144/{file}\n   sh {file}" in out
-    assert "GB not known to download" in out
+    assert "unknown GB to download" in out

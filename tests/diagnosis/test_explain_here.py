@@ -199,7 +199,7 @@ def test_a_products_error_says_whether_it_is_so_here(
     assert f"so it is here: {finding}: " in " ".join(capsys.readouterr().out.split())
     run(["explain", "--here", "--facts", str(MACHINES / healthy), text])
     out = " ".join(capsys.readouterr().out.split())
-    assert "not on this machine: nothing of it shows here now (looked for " in out
+    assert "not on this machine: no sign of it is here now (looked for " in out
     assert "so it is here" not in out
 
 

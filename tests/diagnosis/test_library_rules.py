@@ -98,7 +98,7 @@ def wheel(name: str, version: str, *, site: str = SITE, folder: str = "nvpl/lib"
 def test_thor_lacks_three_libraries_and_all_are_named_at_once_with_one_way() -> None:
     found = seen(missing_library, facts_of("thor-missing-libraries"))
     assert [each.saw for each in found] == [
-        f"{name}, asked for by libtorch_cuda.so in {SITE}/torch/lib, is on no path that the loader searches; "
+        f"{name}, needed by libtorch_cuda.so in {SITE}/torch/lib, is on no path that the loader searches; "
         f"{requirement} has it"
         for name, requirement in (
             ("libnvpl_lapack_lp64_gomp.so.0", "nvpl-lapack>=0.2.3.1,<=0.4.0.1"),

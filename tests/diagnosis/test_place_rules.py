@@ -220,7 +220,7 @@ def test_a_mask_that_leaves_a_gpu_is_nobodys_business() -> None:
 
 def test_mig_without_slices_is_cut_or_turned_off() -> None:
     finding = _found(facts_of("a100-mig-empty"), "mig-without-slices")
-    assert finding.saw == ("gpu-0 NVIDIA A100-SXM4-40GB: MIG is on, no slice is to be seen (NVML)",)
+    assert finding.saw == ("gpu-0 NVIDIA A100-SXM4-40GB: MIG is on, and no slice was seen (NVML)",)
     off, cut = ways_of(finding)
     assert off == (TurnOffMig("0"),)
     assert _asked(cut).why is Why.DECISION

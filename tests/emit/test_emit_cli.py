@@ -66,21 +66,24 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
     ("argv", "message"),
     [
         (("bash", "--for", ""), "is no GPU that the tables know"),
-        (("bash", *FOR, "--base", "x"), "--base says nothing to bash; accepted: with dockerfile or devcontainer"),
+        (("bash", *FOR, "--base", "x"), "--base does not apply to bash; accepted: with dockerfile or devcontainer"),
         (
             ("compose", *FOR, "--runtime-class", "nvidia"),
-            "--runtime-class says nothing to compose; accepted: with k8s.",
+            "--runtime-class does not apply to compose; accepted: with k8s.",
         ),
-        (("k8s", *FOR, "--image", "x", "--firstlight-from-index"), "--firstlight-from-index says nothing to k8s"),
+        (("k8s", *FOR, "--image", "x", "--firstlight-from-index"), "--firstlight-from-index does not apply to k8s"),
         (("compose", *FOR, "--image", "x", "--firstlight-from-index"), "the image that was built has firstlight"),
         (("compose", *FOR, "--image", "x", "--base", "y"), "--image 'x' and --base 'y': accepted is one of them."),
         (("k8s", *FOR), "Build it from the files of `firstlight emit dockerfile`, push it, then give its name"),
-        (("slurm", *FOR, "--image", "x"), "--image says nothing to slurm; accepted: with runpod or devcontainer"),
-        (("ansible", *FOR, "--user", "x"), "--user says nothing to ansible"),
-        (("ansible", *FOR, "--name", "x"), "--name says nothing to ansible; accepted: with dockerfile or devcontainer"),
-        (("bash", *FOR, "--name", "x"), "--name says nothing to bash"),
+        (("slurm", *FOR, "--image", "x"), "--image does not apply to slurm; accepted: with runpod or devcontainer"),
+        (("ansible", *FOR, "--user", "x"), "--user does not apply to ansible"),
+        (
+            ("ansible", *FOR, "--name", "x"),
+            "--name does not apply to ansible; accepted: with dockerfile or devcontainer",
+        ),
+        (("bash", *FOR, "--name", "x"), "--name does not apply to bash"),
         (("devcontainer", *FOR, "--image", "x", "--base", "y"), "--image 'x' and --base 'y': accepted is one of them."),
-        (("bash", *FOR, "--bench"), "--bench says nothing to bash; accepted: with slurm or k8s."),
+        (("bash", *FOR, "--bench"), "--bench does not apply to bash; accepted: with slurm or k8s."),
         (("slurm", *FOR, "--nodes", "4"), "--nodes 4: accepted with --bench, the job that measures several nodes."),
         (("bash", *FOR, "--force"), "it goes with --out"),
         *(
@@ -305,8 +308,8 @@ def test_every_option_changes_the_files_or_is_refused(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--want", "torch==2.9.0"], "--want says nothing to agents"),
-        (["--platform", "aarch64"], "--platform says nothing to agents"),
+        (["--want", "torch==2.9.0"], "--want does not apply to agents"),
+        (["--platform", "aarch64"], "--platform does not apply to agents"),
     ],
 )
 def test_an_option_is_called_as_it_is_typed(

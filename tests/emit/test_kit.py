@@ -95,7 +95,7 @@ def test_a_folder_with_another_makefile_is_refused_and_nothing_is_written(tmp_pa
         (("--for", "B200, driver >= 580", "--base", "none"), "no GPU there is known to have compute capability 9.0"),
         (("--for", "toaster", "--base", "none"), "toaster"),
         (("--for", NEW_H100, "--base", "none", "--name", "x"), "there is no image"),
-        (("--for", NEW_H100, "--base", "none", "--image", "x"), "--image says nothing to kit"),
+        (("--for", NEW_H100, "--base", "none", "--image", "x"), "--image does not apply to kit"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(argv: tuple[str, ...], message: str) -> None:

@@ -35,8 +35,10 @@ def test_a_good_and_a_bad_node(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_node_that_only_degrades_is_good_and_says_what_degrades_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert _gate("--facts", str(MACHINES / "l40-seven-of-eight"), capsys=capsys) == (
         0,
-        "firstlight gate: good: nothing blocks; what degrades it: A GPU of this machine is there, and programs cannot "
-        "use it. [gpu-left-out]\n",
+        (
+            "firstlight gate: good: nothing blocks; what degrades it: Programs cannot use one of this machine's GPUs. "
+            "[gpu-left-out]\n"
+        ),
     )
 
 
@@ -102,7 +104,7 @@ def test_the_verdict_of_health_validation_stands_beside_ours(
     [
         (("--gate", "--json"), "--gate and --json were both given"),
         (("--gate", "--host", "node01"), "a gate runs on its node"),
-        (("--lock", "x"), "is of use with --gate alone"),
+        (("--lock", "x"), "works only with --gate"),
         (("--gate", "--lock", "/nowhere"), "accepted is a lock"),
     ],
 )

@@ -80,9 +80,9 @@ def test_every_other_end_has_its_reason(document: object, code: int, end: HostEn
 @pytest.mark.parametrize(
     ("printed", "reason"),
     [
-        ("", "what it printed is no answer of firstlight"),
-        ("firstlight-t1-begin\n{}\nfirstlight-t1-end", "what it printed is no answer of firstlight"),
-        (said([]), "what it printed is no answer of firstlight"),
+        ("", "what it printed is not an answer of firstlight"),
+        ("firstlight-t1-begin\n{}\nfirstlight-t1-end", "what it printed is not an answer of firstlight"),
+        (said([]), "what it printed is not an answer of firstlight"),
         (said({}), "it did not say why"),
         (said({"state": "ended", "code": "0"}), "it did not say why"),
         (said({"state": "refused", "reason": "\x1b[2Jgone\n\udcff"}), "\\x1b[2Jgone \\udcff"),

@@ -55,5 +55,5 @@ def test_a_deny_over_a_whole_tree_says_which_way_is_open(tmp_path: Path) -> None
     where = project(tmp_path, **{".git/HEAD": ""})
     [denied] = decide("git stash", where).denied
     assert denied.reason == "git stash may overwrite firstlight.toml, which is protected"
-    assert denied.instead == "Name the paths that it shall change."
+    assert denied.instead == "Name the paths that it should change."
     assert decide("git stash push -- src", where).allowed

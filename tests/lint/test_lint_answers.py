@@ -253,7 +253,7 @@ def test_of_a_board_no_newer_driver_is_asked() -> None:
     text = "FROM python:3.12\nRUN pip install torch==2.6.0\n"
     (seen,) = (each for each in found(text, "Orin, driver 540") if each.code == "torch-is-cpu-only")
     told = [says(answer, seen.syntax) for answer in seen.answers]
-    assert told[0].startswith("take NVIDIA's own torch for this JetPack")
+    assert told[0].startswith("install NVIDIA's own torch for this JetPack")
     assert not any("driver" in each for each in told)
 
 

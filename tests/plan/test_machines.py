@@ -46,10 +46,10 @@ def test_the_committed_options_are_what_the_machine_gives(name: str) -> None:
 
 
 def test_the_speed_is_told_only_where_minutes_rest_on_it() -> None:
-    assert "MB/s are fetched" in plain(options_list(ranked_of("h100-driver-570"), (), most=9))
+    assert "at a download rate of" in plain(options_list(ranked_of("h100-driver-570"), (), most=9))
     unknown = ranked_of("vgpu-old-host")
     assert all(isinstance(option.cost.minutes, Unknown) for option in unknown.options)
-    assert "MB/s are fetched" not in plain(options_list(unknown, (), most=9))
+    assert "at a download rate of" not in plain(options_list(unknown, (), most=9))
 
 
 @pytest.mark.parametrize("name", NAMES)

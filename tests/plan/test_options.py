@@ -243,7 +243,7 @@ def test_field_report_000s_package_set_is_refused_with_the_pins_that_clash_and_t
 def test_what_comes_near_only_with_another_driver_is_no_option_of_this_machine() -> None:
     ranked = _ranked(facts_of("orin-torch-pypi"), "torch==2.15.0")
     assert ranked.options == ()
-    assert "Nothing that comes near it is known to run on this machine" in ranked.impossible
+    assert "Nothing close to it is known to run on this machine" in ranked.impossible
     with pytest.raises(BadInput, match=r"the nearest elsewhere is torch==2\.14\.1\+cu132: it takes driver 580\.65\.06"):
         choose(ranked, "")
 

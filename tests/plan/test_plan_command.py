@@ -88,7 +88,7 @@ def test_a_healthy_machine_has_nothing_to_do_and_still_takes_settings_and_checko
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--option", "99"), "--option 99: there are"),
+        (("--option", "99"), "--option 99: accepted: 1 to "),
         (("--option", "x"), "no option is called that"),
         (("--rate", "-1"), "--rate -1.0: accepted is the price of an hour"),
         (("--rate", "cheap"), "--rate"),

@@ -52,7 +52,7 @@ def test_what_still_blocks_and_what_only_running_can_tell_is_said() -> None:
         _option("one", stays=("driver-not-loaded",), unsure=("libcuda.init_code", "libcuda.init_text", "x.y"))
     )
     assert "     left afterwards: driver-not-loaded" in lines
-    assert "     only running it can tell: whether cuInit works, x.y" in lines
+    assert "     not known until it is done: whether cuInit works, x.y" in lines
 
 
 def test_what_is_not_known_is_a_question_mark_and_more_options_are_counted() -> None:

@@ -19,7 +19,7 @@ from tests.plan.planning import NAMES, question_of, ranked_of
 _VERBS = (
     "allow", "attest", "bring", "build", "cut", "empty", "enrol", "give", "have", "install", "keep", "leave", "let",
     "link", "load", "look", "make", "move", "power", "purge", "put", "reload", "remove", "reset", "restart", "run",
-    "see", "set", "start", "take", "turn", "unset", "wire",
+    "see", "set", "start", "take", "use", "check", "find", "delete", "turn", "unset", "wire",
 )  # fmt: skip
 
 

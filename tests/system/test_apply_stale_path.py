@@ -104,7 +104,7 @@ def test_from_the_broken_shell_itself_the_second_apply_has_nothing_to_do_either(
     before = tree(tmp_path)
     again = login.shell("env", f"LD_LIBRARY_PATH={path}", *words)
     assert again.returncode == 0, again.stderr
-    assert "nothing to do: run 1 did this; this shell still has the environment of before" in again.stdout
+    assert "nothing to do: run 1 did this; this shell still has the old environment" in again.stdout
     assert tree(tmp_path) == before
 
 

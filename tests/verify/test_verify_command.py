@@ -65,6 +65,7 @@ def test_the_list_names_every_check_with_its_limit(capsys: pytest.CaptureFixture
     ("arguments", "told"),
     [
         (["--only", "cublass"], "there is no check called 'cublass'; accepted: import, cpu, gpus"),
+        (["--only", "gpu"], "Did you mean gpus?"),
         (["--skip", "nothing"], "there is no check called 'nothing'"),
         (["--only", "require"], "--require FILE"),
         (["--require", "/nowhere/team.toml"], "--require /nowhere/team.toml: No such file"),

@@ -313,7 +313,7 @@ def test_another_machine_is_asked_for_by_the_providers_own_command() -> None:
     argv = ("runpodctl", "pod", "create", "--gpu-id", "NVIDIA H100 80GB HBM3", "--min-cuda-version", "13.0")
     [step] = made(at("h100-driver-570"), OtherMachine(580, CudaVersion(13, 0), ComputeCapability(9, 0), argv))
     assert step.commands == (argv,)
-    assert step.title == "take another machine: driver >= 580, CUDA 13.0, sm_90"
+    assert step.title == "use another machine: driver >= 580, CUDA 13.0, sm_90"
 
 
 def test_a_container_image_is_pulled_and_tried_where_docker_is_in_reach() -> None:

@@ -130,8 +130,8 @@ def _must(how: Recovering, argv: Argv) -> None:
     if ended.status != 0:
         last = next((line for line in reversed(ended.tail) if line.strip()), "it printed nothing")
         raise CouldNotAct(
-            f"an interrupted dpkg could not be put right: {shlex.join(argv)} ended with status {ended.status} "
-            f"({last}); the whole output is in {ended.log}. Put that right, {_THEN}."
+            f"an interrupted dpkg could not be fixed: {shlex.join(argv)} ended with status {ended.status} "
+            f"({last}); the whole output is in {ended.log}. Fix that, {_THEN}."
         )
 
 

@@ -51,7 +51,7 @@ def answer(argv: tuple[str, ...], what: str) -> str:
         said = done.stderr.strip().rpartition("\n")[2][:200] or "it printed nothing"
         raise CouldNotAct(
             f"{argv[0]} could not {what}: it ended with {done.returncode} ({said}). "
-            f"Put that right and run the same command again."
+            f"Fix that and run the same command again."
         )
     return done.stdout
 

@@ -76,7 +76,7 @@ def look(condition: Condition) -> Met:
     if kind is CheckKind.COMMAND:
         done = run(condition.argv)
         return Met(done.returncode == 0, f"{condition.argv[0]} ends with {done.returncode}")
-    return _no(condition.target if kind is CheckKind.ONCE else "only a person can tell whether this is done")
+    return _no(condition.target if kind is CheckKind.ONCE else "only you can tell whether this is done")
 
 
 _FILES = (

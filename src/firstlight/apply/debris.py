@@ -52,7 +52,7 @@ class Place:
         if isinstance(seen, Unknown):
             raise CouldNotAct(
                 f"{self.step.title}: what a killed pip or uv left there could not be seen: {seen.reason}. No package "
-                "was taken away. Put that right and run the same command again."
+                "was taken away. Fix that and run the same command again."
             )
         return seen.value
 
@@ -182,7 +182,7 @@ def _ask_about_files(place: Place, paths: tuple[str, ...]) -> tuple[str, ...]:
     watcher = place.acting.watcher
     watcher.say(f"not there before {place.step.title!r}, and of no package that it brings: {' '.join(paths)}")
     if watcher.asks("Remove it for good?"):
-        _take_away(place, paths, why="a person said so")
+        _take_away(place, paths, why="you agreed")
         return ()
     watcher.say("it is left as it is")
     return () if watcher.somebody_answers() else paths
@@ -229,7 +229,7 @@ def _ask(place: Place, left: tuple[Debris, ...], now: Environment) -> None:
     names = " ".join(each.path for each in left)
     place.acting.watcher.say(f"left behind by a pip that was killed, it seems, and {whose}: {names}")
     if place.acting.watcher.asks("Take it away for good?"):
-        _take_away(place, tuple(each.path for each in left), why="a person said so")
+        _take_away(place, tuple(each.path for each in left), why="you agreed")
     else:
         command = shlex.join(("rm", "-r", *(each.path for each in left)))
         place.acting.watcher.say(f"it is left as it is; where you do not need it, remove it with\n{command}")

@@ -174,7 +174,7 @@ def named(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, "Nothing was lost; put that right and run the same command again.")
+        advice = _ADVICE.get(error.errno or 0, "Nothing was lost; fix that and run the same command again.")
         raise CouldNotAct(f"{path} could not be written: {error.strerror}. {advice}") from error
 
 

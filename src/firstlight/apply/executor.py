@@ -158,9 +158,7 @@ def _must_run_again(acting: Acting, run: Run, step: Step) -> bool:
 def _do(acting: Acting, run: int, step: Step) -> None:
     journal, begun = acting.journal, time.monotonic()
     if step.kind in (StepKind.MANUAL, StepKind.LIBRARIES):
-        raise CouldNotAct(
-            f"{step.title}: this has to be done by a person. {step.note} Then run the same command again."
-        )
+        raise CouldNotAct(f"{step.title}: you have to do this yourself. {step.note} Then run the same command again.")
     if lacks_rights(step):
         raise CouldNotAct(f"{step.title}: this needs root. Run the same command with sudo, or choose another option.")
     if was_cut_off(journal, run, step):

@@ -22,7 +22,7 @@ from firstlight.owned import open_ours, our_folder, read_ours
 
 FORMAT = 2  # of what is written; 1 held the commands of `undo` as text
 BESIDE = ("originals", "logs")  # folders beside the journal
-_BEGIN_ANEW = "Put the original back, or move the journal away to begin anew (undo is lost then)."
+_BEGIN_ANEW = "Put the original back, or move the journal away to start over (undo is lost then)."
 _NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _TO_OPEN = {
     errno.ENOSPC: "Free some space there",
@@ -143,7 +143,7 @@ def ours_alone() -> Iterator[None]:
         raise NotOurs(
             f"{error}. What is written there is carried out with your rights, so that the journal, its folder and all "
             "folders above must belong to you or root and be closed to others; nothing was read or changed. "
-            f"{do[0].upper()}{do[1:]}. Set FIRSTLIGHT_STATE_DIR to a folder of your own only to begin anew: what "
+            f"{do[0].upper()}{do[1:]}. Set FIRSTLIGHT_STATE_DIR to a folder of your own only to start over: what "
             "was done before cannot be undone then.",
             do=error.do,
         ) from None

@@ -51,7 +51,7 @@ class SavedFiles:
             if now != expected and not (now == b"" and expected is None):
                 raise CouldNotAct(
                     f"{change.path} is not what the plan was made for: somebody changed it since. Nothing was written. "
-                    "Run the same command again to plan anew."
+                    "Run the same command again for a new plan."
                 )
             self._save(change.path, found, wanted, run=run, step=step)
         if change.removes:
@@ -72,7 +72,7 @@ class SavedFiles:
         if os.path.lexists(change.path):
             raise CouldNotAct(
                 f"{change.path} is there, and the plan was made for a machine where it is not. Nothing was written. "
-                "Run the same command again to plan anew."
+                "Run the same command again for a new plan."
             )
         if not self._was_saved(change.path, run=run):
             self.journal.add(

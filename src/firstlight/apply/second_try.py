@@ -98,7 +98,7 @@ def clear_half_made(disk: Disk, journal: Journal, run: int, step: Step) -> tuple
                 shutil.rmtree(path)
             else:
                 os.unlink(path)
-        said.append(f"{path} was left half-made by the interrupted attempt: it is made anew")
+        said.append(f"{path} was left half-made by the interrupted attempt: it is made again")
     return tuple(said)
 
 

@@ -43,7 +43,7 @@ def save_sets(journal: Journal, run: int, step: Step) -> None:
         if isinstance(seen, Unknown):
             raise CouldNotAct(
                 f"{step.title}: what is installed there could not be seen, so it could not be brought back: "
-                f"{seen.reason}. The step was not begun. Put that right, or name another interpreter with --python."
+                f"{seen.reason}. The step was not begun. Fix that, or name another interpreter with --python."
             )
         journal.add(
             SET_SAVED, run=run, step=step.id, of=DISTRIBUTIONS, target=interpreter, before=list(seen.value.pins),
@@ -144,7 +144,7 @@ def _repairs(step: Step) -> tuple[tuple[str, ...], ...]:
         if isinstance(seen, Unknown):
             raise CouldNotAct(
                 f"{step.title}: whether all that is installed there is whole could not be seen: {seen.reason}. No "
-                "command was run. Put that right and run the same command again."
+                "command was run. Fix that and run the same command again."
             )
         wanted = dict(each.partition("==")[::2] for each in condition.expected.split())
         torn = [each for name in seen.value.torn for each in seen.value.named(name) if name in wanted]

@@ -158,7 +158,7 @@ def _seen(taking: Taking) -> Environment:
     if isinstance(seen, Unknown):
         raise CouldNotAct(
             f"undo of {taking.step.title!r} stopped: what is installed now could not be seen: {seen.reason}. "
-            "No package was taken away after that. Put that right and run undo again."
+            "No package was taken away after that. Fix that and run undo again."
         )
     return seen.value
 
@@ -274,5 +274,5 @@ def command_back(acting: Acting, run: Run, step: Step, argv: tuple[str, ...]) ->
         last = ended.tail[-1] if ended.tail else "it printed nothing"
         raise CouldNotAct(
             f"undo of {step.title!r} stopped: {shlex.join(argv)} ended with status {ended.status} ({last}); "
-            f"the whole output is in {ended.log}. Put that right and run undo again."
+            f"the whole output is in {ended.log}. Fix that and run undo again."
         )

@@ -91,7 +91,7 @@ def left_alone(taking: Taking, gap: Difference, brought: Brought, *, now: tuple[
     changed = tuple(each for each in gap.back if name_of(each) in theirs and each not in now)
     if not (added or changed):
         return Left()
-    names = ", ".join((*added, *(f"{each} (of before)" for each in changed)))
+    names = ", ".join((*added, *(f"{each} (from before)" for each in changed)))
     why = f"because after the step {taking.unseen}" if taking.unseen else "because the step was interrupted"
     watcher = taking.acting.watcher
     watcher.say(
@@ -119,8 +119,8 @@ def refuse_undecided(taking: Taking, left: Left, files: tuple[str, ...]) -> None
         taking.acting.watcher.say(f"where you do not need it, remove it with\n{shlex.join(('rm', '-r', *files))}")
     if left.undecided or files:
         raise CouldNotAct(
-            f"undo of {taking.step.title!r} stopped: {', '.join((*left.undecided, *files))} may be somebody's own, and "
-            "nobody said that it shall go: it is left as it is. Remove it and run undo again, or run undo on a "
+            f"undo of {taking.step.title!r} stopped: {', '.join((*left.undecided, *files))} may be somebody's own, "
+            "and nobody agreed to remove it: it is left as it is. Remove it and run undo again, or run undo on a "
             "terminal without --yes and answer."
         )
 

@@ -45,7 +45,6 @@ def compile_all(spec: BuildSpec) -> None:
     progress = Progress(spec, Stage.COMPILE)
     until = time.time() + spec.max_minutes * 60 if spec.max_minutes else 0.0
     os.makedirs(spec.raw, exist_ok=True)
-    begun = time.time()
     try:
         if spec.backend in BY_NINJA:
             _by_ninja(spec, progress, until)
@@ -56,7 +55,7 @@ def compile_all(spec: BuildSpec) -> None:
         progress.write()
     worst = max(progress.watch.peaks.values(), default=0)
     about = {
-        "minutes": round((time.time() - begun) / 60, 2),
+        "minutes": round(progress.compiled.seconds() / 60, 2),
         "worst_unit_bytes": worst,
         "together_bytes": progress.watch.together,
     }

@@ -112,7 +112,7 @@ def _read(path: str) -> Ledger:
             tuple(document["folders"]), tuple(document["compiled"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
-        raise CouldNotAct(f"{path} cannot be read, so that nobody knows which files are ours ({error}).") from error
+        raise CouldNotAct(f"{path} cannot be read, so it is not known which files are ours ({error}).") from error
 
 
 def _kept(path: str) -> str:

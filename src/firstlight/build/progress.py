@@ -6,6 +6,7 @@ import os
 import time
 
 from firstlight.apply.commands import process_start
+from firstlight.build.compile_time import CompileTime
 from firstlight.build.memory_watch import MemoryWatch
 from firstlight.build.ninja_output import BuiltUnit, kind_of_unit, read_ninja_log
 from firstlight.build.ninja_units import kinds_of, ninja_folder
@@ -68,6 +69,7 @@ class Progress:
 
     def __init__(self, spec: BuildSpec, stage: Stage) -> None:
         self._spec, self._stage = spec, stage
+        self.compiled = CompileTime(spec)
         self.watch = MemoryWatch()
         self.done = self.total = 0
         self.jobs = spec.jobs
@@ -95,6 +97,8 @@ class Progress:
             worst_bytes=peaks.get(worst, 0), worst_unit=worst, running=self.watch.running, log=self._log,
         )  # fmt: skip
         write_document(self._spec.folder, NAME, encode(status))
+        if self._stage is Stage.COMPILE:
+            self.compiled.keep()
         self.keep_peaks()
 
     def keep_peaks(self) -> None:

@@ -81,7 +81,7 @@ class Watching:
 
     def step_skipped(self, step: Step, *, saw: str) -> None:
         self.account.held(step, saw)
-        self._print(f"held already: {one_line(step.title)}")
+        self._print(f"done already: {one_line(step.title)}")
 
     def step_ended(self, step: Step, *, seconds: float, saw: str) -> None:
         self.account.ended(step, saw)

@@ -52,7 +52,7 @@ BACK = "`firstlight undo` takes back what was done; after that another option ca
 )
 @plan_options
 @click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and what of it holds already; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and which steps are done already; change nothing.")
 @click.option("--with", "optional", metavar="ID", multiple=True,
               help="Do this optional step too; 'all' for every one. May be repeated.")  # fmt: skip
 @click.option("--no-verify", is_flag=True, help="Do not run `firstlight verify` after the steps.")
@@ -73,10 +73,10 @@ BACK = "`firstlight undo` takes back what was done; after that another option ca
 def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     """Show the chosen option as `plan` does, ask once, and do it.
 
-    A step that holds already is skipped, one that was done is looked at again; everything is written down first, so
-    that after a kill, a reboot or a full disk the same command goes on, and `firstlight undo` takes it back. Exit code
-    0: done, or nothing to do; 1: a step or verify failed, or only a person can do it; 2: usage, or nobody to ask; 4:
-    another firstlight is at work; 130: interrupted.
+    A step whose result is there already is skipped, and every step is checked after it was done. Everything is written
+    to a journal first: after a kill, a reboot or a full disk the same command goes on, and `firstlight undo` takes it
+    back. Exit code 0: done, or nothing to do; 1: a step or verify failed, or only you can do what is left; 2: usage, or
+    no terminal to ask; 4: another firstlight is at work; 130: interrupted.
     """
     how = ApplyOptions(
         yes=given["yes"],
@@ -241,7 +241,7 @@ def finish_interrupted(ctx: click.Context, machine: LiveMachine, how: ApplyOptio
     for run in interrupted_in(past_runs(machine)):
         echo(interrupted_text(run), how)
         if how.dry_run:
-            echo("--dry-run: it is not finished now\n\n", how)
+            echo("--dry-run does not finish it\n\n", how)
             return ()
         if not agreed("finish it", yes=how.yes):
             raise CouldNotAct(f"run {run.number} was left unfinished. {RESUME}; {BACK}.")

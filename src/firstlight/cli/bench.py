@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # subcommand -> (module under firstlight.cli, one line)
 SUBCOMMANDS = {
-    "compare": ("bench_compare", "two runs: what became slower or faster, and whose doing it is"),
+    "compare": ("bench_compare", "two runs: what became slower or faster, and what caused it"),
     "report": ("bench_report", "runs to look at: one HTML file with charts and the data inside"),
-    "check-claim": ("bench_claim", "can this number be true: recompute it, hold it to the silicon"),
+    "check-claim": ("bench_claim", "can this number be true: recompute it, compare it with the silicon"),
     "export": ("bench_export", "a run for CI and dashboards: pytest-benchmark, OpenMetrics, JUnit"),
 }
 _EPILOG = "Example: firstlight bench --effort quick --only gemm,bandwidth --out before.json"

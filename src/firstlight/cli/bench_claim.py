@@ -12,7 +12,7 @@ _EXIT_CODES = {True: 0, False: 1, None: 4}
 
 
 @click.command(
-    "check-claim", epilog=_EPILOG, short_help="can this number be true: recompute it, hold it to the silicon"
+    "check-claim", epilog=_EPILOG, short_help="can this number be true: recompute it, compare it with the silicon"
 )
 @click.option(
     "--case",

@@ -29,7 +29,7 @@ def is_collective(only: tuple[str, ...], given: dict[str, Any]) -> bool:
             f"--only {asked[0]} alone, and {other} in a run of its own"
         )
     if not asked and (unread := [name for name in _OWN if given.get(name)]):
-        raise BadInput(f"--{unread[0].replace('_', '-')} says nothing to other cases; accepted: with --only {FAMILY}")
+        raise BadInput(f"--{unread[0].replace('_', '-')} does not apply to other cases; accepted: with --only {FAMILY}")
     return bool(asked)
 
 

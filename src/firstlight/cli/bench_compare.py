@@ -7,7 +7,7 @@ import click
 _EPILOG = "Example: firstlight bench compare before.json after.json --margin 5%"
 
 
-@click.command("compare", epilog=_EPILOG, short_help="two runs: what became slower or faster, and whose doing it is")
+@click.command("compare", epilog=_EPILOG, short_help="two runs: what became slower or faster, and what caused it")
 @click.argument("base", metavar="BASE")
 @click.argument("new", metavar="NEW")
 @click.option("--margin", default="3%", show_default=True, help="Changes up to this size do not matter.")

@@ -18,7 +18,7 @@ _EPILOG = "Example: firstlight bench export run.json --to junit --out bench.xml"
 
 @click.command("export", epilog=_EPILOG, short_help="a run for CI and dashboards: pytest-benchmark, OpenMetrics, JUnit")
 @click.argument("run_file", metavar="RUN")
-@click.option("--to", "wanted", required=True, type=click.Choice(FORMATS), help="Who shall read it.")
+@click.option("--to", "wanted", required=True, type=click.Choice(FORMATS), help="The format to write.")
 @click.option("--out", default="", metavar="FILE", help="Write to FILE instead of printing.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print what was exported and left out as JSON (schema firstlight.export/1).")  # fmt: skip

@@ -51,13 +51,13 @@ class HowToBuild:
 )
 @click.argument("target", default="")
 @click.option("--archs", default=AUTO, show_default=True, metavar="LIST",
-              help="GPUs to compile for, e.g. 9.0a,12.0+PTX; auto: those here.")  # fmt: skip
+              help="GPUs to compile for, e.g. 9.0a,12.0+PTX; auto: the GPUs of this machine.")  # fmt: skip
 @click.option("--with", "features_on", default="", metavar="LIST", help="Features to have, e.g. cudnn,nccl.")
 @click.option("--without", "features_off", default="", metavar="LIST", help="Features to leave out.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE",
-              help="A flag of the source's build; refused where nothing in it reads that. Repeatable.")  # fmt: skip
+              help="A flag of the source's build; refused if nothing there reads it. May be repeated.")  # fmt: skip
 @click.option(
-    "--jobs", type=int, default=None, metavar="N", help="Units at a time; left out: by memory and processors."
+    "--jobs", type=int, default=None, metavar="N", help="Files to compile at a time. Default: by memory and processors."
 )
 @click.option(
     "--patch", "patches", multiple=True, metavar="FILE", help="A unified diff to apply first. May be repeated."
@@ -65,23 +65,23 @@ class HowToBuild:
 @click.option("--build-dir", default="", metavar="DIR", help="Where the tree, the objects and the wheel go.")
 @click.option("--prefix", default="", metavar="DIR", help="Install below this folder instead of into the environment.")
 @click.option("--wheel-only", is_flag=True, help="Make the wheel and install nothing.")
-@click.option(
-    "--no-deps", is_flag=True, help="Install the wheel alone; what it requires when it runs is named, not brought."
-)
+@click.option("--no-deps", is_flag=True, help="Install the wheel alone; what it requires is named, not installed.")
 @click.option("--target", "only", default="", metavar="NAME", help="Compile this target of the build alone.")
 @click.option("--toolkit", default="", metavar="PATH", help="The CUDA toolkit to use.")
-@click.option("--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after so long.")
-@click.option("--source", default="", metavar="DIR", help="A tree that is here; nothing is fetched.")
+@click.option(
+    "--max-minutes", type=click.IntRange(min=0), default=0, metavar="N", help="Stop compiling after N minutes."
+)
+@click.option("--source", default="", metavar="DIR", help="Build this source tree; nothing is fetched.")
 @click.option(
     "--status",
     "status",
     is_flag=True,
-    help="How far a build is: TARGET, or an id of --list, else the one last at work.",
+    help="How far a build is: TARGET, or an id of --list. Default: the latest.",
 )
-@click.option("--follow", is_flag=True, help="With --status: go on telling until it ends.")
-@click.option("--list", "listing", is_flag=True, help="Every build that is kept, with its size.")
+@click.option("--follow", is_flag=True, help="With --status: keep reporting until the build ends.")
+@click.option("--list", "listing", is_flag=True, help="List the builds that are kept, with their sizes.")
 @click.option("--clean", default="", metavar="ID", help="Remove the folder of a build, after asking.")
-@click.option("--bring", is_flag=True, help="First install what the project is built with, where it is missing.")
+@click.option("--bring", is_flag=True, help="First install the build tools of the project that are missing.")
 @click.option("--yes", is_flag=True, help="Do it without asking, for automation.")
 @click.option("--dry-run", is_flag=True, help="Look, check and show the plan; nothing is compiled.")
 @click.option(
@@ -91,9 +91,9 @@ class HowToBuild:
 @look_options
 @click.pass_context
 def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> None:
-    """Build TARGET from source and install the wheel: torch==2.9.1, a folder, an sdist, or git+URL@REF.
+    """Build TARGET (torch==2.9.1, a folder, an sdist or git+URL@REF) from source and install the wheel.
 
-    Everything that would stop the build later is looked at first, and every fault is told at once. Stopped anywhere,
+    Everything that would stop the build later is checked first, and all faults are reported together. If it is stopped,
     the same command goes on. Exit code 0: built, installed and proved; 1: a stage failed, or a fault stops it; 4:
     another build is at work; 130: interrupted, everything kept.
     """

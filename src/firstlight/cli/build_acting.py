@@ -15,6 +15,7 @@ import click
 from firstlight.apply.executor import BUILD_STAGE, StepFailed
 from firstlight.apply.lock import is_held_by_starter
 from firstlight.apply.surroundings import folder_for
+from firstlight.build.compile_time import compiled_before
 from firstlight.build.keys import finished_wheel
 from firstlight.build.logins import git_variables
 from firstlight.build.planning import bringing_step, build_steps
@@ -53,7 +54,7 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
     keep_what_is_installed(spec)
     if not is_held_by_starter():
         click.echo(WATCH, err=True)
-    begun = time.monotonic()
+    before, begun = compiled_before(spec), time.monotonic()
     try:
         run_steps(machine, build_steps(spec, sys.executable), MINE + spec.id, title)
     except (AnotherIsActing, NotBegun):
@@ -70,7 +71,7 @@ def carry_out_build(spec: BuildSpec, how: HowToBuild) -> tuple[str, int]:
     except KeyboardInterrupt:
         click.echo(f"firstlight: interrupted; everything is kept. {RESUME}", err=True)
         return "interrupted", 130
-    click.echo(_ended_text(spec, how, time.monotonic() - begun), err=how.form.value == "json", nl=False)
+    click.echo(_ended_text(spec, how, time.monotonic() - begun, before), err=how.form.value == "json", nl=False)
     return "done", 0
 
 
@@ -82,8 +83,11 @@ def reason_of(spec: BuildSpec, error: CouldNotAct) -> str:
     return f"{error.step.title}: {said}" if said else str(error)
 
 
-def _ended_text(spec: BuildSpec, how: HowToBuild, seconds: float) -> str:
-    """What was made, how long it took and what that cost, and what was proved by what."""
+def _ended_text(spec: BuildSpec, how: HowToBuild, seconds: float, before: float) -> str:
+    """What was made, how long it took and what that cost, and what was proved by what.
+
+    before: seconds that earlier runs compiled, where this one went on with them.
+    """
     from firstlight.report.apply_text import money
     from firstlight.report.build_text import ended_text
 
@@ -93,8 +97,10 @@ def _ended_text(spec: BuildSpec, how: HowToBuild, seconds: float) -> str:
         if spec.only
         else f"built{' and proved' if ended.proofs else ''} {os.path.basename(ended.wheel)}"
     )
-    spent = f", {money(seconds, how.rate)} of money" if isinstance(how.rate, Known) else ""
-    return f"{what} in {seconds / 60:.1f} min{spent}\n{ended_text(ended)}"
+    took = seconds + before
+    earlier = f", {before / 60:.1f} of them compiling in earlier runs" if before else ""
+    spent = f", cost {money(took, how.rate)}" if isinstance(how.rate, Known) else ""
+    return f"{what} in {took / 60:.1f} min{earlier}{spent}\n{ended_text(ended)}"
 
 
 def _without_compiling(spec: BuildSpec) -> str:
@@ -135,7 +141,7 @@ def walk(steps: tuple[Step, ...], env: dict[str, str]) -> None:
     for step in steps:
         looked = [each.argv for each in step.done_when if each.kind is CheckKind.COMMAND]
         if looked and all(_succeeds(argv, env) for argv in looked):
-            click.echo(f"held already: {step.title}")
+            click.echo(f"done already: {step.title}")
             continue
         click.echo(step.title)
         for argv in step.commands:

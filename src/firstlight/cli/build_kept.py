@@ -97,7 +97,7 @@ def _clean(machine: LiveMachine, build: KeptBuild, *, yes: bool) -> None:
     status = read_status(build.folder)
     if status is not None and status.alive:
         raise CouldNotAct(f"{build.source.id} is at work (process {status.process}). Stop it first.")
-    click.echo(f"{build.folder}: {gib(size_of(build.folder))} are removed{what_goes_with(build)}.", err=True)
+    click.echo(f"{build.folder}: {gib(size_of(build.folder))} will be removed{what_goes_with(build)}.", err=True)
     if not agreed("remove it", yes=yes):
         raise CouldNotAct("nothing was removed.")
     forget(machine, build.source.id, build.folder)

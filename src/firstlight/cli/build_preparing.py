@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from firstlight.facts.collect import Facts
 
 
-_AGAIN = "each unit that changes by that is compiled again; ninja decides which after configuring"
-_AGAIN_AS_MODULES = "each module that changes by that is compiled again"
+_AGAIN = "every file affected by that is compiled again; ninja decides which after configuring"
+_AGAIN_AS_MODULES = "every module affected by that is compiled again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _another_project(request: BuildRequest, project: Project) -> Iterator[Fault]
     if normal(target.name) == "torch":  # its version.txt is that of the branch: 1.13.0 in the tree of 1.13.1
         same = not project.version or project.version.split(".")[:2] == target.version.split(".")[:2]
     if normal(target.name) != normal(project.name) or not same:
-        saw = f"{target.given} is asked for, and the tree is {project.name} {project.version}".rstrip()
+        saw = f"{target.given} was asked for, but the tree is {project.name} {project.version}".rstrip()
         yield stops("another-project", saw, "Name the folder itself to build what is in it, or another --source.")
 
 
@@ -198,12 +198,14 @@ def _faults_of_tree(tree: str, request: BuildRequest) -> list[Fault]:
         found.append(note("submodules", f"{saw}. What it compiles and which flags it reads is known then"))
     if request.prefix and not _can_be_made(request.prefix):
         saw = f"--prefix {request.prefix} cannot be written to: the install would fail after everything is compiled"
-        found.append(stops("prefix-not-writable", saw, "Name a folder of yours, or become its owner."))
+        found.append(
+            stops("prefix-not-writable", saw, "Name a folder that you can write to, or become the owner of this one.")
+        )
     for path in request.patches:
         state, hunk = patch_state(tree, path)
         if state == "conflicts":
             found.append(
-                stops("patch-conflicts", f"{path}: {hunk}", "Make the patch anew for this source, or leave it out.")
+                stops("patch-conflicts", f"{path}: {hunk}", "Make a new patch for this source, or leave it out.")
             )
     return found
 
@@ -240,8 +242,8 @@ def _costs(spec: BuildSpec, rate: Fact[float]) -> tuple[str, ...]:
     if said:
         said.append(_AGAIN if spec.backend in BY_NINJA else _AGAIN_AS_MODULES)
     elif (left := units_to_compile(before)) > 0:
-        said.append(f"{left} of its commands are left to run")
+        said.append(f"{left} of its commands still have to run")
     if minutes := ended_of(before).minutes:
-        spent = f", {money(minutes * 60, rate)} of money" if isinstance(rate, Known) else ""
+        spent = f", cost {money(minutes * 60, rate)}" if isinstance(rate, Known) else ""
         said.append(f"compiling took {duration(round(minutes * 60))}{spent} the last time, as measured then")
     return tuple(said)

@@ -69,15 +69,17 @@ class _Compat:
     "--python",
     default="",
     metavar="X.Y",
-    help="The Python there. Default: of the facts, else 3.12, or what all has wheels for.",
+    help="The Python there. Default: that of the facts, else 3.12 or one that everything has wheels for.",
 )
 @click.option(
     "--platform",
     "machine",
     default="",
-    help="x86_64 or aarch64. Default: of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
+    help="x86_64 or aarch64. Default: that of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
 )
-@click.option("--glibc", default="", metavar="X.Y", help=f"The C library there. Default: of the facts, else {GLIBC}.")
+@click.option(
+    "--glibc", default="", metavar="X.Y", help=f"The C library there. Default: that of the facts, else {GLIBC}."
+)
 @click.option("--index-url", "index", default="", metavar="URL", help="Take everything from this index, e.g. a mirror.")
 @click.option("--find-links", "links", multiple=True, metavar="FOLDER", help="Take wheels from folders; no index then.")
 @click.option("--dry-run", is_flag=True, help="Say what would be downloaded and how much, and stop.")
@@ -120,7 +122,7 @@ def command(
 def _whom(class_text: str, facts_file: str, *, tables: Tables, asked: tuple[str, str, str]) -> _For:
     """The machine of --for or --facts; --python, --platform and --glibc win over what the facts say."""
     if bool(class_text) == bool(facts_file):
-        raise BadInput('give either --for "H100, driver >= 550" or --facts FILE: whom the bundle is for.')
+        raise BadInput('give either --for "H100, driver >= 550" or --facts FILE: the machines that the bundle is for.')
     machine, python, glibc = asked
     if class_text:
         from firstlight.emit.imagined import parse_machine

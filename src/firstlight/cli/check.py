@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
     """Look at this machine and compare it with what was proved and locked; nothing is changed, no torch is imported.
 
-    Each drift is told with what the lock has, what is here and where that was seen, its consequence (blocks, abi,
+    Each drift is shown with what the lock has, what is here and where that was seen, its consequence (blocks, abi,
     performance, harmless) by the rules of `firstlight doctor`, and what to do. Exit code 0: no drift, or harmless ones
     alone; 3: drift, or no class of the lock fits; 2: the lock cannot be used; 4: the machine could not be looked at.
     """

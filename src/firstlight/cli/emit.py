@@ -64,7 +64,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
 )
 @click.argument("kind", metavar="KIND", type=click.Choice((*NAMES, *_FILES_OF_OTHERS)))
 @click.option("--want", "wants", metavar="SPEC", multiple=True,
-              help='What is wanted, e.g. "torch==2.9.0+cu130"; none: what is there, or the newest.')  # fmt: skip
+              help='What is wanted, e.g. "torch==2.9.0+cu130"; default: what is installed, or the newest.')  # fmt: skip
 @click.option("--for", "class_text", metavar="CLASS", default=None,
               help='The machines it is for: GPUs and their oldest driver, e.g. "H100, driver >= 550".')  # fmt: skip
 @click.option("--facts", "facts_file", metavar="PATH", default="",
@@ -81,15 +81,18 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     "--platform",
     "machine",
     default="",
-    help="x86_64 or aarch64. Default: of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
+    help="x86_64 or aarch64. Default: that of the facts; aarch64 for GH200, GB200, GB10 and Jetson, else x86_64.",
 )
 @click.option("--volume", metavar="FOLDER", default="",
-              help="bash, runpod, slurm: the folder there that outlives a restart. Default: /workspace.")  # fmt: skip
+              help="bash, runpod, slurm: the folder there that survives a restart. Default: /workspace.")  # fmt: skip
 @click.option(
     "--base",
     metavar="IMAGE",
     default="",
-    help="dockerfile, devcontainer, compose: the base, best with @sha256:...; kit: with it, or none for no image.",
+    help=(
+        "dockerfile, devcontainer, compose: the base, best with @sha256:...; kit: needs @sha256:..., or `none` for no "
+        "image."
+    ),
 )
 @click.option(
     "--image", metavar="IMAGE", default="", help="runpod, devcontainer, compose, k8s: the image that was built."
@@ -196,7 +199,7 @@ def _refuse_of_a_build(given: dict[str, Any]) -> None:
     """Flags and architectures say nothing to a plan."""
     for name in _OF_A_BUILD:
         if given[name]:
-            raise BadInput(f"{_typed(name)} says how something is built; accepted: with --build TARGET.")
+            raise BadInput(f"{_typed(name)} belongs to a build; accepted: with --build TARGET.")
 
 
 def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given: dict[str, Any]) -> None:
@@ -206,7 +209,9 @@ def _agents(kind: str, class_text: str | None, facts_file: str, out: str, given:
     _refuse_of_a_build(given)
     plan = {**{name: given[name] for name in _OF_A_PLAN}, "for": class_text is not None, "facts": facts_file}
     if unread := [name for name, value in plan.items() if value]:
-        raise BadInput(f"{_typed(unread[0])} says nothing to {kind}, which is made of firstlight.toml. Leave it out.")
+        raise BadInput(
+            f"{_typed(unread[0])} does not apply to {kind}, which is made from firstlight.toml. Leave it out."
+        )
     as_json = "yes" if given["as_json"] else "no"
     if given["remove"]:
         if given["tools"] or given["mcp"]:
@@ -234,7 +239,7 @@ def _refuse_unread(kind: str, out: str, given: dict[str, Any]) -> None:
     for name, kinds in _READ_BY.items():
         if given[name] and kind not in kinds:
             instead = _INSTEAD.get(name, "Leave it out.")
-            raise BadInput(f"{_typed(name)} says nothing to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
+            raise BadInput(f"{_typed(name)} does not apply to {kind}; accepted: with {' or '.join(kinds)}. {instead}")
     for name in ("nodes", "gpus"):
         if given[name] and not given["bench"]:
             raise BadInput(f"--{name} {given[name]}: accepted with --bench, the job that measures several nodes.")

@@ -35,7 +35,7 @@ def emit_agents(folder: str, asked: AgentsAsked, *, as_json: str) -> None:
     """Write the files of the tools into a project's folder; every one, or none."""
     root = os.path.abspath(folder or ".")
     if not os.path.isdir(root):
-        raise BadInput(f"--out {folder}: no such folder; accepted: the project's folder, where {NAME} is or shall be.")
+        raise BadInput(f"--out {folder}: no such folder; accepted: the project's folder, where {NAME} is or will be.")
     record = _record(root)
     bases = {path: _base(root, path, record) for path in touched_files(asked)}
     policy = _policy_of(root, bases[NAME])
@@ -87,7 +87,7 @@ def remove_agents(folder: str, *, as_json: str) -> None:
             left = stripped(path, _text(now, path)).encode()
             if left == now:
                 continue
-            before, how = left or None, "took our part out of"
+            before, how = left or None, "removed our part from"
         if before is None:
             disk.remove(full)
             click.echo(f"firstlight: removed {full}", err=True)

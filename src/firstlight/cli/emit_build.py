@@ -30,7 +30,7 @@ def emit_the_build(kind: str, class_text: str | None, facts_file: str, out: str,
         raise BadInput(f"--build with {kind}: accepted: with {' or '.join(KINDS)}. The others carry wheels alone.")
     _refuse_unread(given, facts_file)
     if given["base"] and kind != "dockerfile":
-        raise BadInput(f"--base says nothing to {kind} --build; accepted: with dockerfile. Leave it out.")
+        raise BadInput(f"--base does not apply to {kind} --build; accepted: with dockerfile. Leave it out.")
     order = order_of(kind, class_text, given)
     emitted = emit_build(kind, order)
     files = [(each.name, each.text.encode(), each.mode) for each in emitted.files]
@@ -108,4 +108,4 @@ def _refuse_unread(given: dict[str, Any], facts_file: str) -> None:
         unread.append("facts")
     if unread:
         typed = _SPECIAL.get(unread[0], "--" + unread[0].replace("_", "-"))
-        raise BadInput(f"{typed} says nothing to --build; accepted: with a plan. Leave it out.")
+        raise BadInput(f"{typed} does not apply to --build; accepted: with a plan. Leave it out.")

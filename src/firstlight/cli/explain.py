@@ -34,7 +34,7 @@ LOOKS_LIKE_PATH = re.compile(r"(?:~?/|\.\.?/)\S+")
 COMPRESSED = ((b"\x1f\x8b", "gzip", "zcat"), (b"\xfd7zXZ", "xz", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"))
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ACCEPTED = "accepted: an error text, the name of a log file, or - for standard input"
-_ASK_HERE = "With --here it says as well whether it is so on this machine, and what to do here."
+_ASK_HERE = "With --here it also says whether that is so on this machine, and what to do."
 OPTIONS = ("--json", "--list", "--here", "--facts", "--help")
 
 
@@ -51,7 +51,7 @@ OPTIONS = ("--json", "--list", "--here", "--facts", "--help")
 @click.option(
     "--list", "list_all", is_flag=True, help="List what is known: the products; with a product's name its errors."
 )
-@click.option("--here", is_flag=True, help="Look at this machine too: what of it shows here, and what to do then.")
+@click.option("--here", is_flag=True, help="Look at this machine too: whether the cause is found here, and what to do.")
 @click.option(
     "--facts", "facts_file", metavar="PATH", default="", help="With --here: a saved machine instead of this one."
 )
@@ -67,7 +67,7 @@ def command(ctx: click.Context, /, *, text: tuple[str, ...], facts_file: str, **
         click.echo((_listed_json if as_json else _listed_text)(text), nl=False)
         return
     if facts_file and not asked["here"]:
-        raise BadInput(f"--facts {facts_file} is of use with --here alone; add --here, or leave it out.")
+        raise BadInput(f"--facts {facts_file} works only with --here; add --here, or leave it out.")
     explained = _explained(ctx, text)
     here = NOT_LOOKED
     if asked["here"]:
@@ -125,7 +125,7 @@ def _shown_there(explained: Explained, look: Look, question: Question, diagnosis
     machine = f"this machine: {machine_summary(question.facts)[0]}"
     if not found:
         return Here((machine, *_not_here(explained, question, diagnosis)))
-    sentences = (machine, *(f"so it is here: {each.code}: {each.saw[0]}" for each in found))
+    sentences = (machine, *(f"it is so on this machine: {each.code}: {each.saw[0]}" for each in found))
     if found[0].code == diagnosis.primary:
         return _with_first_option(Here(sentences, found), look, question, diagnosis)
     return Here(sentences, found, answers_text(found[0].answers, platform_of(question.facts)))
@@ -145,10 +145,10 @@ def _not_here(explained: Explained, question: Question, diagnosis: Diagnosis) ->
     looked = sorted({rule.code for rule in rules} - {each.code for each in unseen})
     reasons = tuple(f"could not be looked at here: {each.code}: {each.why}" for each in unseen)
     if not rules:
-        return ("whether it is so here is not known: no check of the machine goes with this error", *rest)
+        return ("whether it is so here is not known: no check of the machine belongs to this error", *rest)
     if reasons:
-        return (*((f"does not show here now: {', '.join(looked)}",) if looked else ()), *reasons, *rest)
-    return (f"not on this machine: nothing of it shows here now (looked for {', '.join(looked)})", *rest)
+        return (*((f"no sign of it here now: {', '.join(looked)}",) if looked else ()), *reasons, *rest)
+    return (f"not on this machine: no sign of it is here now (looked for {', '.join(looked)})", *rest)
 
 
 def _with_first_option(here: Here, look: Look, question: Question, diagnosis: Diagnosis) -> Here:

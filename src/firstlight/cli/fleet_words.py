@@ -50,7 +50,7 @@ def parse_words(words: tuple[str, ...]) -> Words:
                 "the pip.conf or the environment there, and leave it out here"
             )
     if "--help" in words:
-        raise BadInput("behind -- stand options of `firstlight apply`; `firstlight apply --help` lists them")
+        raise BadInput("after -- come options of `firstlight apply`; `firstlight apply --help` lists them")
     wanted, python = _behind.main(list(words), prog_name="firstlight apply", standalone_mode=False)
     if python and not python.startswith("/"):
         raise BadInput(f"--python {python!a}: accepted is an absolute path on the hosts, e.g. /opt/venv/bin/python")

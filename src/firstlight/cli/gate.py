@@ -54,7 +54,7 @@ def refuse_without_gate(given: dict[str, Any]) -> None:
     """What belongs to --gate alone is not read as something else."""
     for name, option in (("lock_file", "--lock"), ("unknown", "--unknown"), ("node_verdict", "--node-verdict")):
         if given[name]:
-            raise BadInput(f"{option} {given[name]} is of use with --gate alone; add --gate, or leave {option} out.")
+            raise BadInput(f"{option} {given[name]} works only with --gate; add --gate, or leave {option} out.")
 
 
 def gate(look: Look, *, goal: str, wants: tuple[str, ...], given: dict[str, Any]) -> int:

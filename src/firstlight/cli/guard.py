@@ -31,7 +31,7 @@ class _Guard(click.Command):
 
 @click.command(
     cls=_Guard,
-    short_help="may this run: one command or edit and the team's policy; allow is 0, deny is 2",
+    short_help="may this run: one command or edit, judged by the team's policy; exit 0: allow, 2: deny",
     epilog="Example: firstlight guard --why --shell 'pip install triton'",
 )
 @click.argument("what", metavar="[test] [-- CMD...]", nargs=-1)
@@ -39,7 +39,7 @@ class _Guard(click.Command):
 @click.option("--edit", "path", metavar="PATH", default=None, help="Decide on an edit of a file.")
 @click.option("--hook", "tool", type=click.Choice(_TOOLS), default=None,
               help="Read that tool's JSON on stdin, and answer in its form.")  # fmt: skip
-@click.option("--files", is_flag=True, help="What stands behind -- are files that are about to be committed.")
+@click.option("--files", is_flag=True, help="The words after -- are files that are about to be committed.")
 @click.option("--policy", "policy_file", metavar="FILE", default="",
               help="The policy. Default: the nearest firstlight.toml, here or above.")  # fmt: skip
 @click.option("--why", is_flag=True, help="Print how the command was read.")
@@ -65,12 +65,12 @@ def command(ctx: click.Context, /, what: tuple[str, ...], **given: Any) -> int:
 
         return test_hooks(every="yes" if given["everything"] else "no", as_json="yes" if given["as_json"] else "no")
     if what:
-        raise BadInput(f"{what[0][:60]!a}: a command stands behind --, e.g. firstlight guard -- pip install requests.")
+        raise BadInput(f"{what[0][:60]!a}: write the command after --, e.g. firstlight guard -- pip install requests.")
     if given["tool"] is not None:
         return _hook(given["tool"], given["policy_file"])
     kinds = [each for each in (words, given["text"], given["path"]) if each is not None]
     if given["files"] and not words:
-        raise BadInput("--files: the files stand behind --, e.g. firstlight guard --files -- requirements.txt.")
+        raise BadInput("--files: write the files after --, e.g. firstlight guard --files -- requirements.txt.")
     if len(kinds) != 1 or words == ():
         raise BadInput("guard decides on one action; accepted: -- CMD..., --shell TEXT, --edit PATH or --hook TOOL.")
     policy, place = _policy(given["policy_file"], os.getcwd())

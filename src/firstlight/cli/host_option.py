@@ -36,7 +36,7 @@ def host_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _over_ssh(look: Look, host: str, config: str) -> Look:
     if not host:
         if config:
-            raise BadInput(f"--ssh-config {config} is of use with --host alone; add --host, or leave it out.")
+            raise BadInput(f"--ssh-config {config} works only with --host; add --host, or leave it out.")
         return look
     if look.facts_file:
         raise BadInput(

@@ -35,7 +35,9 @@ _ONLY_WITH_FIX = ("yes", "dry_run", "find_links", "index_url")
 @click.option("--index-url", metavar="URL", default="", help="With --fix: take wheels from this index.")
 @click.option("--facts", "facts_file", metavar="PATH", default="", help="A recorded machine instead of this one.")
 @click.option("--python", metavar="PATH", default="", help="The environment of this interpreter.")
-@click.option("--arch", type=click.Choice(ARCHES), default=None, help="Which files of a folder or wheel are meant.")
+@click.option(
+    "--arch", type=click.Choice(ARCHES), default=None, help="The processor whose files of a folder or wheel are read."
+)
 @click.option("--all", "whole", is_flag=True, help="Print the whole tree, with where each comes from and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.libs/1).")
 @click.option(
@@ -95,7 +97,7 @@ def _write_html(path: str, analysis: Analysis, closing: Closing, *, fix: str) ->
 def _refuse_without_fix(given: dict[str, Any]) -> None:
     for name in _ONLY_WITH_FIX:
         if given[name]:
-            raise BadInput(f"--{name.replace('_', '-')} says how things are changed; it goes with --fix.")
+            raise BadInput(f"--{name.replace('_', '-')} works only with --fix; add --fix, or leave it out.")
 
 
 def look(target: str, *, python: str, arch: str, recorded: str = "") -> tuple[Surroundings, Analysis]:

@@ -42,7 +42,7 @@ from firstlight.ways.wheel_target import Target as WheelTarget
 if TYPE_CHECKING:
     from firstlight.apply.account import Taken
 
-RESUME = "`firstlight libs --fix` again, once that is put right"
+RESUME = "`firstlight libs --fix` again, once that is fixed"
 BACK = "nothing: what was begun has been taken back"
 _MOST_ROUNDS = 4
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")
@@ -176,7 +176,7 @@ def _act(
 ) -> tuple[tuple[int, ...], tuple[Taken, ...]]:
     """Carry the steps out; where one fails, the run is taken back at once and nothing is left half-installed."""
     machine, watcher, digest = LiveMachine(), Watching(), digest_of(steps)
-    title = f"close the chain of {asking.before.target.title}"
+    title = f"install the missing libraries of {asking.before.target.title}"
     try:
         with acting_on(machine, watcher, logins=asking.logins) as acting:
             if interrupted(acting):  # another one was killed while this one was asking

@@ -27,19 +27,20 @@ _MANY = 20  # files from which on the count is shown while they are read
 
 
 @click.command(
-    short_help="your Dockerfile, requirements, manifests or job scripts: what of them will break on a machine",
+    short_help="your Dockerfile, requirements, manifests or job scripts: what in them will break on a machine",
     epilog='Example: firstlight lint Dockerfile --for "H100, driver 550". Exit 0: nothing blocks; 1: something does; '
     "2: bad input, or a file of a folder that could not be read.",
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--for", "machine", metavar="MACHINE", default=LIVE, show_default="this machine",
               help='live, a facts file, a recorded machine, example:NAME, or words: "H100, driver 550".')  # fmt: skip
-@click.option("--kind", metavar="KIND", default="", help=f"What the files are: {', '.join(KINDS)}. Without it by name "
-              "and content.")  # fmt: skip
+@click.option("--kind", metavar="KIND", default="", help=(
+    f"What the files are: {', '.join(KINDS)}. Default: by name and content."
+))  # fmt: skip
 @click.option("--skip-unknown", is_flag=True, help="Leave out files of another kind, as in a folder; for pre-commit.")
 @click.option("--build-arg", "arguments", metavar="NAME=VALUE", multiple=True,
               help="A build argument, or a variable of a compose file. May be repeated.")  # fmt: skip
-@click.option("--target", metavar="STAGE", default="", help="The stage that is built; without it the last one.")
+@click.option("--target", metavar="STAGE", default="", help="The stage that is built. Default: the last one.")
 @click.option("--strict", is_flag=True, help="Exit 1 also where something degrades.")
 @click.option("--format", "shape", metavar="FORMAT", default="", show_default="text",
               help="text, json, sarif (2.1.0) or github (comments at the lines of a pull request).")  # fmt: skip
@@ -47,7 +48,7 @@ _MANY = 20  # files from which on the count is shown while they are read
 def command(
     *, files: tuple[str, ...], machine: str, kind: str, arguments: tuple[str, ...], target: str, **how: str | bool
 ) -> None:
-    """Read your own files and say what of them will break on a machine. Nothing is built or run.
+    """Read your own files and say what in them will break on a machine. Nothing is built or run.
 
     FILE is a Dockerfile, a compose file, a Kubernetes manifest, devcontainer.json, a GitHub workflow, a Slurm or shell
     script, requirements.txt, pyproject.toml, uv.lock, environment.yml or pixi.toml; or a folder, in which all of these

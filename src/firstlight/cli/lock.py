@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
     epilog="Example: firstlight lock --checkout /opt/cutlass --hold",
 )
 @click.option("--out", default=DEFAULT, show_default=True, metavar="FILE",
-              help="The lock; a class that it has already for other machines is kept to the byte.")  # fmt: skip
+              help="The lock; its classes of other machines stay as they are, to the byte.")  # fmt: skip
 @click.option("--class", "class_name", default="", metavar="NAME",
               help="What this kind of machine is called; default: e.g. sm90-x86_64-r580.")  # fmt: skip
 @click.option("--evidence", default="", metavar="FILE",
@@ -49,8 +49,8 @@ def command(ctx: click.Context, /, look: Look, **given: Any) -> None:
     """Run `verify`, and write what was proved to a file that `firstlight check` compares machines with.
 
     The file has one class for each kind of machine, sorted, one fact a line, without names of hosts, users or devices.
-    With --facts another machine is locked, marked as not verified. With --hold a lock that still fits is kept as it is,
-    and steps are shown, asked for once and written to the journal; `firstlight undo` takes them back. Exit code 0:
+    With --facts another machine is locked, marked as not verified. With --hold a lock that still fits is kept as it is;
+    the steps are shown, confirmed once and written to the journal; `firstlight undo` takes them back. Exit code 0:
     locked; 1: verify failed, or a step did; 2: usage and bad input; 4: the machine could not be looked at.
     """
     _check_options(look, given)

@@ -35,7 +35,7 @@ from firstlight.ways.step import Step
 from firstlight.ways.steps import steps_of
 
 _DOCUMENT = "firstlight.lock.document"  # what --json prints at the end, with what came of the hold
-RESUME = "`firstlight lock --hold` again, once that is put right"
+RESUME = "`firstlight lock --hold` again, once that is fixed"
 BACK = "`firstlight undo` takes back what was done"
 
 
@@ -77,7 +77,7 @@ def _steps(machine: LiveMachine, facts: Facts, constraints: str) -> tuple[Step, 
         load(),
         platform_of(facts),
         replace(extras, files=(*extras.files, *texts)),
-        "the stack shall stay as locked",
+        "the stack must stay as locked",
     )
     made = tuple(step for way in ways for step in steps_of(way, at) if _changes(step))
     return tuple(replace(step, id=f"{number:02d}-{step.id}") for number, step in enumerate(made, 1))

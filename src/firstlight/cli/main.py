@@ -13,8 +13,8 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
-from firstlight.cli.printing import guarded_streams
-from firstlight.cli.streams import drop, keep_writable
+from firstlight.cli.printing import guarded_streams, raw
+from firstlight.cli.streams import drop, keep_writable, nowhere_to_write
 from firstlight.errors import FirstlightError
 
 # verb -> (module under firstlight.cli, one line for the list of verbs)
@@ -24,31 +24,37 @@ VERBS = {
     "explain": ("explain", "an error line or a log: its cause, a proof and the ways out"),
     "facts": ("facts", "look: what this machine is; changes nothing"),
     "plan": ("plan", "decide: every way out, ranked; the chosen one as exact commands; changes nothing"),
-    "apply": ("apply", "act: the plan, asked for once, done, proved; can be killed, run twice and taken back"),
+    "apply": ("apply", "act: show the plan, ask once, do it, prove it; can be killed, run twice and taken back"),
     "undo": ("undo", "take back what apply did, newest first"),
-    "build": ("build", "from source: checked before it starts, survives being stopped, proves its result"),
+    "build": (
+        "build",
+        "build from source: checked before it starts, can be stopped and gone on with, proves its result",
+    ),
     "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
     "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
     "libs": (
         "libs",
-        "every shared library torch needs at once: where from, what is missing, who has it; --fix closes it",
+        "every shared library torch needs: where from, what is missing, which package has it; --fix installs it",
     ),
     "verify": ("verify", "prove it: child processes compute, compile and load what torch needs"),
     "lock": ("lock", "keep: what was proved, written to firstlight.lock; --hold makes pip, uv, apt and conda keep it"),
     "check": ("check", "what has changed since the lock, what it leads to, and what to do"),
-    "bench": ("bench", "measure: the suite, every number beside what the silicon can do"),
+    "bench": ("bench", "measure: the benchmark suite, every number beside what the silicon can do"),
     "profile": (
         "profile",
         "see inside: Nsight Compute's counters of a case or a command, and what they reach",
     ),
     "kernels": ("kernels", "block-sparse products: which kernel runs here, and why"),
     "emit": ("emit", "the plan as files for other machines: bash, Dockerfile, Compose, k8s, RunPod, Slurm, Ansible"),
-    "lint": ("lint", "your Dockerfile, requirements, manifests or job scripts: what of them will break on a machine"),
+    "lint": ("lint", "your Dockerfile, requirements, manifests or job scripts: what in them will break on a machine"),
     "fleet": ("fleet", "many hosts over ssh: one table, the odd ones first"),
     "ship": ("ship", "an image to another machine over ssh: only the layers that are missing there"),
-    "guard": ("guard", "may this run: one command or edit and the team's policy; allow is 0, deny is 2"),
-    "mcp": ("mcp", "the verbs that change nothing as tools for a coding agent, over stdio"),
-    "handover": ("handover", "one page to hand over: what it is, what was done, what is proved, how fast it is"),
+    "guard": ("guard", "may this run: one command or edit, judged by the team's policy; exit 0: allow, 2: deny"),
+    "mcp": ("mcp", "the verbs that change nothing, as tools for a coding agent over stdio"),
+    "handover": (
+        "handover",
+        "one page that goes with a machine: what it is, what was done, what is proved, how fast it is",
+    ),
     "report": ("report", "take the data out of an HTML report again"),
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
@@ -139,7 +145,16 @@ def run(args: list[str] | None = None) -> int:
     given = sys.argv[1:] if args is None else args
     keep_writable()
     with guarded_streams(given):
-        return _as_a_hook_needs_it(_run(args), given)
+        return _as_a_hook_needs_it(_heard(_run(args)), given)
+
+
+def _heard(code: int) -> int:
+    """The exit code; 4 where a result was written to a stdout that cannot take it."""
+    if not nowhere_to_write(raw(sys.stdout)):
+        return code
+    return _complain(
+        f"the output could not be written: stdout is not open for writing (otherwise the exit code would be {code})", 4
+    )
 
 
 def _as_a_hook_needs_it(code: int, given: list[str]) -> int:

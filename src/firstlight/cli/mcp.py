@@ -24,7 +24,7 @@ _DOCUMENTS = (0, 1, 2, 3)  # exit codes with which a verb prints its document
 
 
 @click.command(
-    short_help="the verbs that change nothing as tools for a coding agent, over stdio",
+    short_help="the verbs that change nothing, as tools for a coding agent over stdio",
     epilog="Example: firstlight emit agents --mcp writes the entry for each tool; firstlight mcp --json lists them",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the tools and their schemas, and stop.")

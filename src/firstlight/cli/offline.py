@@ -55,7 +55,7 @@ def with_installed(shelf: Shelf, interpreter: str) -> Shelf:
     try:
         return replace(shelf, installed=installed_distributions(interpreter))
     except CouldNotLook as error:
-        raise CouldNotAct(f"{error}. Nothing was changed; put that right and run the same command again.") from error
+        raise CouldNotAct(f"{error}. Nothing was changed; fix that and run the same command again.") from error
 
 
 def wants_of(bundle: Bundle) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class WithCommand(click.Command):
 @click.option("--need", default="", metavar="TIER", help="Exit 1 unless this tier is reached, for CI.")
 @click.option("--report", default="", metavar="FILE", help="Where the .ncu-rep goes. Default: profile-NAME.ncu-rep.")
 @click.option("--device", default="cuda:0", show_default=True, help="For a case: cuda:0 (or another number) or cpu.")
-@click.option("--kernel", default="", metavar="REGEX", help="Count kernels of this name alone.")
+@click.option("--kernel", default="", metavar="REGEX", help="Count only kernels of this name.")
 @click.option("--skip", default=0, type=click.IntRange(0), metavar="N", help="Leave out the first N launches.")
 @click.option("--launches", default=None, type=click.IntRange(0), metavar="N",
               help="Count at most N launches; 0: all. Default: 20 of a command, all of a case.")  # fmt: skip
@@ -53,7 +53,7 @@ class WithCommand(click.Command):
     "--bytes", "least_bytes", default=None, type=click.IntRange(1), metavar="N", help="The least bytes that must move."
 )
 @click.option("--bound", type=click.Choice(["tensor", "vector", "memory"]), default=None,
-              help="What sets the pace; known of a case, taken from the counters of a command.")  # fmt: skip
+              help="What limits the speed; known for a case, taken from the counters for a command.")  # fmt: skip
 @click.option("--bench", default="", metavar="FILE", help="Take the share of the limit from this run of bench.")
 @click.option("--no-bench", is_flag=True, help="Do not time the case without a profiler.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (schema firstlight.profile/1).")

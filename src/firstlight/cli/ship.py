@@ -27,17 +27,21 @@ _FIRST_S, _EVERY_S = 2.0, 5.0
     epilog="Example: firstlight ship team/train:3 --host root@203.0.113.7:22022",
 )
 @click.argument("image")
-@click.option("--host", metavar="[USER@]HOST[:PORT]", required=True, help="Where to, also a name of your ssh_config.")
+@click.option(
+    "--host", metavar="[USER@]HOST[:PORT]", required=True, help="Where to send it; may be a name of your ssh_config."
+)
 @click.option("--name", metavar="NAME[:TAG]", default="", help="The name that it gets there. Default: the one it has.")
 @click.option("--engine", type=click.Choice(["podman", "docker", "skopeo"]), default=None,
               help="What loads it there. Default: the first of these that answers.")  # fmt: skip
 @click.option("--verify/--no-verify", "verify", default=None,
-              help="Run `firstlight verify` in it there; where it has Python and no firstlight, that is brought. "
-              "Default: where firstlight is in the image.")  # fmt: skip
+              help=(
+                  "Run `firstlight verify` in it there; an image with Python and without firstlight gets it for that. "
+                  "Default: if firstlight is in the image."
+              ))  # fmt: skip
 @click.option("--folder", metavar="PATH", default=FOLDER, show_default=True,
-              help="The folder there for its blobs; a relative one begins at the home.")  # fmt: skip
+              help="The folder there for its blobs; a relative path starts in the home folder.")  # fmt: skip
 @click.option("--rate", "rate_kib", type=click.IntRange(1, 100_000_000), default=None, metavar="KIB",
-              help="Send at most so many KiB a second.")  # fmt: skip
+              help="Send at most this many KiB a second.")  # fmt: skip
 @click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own.")
 @click.option("--dry-run", is_flag=True, help="Ask the host, say what would be sent, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document (schema firstlight.ship/1).")

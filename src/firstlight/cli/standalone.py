@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from firstlight import __version__
-from firstlight.cli.printing import guarded_streams
+from firstlight.cli.printing import guarded_streams, raw
+from firstlight.cli.streams import drop, keep_writable, nowhere_to_write
 from firstlight.errors import FirstlightError
 from firstlight.facts.document import to_text
 from firstlight.facts.look import Look, Names, look_at
@@ -16,8 +16,7 @@ from firstlight.report.facts_text import Detail, facts_text
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the facts; the exit code is that of `firstlight facts`."""
-    if sys.stdout is None or sys.stderr is None:  # where the shell closed one
-        return _main(arguments)
+    keep_writable()
     with guarded_streams(sys.argv[1:] if arguments is None else arguments):
         return _main(arguments)
 
@@ -69,14 +68,14 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _printed(text: str) -> int:
+    why = "stdout is not open for writing"
     try:
-        if sys.stdout is not None:  # None where the shell closed it
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        if not nowhere_to_write(raw(sys.stdout)):
             return 0
-        print(f"firstlight: the output could not be written: {error.strerror}", file=sys.stderr)  # noqa: T201
-        return 4
-    return 0
+    except OSError as error:
+        drop(sys.stdout.fileno())
+        why = error.strerror or str(error)
+    print(f"firstlight: the output could not be written: {why}", file=sys.stderr)  # noqa: T201
+    return 4

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from firstlight.apply.runs import Run
 
 RESUME = "`firstlight undo` again goes on with the rest"
-BACK = "what was taken back stays so; `firstlight apply` does it anew"
+BACK = "what was taken back stays so; `firstlight apply` does it again"
 
 
 @click.command(

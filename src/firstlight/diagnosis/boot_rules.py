@@ -47,8 +47,8 @@ def module_key_not_enrolled(question: Question) -> Iterator[Seen]:
 
 _MEANS = {
     Standing.UNSIGNED: "The kernel takes only signed modules, so NVIDIA's is not loaded.",
-    Standing.STRANGER: "The kernel refuses the module: nobody has told the firmware to trust the key that signed it.",
-    Standing.WAITING: "The key was handed in, and nobody has confirmed it yet on the blue screen at the next start.",
+    Standing.STRANGER: "The kernel refuses the module: the key that signed it was never enrolled in the firmware.",
+    Standing.WAITING: "The key waits to be confirmed on the blue screen at the next start.",
 }
 
 
@@ -104,7 +104,7 @@ BOOT_RULES: tuple[Rule, ...] = (
             "fleet.early_image.holds_nouveau",
             "fleet.early_image.holds_the_ban",
         ),
-        means="The image is read before the disk is: until it is made anew, every start gives the GPU to nouveau.",
+        means="The image is read before the disk is: until it is rebuilt, every start gives the GPU to nouveau.",
         error="NVRM: GPU 0000:01:00.0 is already bound to nouveau.",
         source="negativo17/nvidia-driver#73; man 8 update-initramfs, man 8 dracut",
         ways=(kinds.ForbidModule, kinds.Restart),

@@ -143,8 +143,10 @@ CUINIT_RULES: tuple[Rule, ...] = (
         severity=Severity.BLOCKS,
         depth=30,
         title="The CUDA driver library does not start.",
-        fires_when="There is an NVIDIA GPU and cuInit, called in a child process, returns another code than 0; not "
-        "where a virtual GPU is refused for want of a licence.",
+        fires_when=(
+            "There is an NVIDIA GPU and cuInit, called in a child process, returns another code than 0; not where a "
+            "virtual GPU is refused because it has no licence."
+        ),
         looks_at=("libcuda.init_code", "libcuda.loaded_path", "health.driver_messages", "gpus.devices", "gpus.pci"),
         means="No CUDA program starts, and torch.cuda.is_available() is False.",
         error=_COUNTED.format("...", "..."),

@@ -49,8 +49,8 @@ BY_RULES = (
     ContainerKind.LXC, ContainerKind.PROXMOX, ContainerKind.LXD, ContainerKind.INCUS, ContainerKind.NSPAWN,
 )  # fmt: skip
 _NOT_ALLOWED = (
-    "The nodes were bound in, and the container's device rules do not allow them: the number of nvidia-uvm is given "
-    "anew with every start of the kernel, and a rule may name an old one."
+    "The nodes were bound in, and the container's device rules do not allow them: the number of nvidia-uvm can change "
+    "with every start of the kernel, and a rule may name an old one."
 )
 
 

@@ -48,7 +48,7 @@ def extension_lacks_symbols(question: Question) -> Iterator[Seen]:
                 *torch,
                 *taken_out(question, package),
             ),
-            means=f"torch itself works; importing {package}, or what of it loads that file, fails.",
+            means=f"torch itself works; importing {package}, or the part of it that loads that file, fails.",
             error=_complaint(worst),
         )
 

@@ -54,7 +54,7 @@ def framework_wants_newer_library(question: Question) -> Iterator[Seen]:
                 f"{wheel.version} ({wheel.folder}){whose}",
                 answers=tuple(_both_served(question, framework, wanted)),
                 means=f"There is one {wanted.name} for both. {_say(framework.name)} leaves the GPU unused or stops, "
-                "whoever is imported first; torch itself works.",
+                "whichever is imported first; torch itself works.",
             )
 
 
@@ -274,8 +274,10 @@ FRAMEWORK_RULES = (
         fires_when="Wheels named -cuN are of another CUDA major than torch, and neither torch nor another package asks "
         "for them.",
         looks_at=("nvidia_wheels", "torch.requires", "companions.requires"),
-        means="They take disk space, and torch does not load them. No installer takes them away with the torch that "
-        "brought them; `pip uninstall` does, where nothing else needs them.",
+        means=(
+            "They take disk space, and torch does not load them. No installer removes them with the torch that "
+            "brought them; `pip uninstall` does, where nothing else needs them."
+        ),
         source="METADATA of the installed wheels",
         ways=(),
     ),
@@ -302,7 +304,7 @@ FRAMEWORK_RULES = (
         title="JAX's CUDA plugin is not of jaxlib's version.",
         fires_when="The plugin jax-cudaN-plugin or jax-cudaN-pjrt has another version number than jaxlib.",
         looks_at=("python.environments.distributions",),
-        means="JAX warns and computes on the CPU, or crashes at the first array; torch is not touched by it.",
+        means="JAX warns and computes on the CPU, or crashes at the first array; torch is not affected.",
         error="RuntimeWarning: JAX plugin jax_cuda12_plugin version 0.9.2 is installed, but it is not compatible with "
         "the installed jaxlib version 0.9.0.1, so it will not be used.",
         source="jaxlib/plugin_support.py of jaxlib 0.6.0; ma-gilles/recovar#64",
@@ -346,8 +348,10 @@ FRAMEWORK_RULES = (
         title="ONNX Runtime finds its CUDA libraries only after torch was imported.",
         fires_when="Its CUDA libraries are in wheels alone, and no search path leads there.",
         looks_at=("extensions.files.needed", "cuda_libraries.libraries"),
-        means="Import torch before onnxruntime, or call onnxruntime.preload_dlls() (from 1.21 on): who comes first "
-        "decides. Alone it computes on the CPU.",
+        means=(
+            "Import torch before onnxruntime, or call onnxruntime.preload_dlls() (from 1.21 on): the order decides. "
+            "Alone it computes on the CPU."
+        ),
         error="Failed to load library libonnxruntime_providers_cuda.so with error: libcudnn_adv.so.9: cannot open "
         "shared object file: No such file or directory",
         source="microsoft/onnxruntime#23643; microsoft/onnxruntime#23744",

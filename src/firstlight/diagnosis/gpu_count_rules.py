@@ -178,7 +178,7 @@ def _lines_of(facts: Facts, device: PciDevice, *, alone: bool) -> tuple[LogLine,
 
 def _quoted(lines: tuple[LogLine, ...]) -> str:
     if not lines:
-        return "; the log that was read says nothing of it"
+        return "; the log that was read says nothing about it"
     texts = list(dict.fromkeys(line.text.rstrip(".") for line in lines))
     more = f" (and {len(texts) - _MOST_LINES} more lines)" if len(texts) > _MOST_LINES else ""
     return f"; {lines[0].seen_in} says: {'; '.join(texts[:_MOST_LINES])}{more}"
@@ -284,13 +284,13 @@ GPU_COUNT_RULES: tuple[Rule, ...] = (
         check=gpu_left_out,
         severity=Severity.DEGRADES,
         depth=10,
-        title="A GPU of this machine is there, and programs cannot use it.",
+        title="Programs cannot use one of this machine's GPUs.",
         fires_when="NVML lists at least one GPU, and a GPU on the PCI bus that is not set aside for virtual machines "
         "is not among them; in a container only where it was given all GPUs, in a job only where the log names it. Or "
         "CUDA counts fewer GPUs than NVML, and neither a mask nor MIG is the reason.",
         looks_at=_LOOKED_AT,
         of_host=True,
-        means="Programs run on the others alone, and a job that counts on all of them fails or waits for ever.",
+        means="Programs run only on the others; a job that expects all of them fails or waits for ever.",
         error="NVRM: GPU ...: RmInitAdapter failed! (...)",
         source=_SOURCES,
         ways=_WAYS,

@@ -125,7 +125,7 @@ def _gsp_silent(question: Question) -> Iterator[Seen]:
     yield Seen(
         f"{version}Xid {last.code} at {last.pci}: {last.text.rstrip('.')}{error}",
         answers=(*off, *machine_answers(question, None)) if off else xid_answers(question, last, gpu_at(facts, last)),
-        means="The driver waits for the GPU in vain: most questions to it fail, and no CUDA program starts.",
+        means="The driver waits for the GPU and gets no answer: most calls fail, and no CUDA program starts.",
         error=f"NVRM: Xid (PCI:{last.pci}): {last.code}, {last.text}",
         lines=lines_about(facts, last.pci),
     )
@@ -164,11 +164,11 @@ def pages_retired(question: Question) -> Iterator[Seen]:
             look = (("nvidia-smi", "-q", "-d", "PAGE_RETIREMENT", "-i", number),)
             causes = listed(
                 f"{count} after {words}"
-                for count, words in ((double, "errors of two bits"), (single, "many errors of one bit"))
+                for count, words in ((double, "double-bit errors"), (single, "many single-bit errors"))
                 if count
             )
             yield Seen(
-                f"{each.gpu}: {double + single} pages of memory are out of use, {causes} (NVML)",
+                f"{each.gpu}: {double + single} pages of memory are retired, {causes} (NVML)",
                 answers=(chain(AskPerson("watch-pages", Why.DECISION, look, cures=False, of=(number,))),),
             )
 
@@ -197,7 +197,7 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         title="The GPUs are in confidential computing mode and not set ready.",
         fires_when="NVML says that confidential computing is on and that the GPUs do not accept client requests.",
         looks_at=("fleet.confidential.enabled", "fleet.confidential.ready"),
-        means="Every CUDA program is refused until the GPUs are attested and set ready, anew after every start.",
+        means="Every CUDA program is refused until the GPUs are attested and set ready, again after every start.",
         error="Error 802: system not yet initialized",
         source="NVML, nvmlSystemGetConfComputeGpusReadyState; nvidia-smi conf-compute --help",
         ways=(AskPerson,),
@@ -212,7 +212,7 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         fires_when="The MPS control pipe is there, the process that its pid file names is not that daemon, and CUDA "
         "does not start.",
         looks_at=("gpus.mps_control", "fleet.mps.running", "libcuda.init_code"),
-        means="CUDA goes through MPS wherever it finds its pipes, and nobody answers there.",
+        means="CUDA uses MPS wherever it finds its pipes, and no daemon answers there.",
         error="CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
         source="docs.nvidia.com/deploy/mps",
         ways=(kinds.RemoveFiles, kinds.UnsetVariables),
@@ -260,10 +260,12 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         check=ecc_change_pending,
         severity=Severity.NOTE,
         depth=70,
-        title="A switch of ECC waits for a reset of the GPU.",
+        title="A change of the ECC mode waits for a reset of the GPU.",
         fires_when="NVML's current and pending ECC modes of a GPU differ.",
         looks_at=("gpus.devices",),
-        means="Until then the GPU corrects memory errors, or does not, as before; its memory changes in size with it.",
+        means=(
+            "Until then memory errors are corrected, or not, as before; the size of its memory changes with the mode."
+        ),
         source="NVML, nvmlDeviceGetEccMode: the pending mode is in force after the next reboot",
         ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
     ),
@@ -272,10 +274,10 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         check=pages_retired,
         severity=Severity.NOTE,
         depth=70,
-        title="A GPU has taken pages of its memory out of use.",
+        title="A GPU has retired pages of its memory.",
         fires_when="NVML counts retired pages of a GPU.",
         looks_at=("fleet.retired_pages",),
-        means="What is out of use does no harm; a GPU that loses more and more of them is to be replaced.",
+        means="Retired pages do no harm; a GPU that keeps losing more should be replaced.",
         source="docs.nvidia.com/deploy/dynamic-page-retirement",
         ways=(AskPerson,),
     ),

@@ -77,7 +77,7 @@ def _without_them(question: Question, owners: tuple[FileOwner, ...]) -> tuple[Ch
     paths = dict.fromkeys(each.path for each in owners)
     look = tuple((*_QUERIES.get(owners[0].database, ("ls", "-l")), path) for path in paths)
     image = AskPerson("leave-driver-out-of-image", Why.PROGRAM, look, cures=False)
-    anew = cannot("the container started anew", "its image brings the same libraries along again")
+    anew = cannot("the container started again", "its image brings the same libraries along again")
     if not names or any(each.package == NOT_NAMED for each in owners):
         return (chain(AskPerson("remove-packages-of-libraries", Why.DECISION, look), image), anew)
     own = _is_own_system(question)
@@ -101,7 +101,7 @@ IMAGE_LIBRARY_RULES: tuple[Rule, ...] = (
         "libcuda or libnvidia-ml that loads, which is of another version than the loaded module.",
         looks_at=("library_owners", "driver.nvml_library", "driver.kernel_version", "libcuda.would_load"),
         means="The container runtime hands the host's libraries in; a package inside the image put its own before "
-        "them. Starting the container anew changes nothing, nor does a restart of the host.",
+        "them. Starting the container again changes nothing, nor does a restart of the host.",
         error="Failed to initialize NVML: Driver/library version mismatch",
         source="Syllo/nvtop#199, E4S-Project/e4s#172, tensorflow/build#59",
         ways=(kinds.RemovePackages, kinds.RefreshLoaderCache, kinds.StartContainer, kinds.InstallPackages, AskPerson),

@@ -172,8 +172,10 @@ LIBRARY_PATH_RULES = (
         "without it, it is not known to be older, and torch does not open its own first.",
         looks_at=("torch_libraries.shadowed", "torch_libraries.loaded", "nvidia_wheels", "torch.version"),
         needs=("torch",),
-        means="A library of another CUDA release runs under torch's; what it does otherwise, in results or speed, is "
-        "nobody's test. An older one breaks the import.",
+        means=(
+            "A library of another CUDA release runs under torch's; what that changes in results or speed was never "
+            "tested. An older one breaks the import."
+        ),
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
         ways=(Unwire,),

@@ -74,7 +74,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
             complaint = f"{posixpath.normpath(each.damaged)}: file too short (or: invalid ELF header)"
         owner = f"; {owners[each.name]}" if owners[each.name] else ""
         yield Seen(
-            saw=f"{each.name}, asked for by {askers} {where}, {what}{owner}",
+            saw=f"{each.name}, needed by {askers} {where}, {what}{owner}",
             answers=answers if each is missing[0] else (),
             means="Importing torch fails at the first of them; the others are named once that one is there.",
             error=f"ImportError: {complaint}",

@@ -151,8 +151,10 @@ MIG_RULES: tuple[Rule, ...] = (
         fires_when="The first entry of CUDA_VISIBLE_DEVICES is the id of a MIG slice that NVML does not list, and CUDA "
         "sees no device.",
         looks_at=("gpus.cuda_visible_devices", "gpus.devices", "libcuda.device_count"),
-        means="CUDA stops at the first name that it does not know and sees no GPU; slices that are cut anew, by hand "
-        "or after a restart, have new ids.",
+        means=(
+            "CUDA stops at the first name that it does not know and sees no GPU; slices that are created again, by "
+            "hand or after a restart, have new ids."
+        ),
         error="RuntimeError: No CUDA GPUs are available",
         source="NVIDIA/k8s-device-plugin#225; docs.nvidia.com/datacenter/tesla/mig-user-guide",
         ways=(kinds.SetVariables, kinds.UnsetVariables),
@@ -191,7 +193,7 @@ MIG_RULES: tuple[Rule, ...] = (
         check=mig_change_pending,
         severity=Severity.DEGRADES,
         depth=70,
-        title="A switch of MIG waits for a reset of the GPU.",
+        title="A change of the MIG mode waits for a reset of the GPU.",
         fires_when="NVML's current and pending MIG modes of a GPU differ.",
         looks_at=("gpus.devices",),
         means="Until then the GPU is as it was; afterwards programs on it meet slices, or none.",
@@ -203,10 +205,10 @@ MIG_RULES: tuple[Rule, ...] = (
         check=mig_slice_small,
         severity=Severity.NOTE,
         depth=70,
-        title="The MIG slices are small for what is wanted.",
+        title="The MIG slices may be too small for what is wanted.",
         fires_when="Every slice of a GPU has less than 10 GiB, and the goal is to train, or vllm or sglang is wanted.",
         looks_at=("gpus.devices",),
-        means="Weights alone take two bytes a parameter in 16 bits; what does not fit ends out of memory.",
+        means="Weights alone take two bytes a parameter in 16 bits; what does not fit runs out of memory.",
         source="NVIDIA-AI-Blueprints/rag#51",
         ways=(AskPerson,),
     ),

@@ -38,7 +38,7 @@ MODULE_FLAVOUR_RULES: tuple[Rule, ...] = (
         "older) are in one machine.",
         looks_at=("gpus.devices", "gpus.pci", "driver.module_kind"),
         of_host=True,
-        means="One kernel has one nvidia module: whichever is installed, the other kind of GPU stays dark.",
+        means="One kernel has one nvidia module: whichever is installed, the other kind of GPU stays unused.",
         error="NVRM: not supported by open nvidia.ko because it does not include the required GPU System Processor "
         "(GSP).",
         source="NVIDIA/open-gpu-kernel-modules#696, Start9Labs/start-technologies#3693",

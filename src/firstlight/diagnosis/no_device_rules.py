@@ -80,7 +80,7 @@ def _in_wsl_1(facts: Facts) -> Seen:
     )
 
 
-_WITHOUT_GPU = "WSL 1 has no GPU, whatever driver is installed inside; WSL 2 has Windows' own."
+_WITHOUT_GPU = "WSL 1 reaches no GPU, whatever driver is installed inside; WSL 2 uses Windows' own driver."
 
 NO_DEVICE_RULES: tuple[Rule, ...] = (
     Rule(
@@ -89,8 +89,10 @@ NO_DEVICE_RULES: tuple[Rule, ...] = (
         severity=Severity.NOTE,
         depth=10,
         title="There is no NVIDIA GPU here.",
-        fires_when="No NVIDIA GPU is on the PCI bus, in the chip or behind a device node, and no driver is loaded. It "
-        "blocks where a driver is installed all the same.",
+        fires_when=(
+            "No NVIDIA GPU is on the PCI bus, in the chip or behind a device node, and no driver is loaded. It blocks "
+            "where a driver is installed anyway."
+        ),
         looks_at=(
             "gpus.pci",
             "gpus.devices",

@@ -55,7 +55,7 @@ _CHECKS: dict[ContainerKind, tuple[tuple[str, ...], ...]] = {
 }
 _GATE = (
     "The container starts on any host that satisfies the gate; on those with an older driver torch then sees no GPU. "
-    "Where it lands decides."
+    "It depends on the host."
 )
 _OF_A_POD = (
     "Nothing inside the container can reach a GPU, whatever is installed in it. The pod asked for none; one that asks "
@@ -304,12 +304,12 @@ PLACE_RULES: tuple[Rule, ...] = (
         check=container_runtime_missing,
         severity=Severity.NOTE,
         depth=10,
-        title="Docker is here, but cannot hand GPUs to containers.",
+        title="Docker is installed, but cannot give GPUs to containers.",
         fires_when="On a plain machine with GPUs there is a Docker socket and neither nvidia-ctk, a runtime called "
         "nvidia, nor a CDI file.",
         looks_at=("container.runtime", "container.kind", "gpus.devices"),
         of_host=True,
-        means="The machine itself is not touched by that; docker run --gpus fails.",
+        means="The machine itself is not affected; docker run --gpus fails.",
         error='docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
         source="NVIDIA/nvidia-docker#1034, TorchDSP/torchsig#329",
         ways=(kinds.SetUpRepository, kinds.InstallPackages, kinds.ConfigureContainers, kinds.StartService),
@@ -322,7 +322,7 @@ PLACE_RULES: tuple[Rule, ...] = (
         title="This shell lacks variables that the container was started with.",
         fires_when="Variables that programs use are set for pid 1 of a container and not in this shell.",
         looks_at=("container.only_in_pid_1", "container.kind"),
-        means="Programs behave otherwise here than in the container's own start command or in Jupyter: other "
+        means="Programs behave differently here than in the container's own start command or in Jupyter: other "
         "libraries, other caches, other GPUs.",
         source="runpod/containers#70, skypilot-org/skypilot#5451",
         ways=(kinds.ReadEnvironment, AskPerson),

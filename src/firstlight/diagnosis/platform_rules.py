@@ -135,7 +135,7 @@ def node_is_no_device(question: Question) -> Iterator[Seen]:
     if kind is None or not files or cuda_starts(facts):
         return
     made = AskPerson("make-nodes-on-host", Why.HOST, (_MAKE_NODES,), as_root=True)
-    are = "is a file and no device" if len(files) == 1 else "are files and no devices"
+    are = "is a file, not a device" if len(files) == 1 else "are files, not devices"
     yield Seen(
         f"{kind.value.value} container ({kind.seen_in}): {listed(files)} {are}",
         answers=(chain(made, started(kind.value)),),
@@ -151,7 +151,7 @@ def uvm_not_allowed(question: Question) -> Iterator[Seen]:
     if value_or(facts.driver.nvml_code, -1) != 0:
         return  # device-access-lost speaks for all nodes
     numbers = {each.name: each.major for each in facts.container.device_numbers}
-    today = f"; the kernel's number of nvidia-uvm is {numbers['nvidia-uvm']} today" if "nvidia-uvm" in numbers else ""
+    today = f"; the kernel's number of nvidia-uvm is {numbers['nvidia-uvm']} now" if "nvidia-uvm" in numbers else ""
     yield Seen(
         f"{kind.value.value} container ({kind.seen_in}): NVML answers, and cuInit gives {init_error(question)}{today}",
         answers=(chain(started(kind.value), proof=Proof.REPORTED, by=_UVM_THREADS),),
@@ -240,8 +240,10 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         fires_when="On a plain machine, os-release or /run/ostree-booted names a system that is not changed in place.",
         looks_at=("place.image_based", "place.os_id", "place.os_variant", "container.kind"),
         of_host=True,
-        means="Packages, modules and settings are changed in the image or in its description, and a new one is "
-        "started: no step is offered that would change them in place. Python environments are not touched by that.",
+        means=(
+            "Packages, modules and settings are changed in the image or in its description, and a new one is started: "
+            "no step is offered that would change them in place. Python environments are not affected."
+        ),
         source="ostreedev.github.io/ostree; nixos.org/manual; docs.siderolabs.com/talos",
         ways=(),
     ),
@@ -306,8 +308,10 @@ PLATFORM_RULES: tuple[Rule, ...] = (
             "container.kind",
             "container.device_numbers",
         ),
-        means="Programs such as nvidia-smi work, and CUDA does not: it needs nvidia-uvm, whose number the kernel gives "
-        "anew at every start, so that a rule may name an old one.",
+        means=(
+            "Programs such as nvidia-smi work, and CUDA does not: it needs nvidia-uvm, whose number can change at "
+            "every start, so a rule may name an old one."
+        ),
         error="CUDA unknown error - this may be due to an incorrectly set up environment",
         source=_UVM_THREADS,
         ways=(kinds.StartContainer,),
@@ -318,11 +322,11 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         check=description_of_other_driver,
         severity=Severity.NOTE,
         depth=10,
-        title="The description of the GPUs for containers is of another driver.",
+        title="The description of the GPUs for containers (CDI) is of another driver.",
         fires_when="On a plain machine a CDI file names a libcuda of another version than the driver.",
         looks_at=("container.runtime", "container.kind", "driver.kernel_version"),
         of_host=True,
-        means="The machine itself is not touched by that; containers that are given GPUs by it do not start, or start "
+        means="The machine itself is not affected; containers that are given GPUs by it do not start, or start "
         "without the driver's libraries.",
         source=_CDI,
         ways=(kinds.ConfigureContainers,),
@@ -337,7 +341,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         "neither /etc/cdi nor /var/run/cdi has a file.",
         looks_at=("container.runtime", "container.kind", "gpus.devices"),
         of_host=True,
-        means="The machine itself is not touched by that; podman run --device nvidia.com/gpu=all fails.",
+        means="The machine itself is not affected; podman run --device nvidia.com/gpu=all fails.",
         error="Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
         source=_CDI,
         ways=(kinds.ConfigureContainers,),
@@ -352,7 +356,7 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         "root.",
         looks_at=("container.runtime", "container.kind", "gpus.devices"),
         of_host=True,
-        means="The machine itself is not touched by that. An engine without root needs the setting; containers that "
+        means="The machine itself is not affected. An engine without root needs the setting; containers that "
         "Docker starts as root with --gpus see the GPUs and get NVML's Unknown Error.",
         error="Failed to initialize NVML: Unknown Error",
         source=_NO_CGROUPS,

@@ -72,7 +72,7 @@ PROJECT_RULES = (
         title="The project's lock file holds another torch and will bring it back.",
         fires_when="The uv.lock, pixi.lock or pyproject.toml of the environment's project names another torch alone.",
         looks_at=("python.project_files", "python.environments.found_by", "torch.version", "torch.recorded_version"),
-        means="The next `uv run` or `uv sync` replaces the torch that was put in here, without a question.",
+        means="The next `uv run` or `uv sync` replaces the torch that was installed here, without asking.",
         source="talmolab/sleap-nn#662",
         ways=(KeepInProject, AskPerson),
     ),

@@ -24,7 +24,7 @@ def setting_slows(question: Question) -> Iterator[Seen]:
             yield Seen(
                 saw=f"{each.name}={each.value} is set in the environment",
                 answers=(chain(UnsetVariables((each.name,))),),
-                means=f"{row.does} What runs in this environment is slower than it could be.",
+                means=f"{row.does} Programs run slower than they could here.",
             )
 
 
@@ -43,10 +43,10 @@ SETTING_RULES: tuple[Rule, ...] = (
         severity=Severity.DEGRADES,
         depth=70,
         title="A variable is set that makes programs slower.",
-        fires_when="A variable for the search of errors or for experiments has the value that costs speed, e.g. "
+        fires_when="A variable for debugging or for experiments has a value that costs speed, e.g. "
         "CUDA_LAUNCH_BLOCKING=1.",
         looks_at=("build_variables",),
-        means="Everything works, slower than it could, and no measurement is worth anything.",
+        means="Everything works, but slower than it could, and no measurement can be trusted.",
         source="docs.pytorch.org/docs/2.15/cuda_environment_variables.html; NVIDIA/nccl, userguide/source/env.rst",
         ways=(UnsetVariables,),
     ),

@@ -21,7 +21,7 @@ FAMILIES = "data/error_families.json"
 FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
-ONE_OF = "The text alone does not tell which it is, and it can be another."
+ONE_OF = "The text alone does not tell which one it is, and it may be another."
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 

@@ -41,7 +41,7 @@ def torch_not_as_wanted(question: Question) -> Iterator[Seen]:
         match = re.fullmatch(r"\s*torch\s*([<>=!~].*)", want, re.IGNORECASE)
         if match is not None and satisfies(str(version.value), match[1]) is False:
             yield Seen(
-                saw=f"judged: the installed torch {shown(version)}, which {want.strip()} does not admit",
+                saw=f"judged: the installed torch {shown(version)}, which does not satisfy {want.strip()}",
                 answers=torch_answers(question),
             )
 
@@ -142,7 +142,7 @@ TORCH_RULES = (
         title="The installed torch is not one that was asked for.",
         fires_when='A torch is wanted within bounds (--want "torch<2.6"), and the installed one is outside of them.',
         looks_at=("torch.version",),
-        means="All that is said here is of the installed torch; how one within the bounds does here was not judged.",
+        means="All findings are about the installed torch; one within those bounds was not judged.",
         source="packaging.python.org/en/latest/specifications/version-specifiers",
         ways=TORCH_WAYS,
     ),

@@ -41,8 +41,10 @@ def torch_shadowed(question: Question) -> Iterator[Seen]:
             saw=f"PYTHONPATH ({':'.join(facts.python.python_path)}) makes Python import {_own(facts)}from "
             f"{torch.folder} before the installed torch {installed.version} ({installed.record_path})",
             answers=_of_two(facts, torch, installed),
-            means="pip shows and changes the installed one, and Python imports the other; what else is found of torch "
-            "is of the one that is imported.",
+            means=(
+                "pip shows and changes the installed one, and Python imports the other; other findings about torch "
+                "are about the one that is imported."
+            ),
         )
     elif not is_wanted(facts):
         yield from _by_user_site(facts)
@@ -188,8 +190,10 @@ TORCH_SHADOW_RULES: tuple[Rule, ...] = (
             "python.environments.duplicates",
             "python.environments.found_by",
         ),
-        means="From here `import torch` fails or gives another version than pip shows; what else is found of torch is "
-        "of the wrong one.",
+        means=(
+            "From here `import torch` fails or gives another version than pip shows; other findings about torch are "
+            "about the wrong one."
+        ),
         error="ModuleNotFoundError: No module named 'torch._C'",
         source="pytorch/pytorch#574, cloveranon/Clover-Edition#128, pyenv/pyenv#1452; "
         "docs.python.org/3/library/sys_path_init.html",

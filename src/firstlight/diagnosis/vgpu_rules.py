@@ -102,7 +102,7 @@ def vgpu_releases_differ(question: Question) -> Iterator[Seen]:
             f"this is a virtual machine, and the driver does not take its GPU: {refused[0].rstrip('.')}; it drives "
             f"whole GPUs of that number{_from_packages(facts)}",
             answers=_of_the_hosts(facts),
-            means="It is a share of a GPU, which NVIDIA's guest driver alone drives.",
+            means="It is a share of a GPU, which only NVIDIA's guest driver can drive.",
             lines=lines,
         )
         return

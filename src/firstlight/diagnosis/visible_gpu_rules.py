@@ -81,7 +81,7 @@ def mig_without_slices(question: Question) -> Iterator[Seen]:
         if not value_or(gpu.mig_mode, default=False) or gpu.mig_devices:
             continue
         yield Seen(
-            f"{gpu_label(gpu)}: MIG is on, no slice is to be seen (NVML){_of_several(facts)}",
+            f"{gpu_label(gpu)}: MIG is on, and no slice was seen (NVML){_of_several(facts)}",
             answers=_to_slices(question, gpu.id.removeprefix("gpu-")),
             means=_ONE_UNUSED if cuda_works(facts) else "",
             error="CUDA error: invalid device ordinal" if cuda_works(facts) else "",

@@ -59,7 +59,7 @@ def emit_bash(subject: Subject) -> Emitted:
     )
     to_run = (ToRun("Run it at every start of the pod, as root", f"sh {NAME}"),)
     notes = (
-        f"{state} is taken as the part that outlives a restart; another: --volume FOLDER.",
+        f"{state} is taken as the folder that survives a restart; another: --volume FOLDER.",
         where_from(subject),
     )
     files = (EmittedFile(NAME, text, 0o755),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from firstlight.emit.subject import Subject
 
 PORT = 29500  # of the rendezvous; torchrun's own default
-NOT_RUN = "Not tried on several GPUs or several nodes when this was written; with gloo, on one machine, it was."
+NOT_RUN = "Not tested on several GPUs or nodes when this was written; tested with gloo on one machine."
 
 
 def bench_words(subject: Subject) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def gates_of(
     """The gates of one build of torch for a processor, with the compat part of the plan (none or one)."""
     free = Gates(torch, wheel_cuda, _NO_CUDA, _NO_CUDA, (), _NO_CUDA, (), _NO_CUDA, "", (), (), ())
     if isinstance(wheel_cuda, Unknown):
-        return replace(free, reasons=(f"torch {torch}: {wheel_cuda.reason}; no driver is asked for.",))
+        return replace(free, reasons=(f"torch {torch}: {wheel_cuda.reason}; no driver is needed.",))
     cuda = wheel_cuda.value
     row = tables.cuda_major(cuda.major)
     if row is None:
@@ -105,7 +105,7 @@ def gates_of(
     if codes:
         reasons.append(f"It holds code for {' '.join(each.sm for each in codes)}.")
     else:
-        reasons.append(f"For which GPUs torch {torch} holds code on {machine} is not in the tables: not asked.")
+        reasons.append(f"For which GPUs torch {torch} holds code on {machine} is not in the tables: not checked.")
     return replace(
         free,
         min_driver=Known(oldest, compat[0].package if branches else row.source),

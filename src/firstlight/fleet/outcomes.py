@@ -22,7 +22,7 @@ def outcome_of(host: HostRun, verb: Verb, printed: str, *, token: str) -> HostOu
     """What became of a host that answered."""
     answer = _answer(printed, token)
     if answer is None:
-        return HostOutcome(_ended(host, HostEnd.FAILED, "what it printed is no answer of firstlight"))
+        return HostOutcome(_ended(host, HostEnd.FAILED, "what it printed is not an answer of firstlight"))
     log, journal = _text(answer, "log"), _text(answer, "journal")
     state = answer.get("state")
     if state == "busy":
@@ -65,7 +65,7 @@ def _end(document: dict[str, Any], code: int) -> tuple[HostEnd, str]:
         return HostEnd.FAILED, "the steps are done, and verify failed there"
     persons = ", ".join(str(each["title"]) for each in document.get("by_a_person", ()))
     if ending in ("by a person", "nothing to do") and persons:
-        return HostEnd.FAILED, f"only a person can do it: {persons}"
+        return HostEnd.FAILED, f"only you can do it: {persons}"
     return HostEnd.FAILED, f"it ended with {code} ({ending})"
 
 

@@ -113,7 +113,7 @@ class Shelf:
             except BlockingIOError:
                 said = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "somebody"
                 raise AnotherIsActing(
-                    f"run {run.id} is in other hands: {said}. Wait until that has ended; "
+                    f"run {run.id} is in use by somebody else: {said}. Wait until that has ended; "
                     "`firstlight fleet status` shows how far it is."
                 ) from None
             os.ftruncate(handle, 0)

@@ -62,21 +62,19 @@ class HookCall:
 def read_call(tool: str, data: bytes) -> HookCall:
     """The call that a tool describes on stdin; BadInput for everything that is not one."""
     if len(data) > LARGEST:
-        raise BadInput(
-            f"the hook was handed more than {LARGEST >> 20} MiB; nothing of that size is read, so it is denied."
-        )
+        raise BadInput(f"the hook was handed more than {LARGEST >> 20} MiB; nothing of that size is read.")
     try:
         found = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise BadInput(f"what {tool} handed over is not UTF-8 (byte {error.start}); it is denied.") from None
+        raise BadInput(f"what {tool} handed over is not UTF-8 (byte {error.start}).") from None
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"what {tool} handed over is not JSON ({str(error)[:80]}); it is denied.") from None
+        raise BadInput(f"what {tool} handed over is not JSON ({str(error)[:80]}).") from None
     if not isinstance(found, dict):
-        raise BadInput(f"what {tool} handed over is no JSON object; it is denied.")
+        raise BadInput(f"what {tool} handed over is no JSON object.")
     roots = found.get("workspace_roots")
     cwd = found.get("cwd") or (roots[0] if isinstance(roots, list) and roots else "")
     if not isinstance(cwd, str) or "\0" in cwd:
-        raise BadInput(f"the cwd that {tool} handed over is no path; it is denied.")
+        raise BadInput(f"the cwd that {tool} handed over is no path.")
     return HookCall(_action(tool, found), cwd)
 
 
@@ -85,11 +83,11 @@ def _action(tool: str, found: dict[str, Any]) -> HookAction:
     if name is None and isinstance(found.get("command"), str):
         return HookAction("shell", (found["command"],))  # Cursor's beforeShellExecution
     if not isinstance(name, str):
-        raise BadInput(f"{tool} named no tool; accepted: the JSON of its hook. It is denied.")
+        raise BadInput(f"{tool} named no tool; accepted: the JSON of its hook.")
     if isinstance(given, str) and tool == "cursor":
         given = _inner(given)
     if not isinstance(given, dict):
-        raise BadInput(f"{tool} handed over no tool_input for {name[:40]!a}; it is denied.")
+        raise BadInput(f"{tool} handed over no tool_input for {name[:40]!a}.")
     plain = name.lower().rsplit(".", 1)[-1]
     if plain in ("apply_patch", "applypatch"):
         return _patch(tool, given)
@@ -98,15 +96,11 @@ def _action(tool: str, found: dict[str, Any]) -> HookAction:
     if plain in _EDITS:
         paths = tuple(given[key] for key in _PATHS if isinstance(given.get(key), str))
         if not paths:
-            raise BadInput(
-                f"{tool} named no file for {name[:40]!a}; accepted: one of {', '.join(_PATHS)}. It is denied."
-            )
+            raise BadInput(f"{tool} named no file for {name[:40]!a}; accepted: one of {', '.join(_PATHS)}.")
         return HookAction("edit", paths)
     if plain in _ASKS:
         return HookAction("asks", ())
-    raise BadInput(
-        f"{name[:60]!a} is no tool of {tool} that the guard knows; it is denied. Leave it out of the hook's matcher."
-    )
+    raise BadInput(f"{name[:60]!a} is no tool of {tool} that the guard knows. Leave it out of the hook's matcher.")
 
 
 def _inner(text: str) -> Any:
@@ -124,7 +118,7 @@ def _command(tool: str, name: str, given: dict[str, Any]) -> HookAction:
         )
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
         return HookAction("words", tuple(command))
-    raise BadInput(f"{tool} named no command for {name[:40]!a}; it is denied.")
+    raise BadInput(f"{tool} named no command for {name[:40]!a}.")
 
 
 def _patch(tool: str, given: dict[str, Any]) -> HookAction:
@@ -132,7 +126,7 @@ def _patch(tool: str, given: dict[str, Any]) -> HookAction:
     texts += [word for value in given.values() if isinstance(value, list) for word in value if isinstance(word, str)]
     paths = tuple(path for text in texts for path in _PATCHED.findall(text))
     if not paths:
-        raise BadInput(f"{tool} handed over a patch that names no file; it is denied.")
+        raise BadInput(f"{tool} handed over a patch that names no file.")
     return HookAction("edit", paths)
 
 

@@ -165,7 +165,7 @@ def _protected(call: Call, policy: Policy, place: Place, links: Mapping[str, str
             path = touch.path.replace(HOLE, "?")
             reason = f"{path if len(path) < 100 else entry} is protected ({entry})"
             command = _WRITTEN_BY.get(entry, "")
-            instead = "firstlight writes it:" if command else "A person changes it, in an editor of their own."
+            instead = "firstlight writes it:" if command else "Only a person changes it, in an editor."
             yield Denied(reason, "protect", policy.line("protect"), instead, command, call.trail)
             return
         if inside and (manager := _names_a_manager(touch)):

@@ -18,7 +18,7 @@ _NAMES_A_FILE = re.compile(
 )
 _LARGEST_ARCHIVE = 16 << 20  # bytes; a hook has no time to unpack more
 _COPY_VALUED = {"-t", "--target-directory", "-e", "--exclude", "--include", "-S", "--rsh", "-i", "-f", "--filter"}
-_PATHS = "Name the paths that it shall change."
+_PATHS = "Name the paths that it should change."
 _FOLDER = "Unpack or copy it into a folder of its own."
 
 

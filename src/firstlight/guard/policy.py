@@ -199,7 +199,7 @@ _WORDS: dict[type, str] = {
 
 def _bad(path: str, text: str, key: str, what: str, near: tuple[str, ...]) -> BadInput:
     hint = f" Did you mean {near[0]}?" if near else ""
-    return BadInput(f"{path}:{_line(text, key)}: {what}.{hint} Until it is mended, everything is denied.")
+    return BadInput(f"{path}:{_line(text, key)}: {what}.{hint} Until it is corrected, everything is denied.")
 
 
 def _line(text: str, word: str) -> int:

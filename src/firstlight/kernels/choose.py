@@ -137,7 +137,7 @@ def explained(name: str, question: Question) -> Choice:
 
 
 def forget_choices() -> None:
-    """Makes the next calls choose anew, e.g. after autotune wrote new measurements."""
+    """Makes the next calls choose again, e.g. after autotune wrote new measurements."""
     global _generation
     _generation += 1
     _auto_once.cache_clear()

@@ -3,7 +3,7 @@
 The copy is made for each call, as nothing tells for sure that values have not changed: torch counts changes, but not
 those by fused optimizers, `.data`, DLPack, replayed CUDA graphs and foreign kernels. For values that stay as they are
 `keep(matrix)` keeps one, rows * cols * element size of memory, until `forget(matrix)`, until the values go, or until
-they require a gradient. A change that torch counts is still noticed and the copy made anew. While a CUDA graph is
+they require a gradient. A change that torch counts is still noticed and the copy made again. While a CUDA graph is
 captured the copy is made inside the graph, so that a replay sees the values of that moment.
 Unlike the other backends this one multiplies the blocks that are not stored too, by zero: a NaN or infinity in the
 dense operand reaches outputs whose stored blocks do not use it.
@@ -131,7 +131,7 @@ def forget(matrix: BlockSparseMatrix) -> None:
 
 
 def _kept(pattern: Pattern, values: Tensor) -> Tensor | None:
-    """The copy that was asked for, made anew where values have changed; None: there is none."""
+    """The copy that was asked for, made again where values have changed; None: there is none."""
     copies: TensorMemo[_Copy] = pattern.dense_copies
     found = copies.get_changed(values) if len(copies) else None
     if found is None or being_captured(values):

@@ -23,8 +23,8 @@ BLOCKS = (16, 32, 64, 128)
 class Pattern:
     """The stored blocks of a matrix, e.g. 3 of 4 blocks of [256, 256] at block 128; shared by matrices of one pattern.
 
-    crow: [block_rows + 1] offsets into col; col: [stored blocks] block columns; int32 or int64 both. What is derived
-    is computed on their device at first use and kept; changing crow or col in place is noticed and it is computed anew.
+    crow: [block_rows + 1] offsets into col; col: [stored blocks] block columns; int32 or int64 both. What is derived is
+    computed on their device at first use and kept; changing crow or col in place is noticed and it is computed again.
     """
 
     def __init__(self, crow: Tensor, col: Tensor, shape: tuple[int, int], block: int, *, distinct: bool = True) -> None:
@@ -212,7 +212,7 @@ def pattern_of(crow: Tensor, col: Tensor, shape: tuple[int, int], block: int) ->
     """The Pattern over these very tensors, with all that it has derived already; a new one is kept while they live.
 
     For code that only has the tensors, such as a registered operator. Small ones are not kept: compiled code writes
-    constants of a few numbers anew into tensors that it has used before, and no version counts that.
+    constants of a few numbers again into tensors that it has used before, and no version counts that.
     """
     tag = (*shape, block)
     for reference in _PATTERNS.get(crow, col, tag) or ():

@@ -68,7 +68,7 @@ class Prepared:
         self._reads_addend = request.beta != 0.0
         self._values_shape = (pattern.entries, pattern.block, pattern.block)
         self._empty = empty_on(dense.device)
-        self._launch = launch.__call__  # bound: calling an object finds this anew each time, 0.3 us
+        self._launch = launch.__call__  # bound: calling an object finds this again each time, 0.3 us
         self._still: Callable[[], bool] | None = getattr(launch, "still", None)
 
     def look(self, values: Tensor, dense: Tensor, bias: Tensor | None, addend: Tensor | None) -> tuple[int, int] | None:

@@ -205,7 +205,7 @@ def _links(links: tuple[Link, ...]) -> Step:
         title=fitted(f"link {count} into {folders}"),
         files=changes,
         done_when=tuple(written(change) for change in changes),
-        note="torch does not search the folder that the wheel puts them in. After torch is installed anew, run "
+        note="torch does not search the folder that the wheel puts them in. After torch is installed again, run "
         "`firstlight libs` again: pip leaves links that it did not make.",
     )
 

@@ -117,7 +117,7 @@ def other_date(image: Image, question: Question) -> tuple[str, str]:
         return "is for servers", "the -igpu tag"
     gpu = next(iter(gpus_of(question)), None)
     if gpu is not None and gpu.capability.major >= 10 and image.released < KNOWS_BLACKWELL:
-        return "is of before CUDA 12.8", "a later date"
+        return "is from before CUDA 12.8", "a later date"
     if gpu is not None and gpu.capability < ComputeCapability(7, 5) and image.released >= _OF_CUDA_13:
         return "is of CUDA 13", "an earlier date"
     return "", ""

@@ -28,7 +28,7 @@ def what_is_impossible(
         said.append(f"{listed(want.text for want in wants)} cannot be had together: {pairs}.")
     elif not said:
         together = listed(want.text for want in wants) or "torch"
-        said.append(f"No releases are known in which {together} go together here, though each two of them may.")
+        said.append(f"No releases are known in which {together} all go together here, though any two of them may.")
     return " ".join(said)
 
 
@@ -51,7 +51,7 @@ def _of_torch(question: Question, want: Want, *, builds: tuple[Build, ...], plac
     elif not any(build.has_cuda and not build.index for build in builds):
         yield from _no_cuda_on_pypi(question.tables, want, builds=builds, place=place)
     else:
-        yield f"Of no build of {want.text} is it known that it runs here."
+        yield f"No build of {want.text} is known to run here."
         yield next(build.doubt for build in builds if build.doubt)
 
 
@@ -108,5 +108,5 @@ def _of_package(tables: Tables, want: Want, place: Place) -> Iterator[str]:
         return
     reasons = [misfit(row, place) for row in rows]
     if all(reasons):
-        more = "" if want.exact else f" No other release that {want.text} admits fits either."
+        more = "" if want.exact else f" No other release that {want.text} allows fits either."
         yield reasons[0] + more

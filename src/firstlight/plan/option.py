@@ -34,7 +34,7 @@ class Keeps(enum.Enum):
     NEWER = "nothing: a newer torch"
     OLDER = "nothing: an older torch"
     FEWER = "torch, without a package that you installed"
-    NOTHING = "nothing: everything is set up anew"
+    NOTHING = "nothing: everything is set up from scratch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Trial:
     question: Question
     diagnosis: Diagnosis
     settled: frozenset[str]  # codes that a person takes care of: no fact can be foretold for those
-    unsure: tuple[str, ...]  # what only running it can tell: paths of facts
+    unsure: tuple[str, ...]  # what not known until it is done: paths of facts
     unready: tuple[str, ...] = ()  # what keeps the chain from compiling what it compiles, when it gets there
 
     @property

@@ -62,7 +62,8 @@ def choose(ranked: Ranked, wanted: str) -> Option:
         number = int(wanted)
         if 1 <= number <= len(ranked.options):
             return ranked.options[number - 1]
-        raise BadInput(f"--option {wanted}: there are {len(ranked.options)} options; give a number of these, or an id.")
+        places = f"1 to {len(ranked.options)}" if len(ranked.options) > 1 else "1"
+        raise BadInput(f"--option {wanted}: accepted: {places}, or an id; `firstlight plan --options` lists them.")
     for option in ranked.options:
         if option.id == wanted:
             return option

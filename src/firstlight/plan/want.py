@@ -50,7 +50,8 @@ def parse_want(text: str) -> Want:
     project = canonical(match["name"])
     if project not in (*PROJECTS, PYTHON):
         raise BadInput(
-            f"--want {shown}: {project[:40]} is not solved; accepted: {', '.join((*PROJECTS, PYTHON))}, {_EXAMPLE}. "
+            f"--want {shown}: {project[:40]} is not a project that firstlight plans for; accepted: "
+            f"{', '.join((*PROJECTS, PYTHON))}, {_EXAMPLE}. "
             "Install other packages after these."
         )
     specifier, local = _taken_apart((match["spec"] or "").strip(), shown)

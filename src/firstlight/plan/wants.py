@@ -185,7 +185,7 @@ def _none_near_here(answer: Solved) -> str:
     packages = answer.anywhere.nearest[0]
     names = ", ".join(pick.requirement for pick in packages.picks)
     return (
-        f"Nothing that comes near it is known to run on this machine; the nearest elsewhere is {names}: "
+        f"Nothing close to it is known to run on this machine; the nearest elsewhere is {names}: "
         f"{_driver_for(answer.question, packages)}."
     )
 

@@ -27,7 +27,7 @@ def parts_text(parts: Parts) -> str:
     out = f"{counted(len(parts.ours), 'step')} to be done by firstlight"
     for steps, words in (
         (parts.persons, "by you"),
-        (parts.waiting, "after you did yours"),
+        (parts.waiting, "after you have done yours"),
         (parts.left_out, "left out as optional (--with ID, or --with all)"),
     ):
         if steps:
@@ -68,7 +68,7 @@ def _figures(taken: Taken, rate: Fact[float]) -> str:
     ]
     if isinstance(rate, Known):
         expected = Unknown("") if isinstance(step.seconds, Unknown) else Known(step.seconds.value, "")
-        parts.append(f"{money(taken.seconds, rate)} of money (expected {_expected_money(expected, rate)})")
+        parts.append(f"cost {money(taken.seconds, rate)} (expected {_expected_money(expected, rate)})")
     return ", ".join(parts)
 
 
@@ -105,19 +105,19 @@ def _sentence(outcome: Applied) -> str:
     did = [taken for taken in outcome.taken if taken.state is State.DONE]
     seconds = sum(taken.seconds for taken in did)
     if outcome.ending is Ending.DONE:
-        spent = f", {money(seconds, outcome.rate)} of money" if isinstance(outcome.rate, Known) else ""
+        spent = f", cost {money(seconds, outcome.rate)}" if isinstance(outcome.rate, Known) else ""
         took = f"{counted(len(did), 'step')} done in {seconds:.1f} s{spent}"
         return f"run {outcome.run}: {took}; `firstlight undo` takes it back"
     if outcome.ending is Ending.NOTHING:
-        by = f"run {outcome.run} did this" if outcome.run else "every step holds already"
-        shell = "; this shell still has the environment of before" if outcome.run and outcome.parts.persons else ""
+        by = f"run {outcome.run} did this" if outcome.run else "every step is done already"
+        shell = "; this shell still has the old environment" if outcome.run and outcome.parts.persons else ""
         return f"nothing to do: {by}{shell}"
     if outcome.ending is Ending.BY_A_PERSON and outcome.parts.waiting:
-        return "nothing was changed: what can be done from here waits for what you do first"
+        return "nothing was changed: what firstlight can do waits for what you have to do first"
     if outcome.ending is Ending.BY_A_PERSON:
-        return "nothing of this can be done from here: it is left to you"
+        return "firstlight can do none of this: it is left to you"
     if outcome.ending is Ending.SHOWN:
-        not_here = "" if outcome.journal else "; which of the steps hold there already is not known here"
+        not_here = "" if outcome.journal else "; which of the steps are done there already is not known here"
         return f"--dry-run: nothing was changed{not_here}"
     return "nothing was changed"
 
@@ -154,7 +154,7 @@ def failure_text(failure: Failure, explained: Explained, *, resume: str, back: s
             out += labelled("", (f"way out: {way.say}",), label_width=_LABEL)
             out += "".join(f"{'':<{_LABEL}}  {line}\n" for line in way.run)
     if failure.tail and not explained.explanations:
-        out += labelled("  explain", ("nothing in these lines is known to us",), label_width=_LABEL)
+        out += labelled("  explain", ("firstlight knows nothing in these lines",), label_width=_LABEL)
     if failure.log:
         out += f"{'  log':<{_LABEL}}{failure.log}\n"
     out += labelled("  go on", (resume,), label_width=_LABEL)

@@ -61,7 +61,7 @@ def estimate_text(seconds: Fact[float], rate: Fact[float]) -> str:
     """About 50 min of compiling, 2.24 of money: what that rests on; a measured time of before stands beside it."""
     if isinstance(seconds, Unknown):
         return f"not known: {seconds.reason}"
-    spent = f", {money(seconds.value, rate)} of money" if isinstance(rate, Known) else ""
+    spent = f", cost {money(seconds.value, rate)}" if isinstance(rate, Known) else ""
     return f"about {duration(round(seconds.value))} of compiling{spent}, an estimate: {seconds.seen_in}"
 
 

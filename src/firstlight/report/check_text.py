@@ -106,7 +106,7 @@ def _rest(check: Check) -> Iterator[Part]:
     for each in check.besides[:3]:
         yield "\n" + labelled("besides", (f"{one_line(each.title)} [{each.code}]",), label_width=_LABEL + 2)
     if check.besides:
-        yield "  No drift brought that about. Look at the machine itself:\n"
+        yield "  No drift caused that. Look at the machine itself:\n"
         yield "  firstlight doctor\n"
     if check.not_compared:
         yield "\n" + labelled("unseen", check.not_compared, label_width=_LABEL + 2)
@@ -121,7 +121,7 @@ def _anew(check: Check, of: tuple[str, ...]) -> Iterator[Part]:
     if not check.exit_code or any(each.consequence == "blocks" for each in check.drifts):
         return
     do = "lock these facts" if of else "prove it and lock it"
-    yield f"or, if this is how it shall be from now on, {do}\n"
+    yield f"or, if it should stay like this, {do}\n"
     yield command_lines(("firstlight", "lock", *of, "--out", check.lock, "--class", check.class_name), 2)
 
 

@@ -32,10 +32,10 @@ def _lines(subject: Subject, emitted: Emitted) -> Iterator[str]:
         if isinstance(gates.min_l4t, Known):
             yield f"  Jetson   Jetson Linux {gates.min_l4t.value} or newer, whatever the driver's number"
         yield f"  CUDA     {gates.cuda_words}, as nvidia-smi counts it"
-        held = " ".join(str(each) for each in gates.capabilities) or "not known for this build, so not asked"
+        held = " ".join(str(each) for each in gates.capabilities) or "not known for this build, so not checked"
         yield f"  GPUs     capability {held}"
     else:
-        yield "  driver   none is asked for: this torch is built without CUDA"
+        yield "  driver   none is needed: this torch is built without CUDA"
     yield f"  plan     {emitted.digest[:12]}"
     if (wheel := emitted.wheel) is not None:
         yield f"  wheel    {wheel.name} ({len(wheel.data) / 1e6:.1f} MB, SHA-256 {wheel.sha256[:12]}...)"

@@ -10,6 +10,7 @@ from firstlight.diagnosis.signatures import Signature
 from firstlight.errors import BadInput
 from firstlight.numerals import counted
 from firstlight.report.explain_text import document, known_json
+from firstlight.report.layout import labelled
 
 GENERAL = "general"  # CUDA's, torch's and the system's own words belong to no product
 ALL = "all"
@@ -38,11 +39,13 @@ def products_text(signatures: tuple[Signature, ...], *, width: int) -> str:
     columns = max(1, min(width, 100) // widest)
     height = -(-len(cells) // columns)
     grid = ["".join(cell.ljust(widest) for cell in cells[row::height]).rstrip() for row in range(height)]
+    head = (
+        f"{len(signatures)} errors are known: {general} of CUDA, torch and the system ({GENERAL}), and those of "
+        f"{counted(len(counts), 'product')}:"
+    )
     return "\n".join(
         [
-            f"{len(signatures)} errors are known: {general} of CUDA, torch and the system ({GENERAL}), and those of "
-            f"{counted(len(counts), 'product')}:",
-            "",
+            labelled("", (head,), label_width=0),
             *grid,
             "",
             "The errors of one product:    firstlight explain --list vllm",
@@ -59,9 +62,11 @@ def errors_text(signatures: tuple[Signature, ...]) -> str:
     for product in sorted({product_of(each) for each in signatures}):
         mine = [each for each in signatures if product_of(each) == product]
         widest = max(len(each.code) for each in mine)
-        rows = [f"  {each.code:<{widest}}  {each.title}{_alarm(each)}" for each in mine]
-        blocks.append("\n".join([f"{product}: {counted(len(mine), 'error')}, the most basic first", *rows]))
-    return "\n\n".join(blocks) + "\n"
+        rows = [
+            labelled(f"  {each.code}", (f"{each.title}{_alarm(each)}",), label_width=widest + 2 * _GAP) for each in mine
+        ]
+        blocks.append("".join([f"{product}: {counted(len(mine), 'error')}, the most basic first\n", *rows]))
+    return "\n".join(blocks)
 
 
 def errors_json(signatures: tuple[Signature, ...]) -> str:

@@ -26,7 +26,7 @@ _RECORD = Commands(
 )
 NEXT_STEPS = (
     Commands("Give more of the log: the first error counts, and it is often far above the last.", ()),
-    Commands("Have the machine itself judged.", ("firstlight doctor",)),
+    Commands("Let firstlight look at the machine itself.", ("firstlight doctor",)),
     Commands("Search the message in the issues of the project whose file the traceback names last.", ()),
     _RECORD,
 )

@@ -21,11 +21,11 @@ _LABEL = 11
 
 def fix_text(fix: Fix, steps: tuple[Step, ...], *, title: str) -> str:
     """The steps, with how much is fetched in all, before it is asked."""
-    out = labelled("PLAN", (f"close the chain of {title}: {_size(fix)}",), label_width=_LABEL)
+    out = labelled("PLAN", (f"install the missing libraries of {title}: {_size(fix)}",), label_width=_LABEL)
     later = [need for need in fix.needs if need.missing.name not in {n.missing.name for n in fix.closing.needs}]
     if later:
         names = ", ".join(f"{need.missing.name} (for {_asker(need)})" for need in later)
-        out += labelled("  besides", (f"what the new libraries need in turn: {names}",), label_width=_LABEL)
+        out += labelled("  also", (f"what the new libraries need in turn: {names}",), label_width=_LABEL)
     return shown(out + steps_text(steps) + left_text(fix.left))
 
 

@@ -36,7 +36,7 @@ def libs_text(analysis: Analysis, closing: Closing, detail: Detail, *, fix: str 
 
 def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str:
     target = analysis.target
-    out = f"{target.title}, {target.arch}, in {target.place}\n{_verdict(analysis)}\n\n"
+    out = labelled("", (f"{target.title}, {target.arch}, in {target.place}", _verdict(analysis)), label_width=0) + "\n"
     faults = "".join(
         labelled(label, lines, label_width=_LABEL)
         for label, lines in (
@@ -94,7 +94,7 @@ def _all(lines: Iterator[str]) -> tuple[str, ...]:
 
 def _needs(closing: Closing, site: str, *ways: Way) -> Iterator[str]:
     for need in closing.by(*ways):
-        yield f"{need.missing.name}, asked for by {_askers(need.missing.requested_by)}"
+        yield f"{need.missing.name}, needed by {_askers(need.missing.requested_by)}"
         yield f"  {_answer(need, site)}"
 
 

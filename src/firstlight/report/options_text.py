@@ -69,8 +69,8 @@ def _rate_in_words(options: tuple[Option, ...]) -> str:
     rate = next((cost.download_rate for cost in known if isinstance(cost.download_rate, Known)), None)
     if not isinstance(rate, Known):
         return ""
-    basis = "assumed; --download-rate says otherwise" if rate.origin is Origin.ASSUMED else rate.seen_in
-    return sentence(f"min: minutes where {rate.value / 1e6:.0f} MB/s are fetched ({basis})", 2)
+    basis = "assumed; --download-rate changes it" if rate.origin is Origin.ASSUMED else rate.seen_in
+    return sentence(f"min: minutes at a download rate of {rate.value / 1e6:.0f} MB/s ({basis})", 2)
 
 
 def _room() -> int:
@@ -99,7 +99,7 @@ def reservations(option: Option) -> Iterator[str]:
         yield f"what it sets is for {option.only_for}"
     if option.unsure:
         open_ = dict.fromkeys(_in_words(path) for path in option.unsure)
-        yield f"only running it can tell: {', '.join(open_)}"
+        yield f"not known until it is done: {', '.join(open_)}"
 
 
 def _only_looks(option: Option) -> bool:
@@ -128,13 +128,13 @@ def short_gigabytes(amount: Fact[int]) -> str:
 
 
 def minutes(amount: Fact[float]) -> str:
-    """'0 min', '<1 min', '~4 min', or 'minutes not known'."""
-    return "minutes not known" if isinstance(amount, Unknown) else f"{short_minutes(amount)} min"
+    """'0 min', '<1 min', '~4 min', or 'unknown minutes'."""
+    return "unknown minutes" if isinstance(amount, Unknown) else f"{short_minutes(amount)} min"
 
 
 def gigabytes(amount: Fact[int]) -> str:
-    """'0.07 GB' (10^9 bytes), or 'GB not known'."""
-    return "GB not known" if isinstance(amount, Unknown) else f"{short_gigabytes(amount)} GB"
+    """'0.07 GB' (10^9 bytes), or 'unknown GB'."""
+    return "unknown GB" if isinstance(amount, Unknown) else f"{short_gigabytes(amount)} GB"
 
 
 def options_text(ranked: Ranked, platform: Platform) -> Iterator[Part]:

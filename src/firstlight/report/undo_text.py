@@ -27,8 +27,8 @@ def back_lines(step: Step) -> tuple[str, ...]:
     """What taking a step back does, in words."""
     lines = [f"{change.path} is {'put back as it was' if change.before else 'removed again'}" for change in step.files]
     if step.kind is StepKind.APT:
-        lines.append("the system's packages: those that this step changed come back to their versions of before")
-    lines += [f"the packages of {python}: back to the versions of before" for python in environments_of(step)]
+        lines.append("the system's packages: those that this step changed come back to their earlier versions")
+    lines += [f"the packages of {python}: back to the earlier versions" for python in environments_of(step)]
     return tuple(lines)
 
 

@@ -56,7 +56,7 @@ def require_tools() -> None:
     missing = [name for name in INSTALL if shutil.which(name) is None]
     if missing:
         how = "; ".join(f"{name} ({INSTALL[name]})" for name in missing)
-        raise CouldNotLook(f"missing on this machine: {how}. Install it; nothing was sent.")
+        raise CouldNotLook(f"missing on this machine: {how}. First install what is missing; nothing was sent.")
 
 
 def cached(source: Source) -> Cached:

@@ -77,7 +77,7 @@ def choose_engine(state: HostState, wanted: Engine | None) -> Engine:
     if lacking:
         how = {"rsync": "apt-get install rsync, dnf install rsync", "sha256sum": "apt-get install coreutils"}
         said = "; ".join(f"{name} ({how[name]})" for name in lacking)
-        raise CouldNotLook(f"missing there: {said}. Install it there; nothing was sent.")
+        raise CouldNotLook(f"missing there: {said}. First install what is missing; nothing was sent.")
     if wanted is not None:
         if wanted not in state.answers:
             there = ", ".join(each.value for each in Engine if each in state.answers) or "none"

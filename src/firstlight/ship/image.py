@@ -58,7 +58,7 @@ def hex_of(digest: Any) -> str:
     """The hex of sha256:...; BadInput for every other digest."""
     match = _HEX.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
-        raise BadInput(f"the image has a digest {ascii(digest)[:80]}; accepted: sha256:64 hex digits. Build it anew.")
+        raise BadInput(f"the image has a digest {ascii(digest)[:80]}; accepted: sha256:64 hex digits. Build it again.")
     return match.group(1)
 
 
@@ -67,7 +67,7 @@ def read_image(manifest: bytes, digest: str, config: bytes) -> Image:
     document, settings = _object(manifest, "manifest"), _object(config, "config")
     layers = document.get("layers")
     if not isinstance(layers, list) or len(layers) > _MOST_LAYERS:
-        raise BadInput(f"the image's manifest has no list of at most {_MOST_LAYERS} layers; build it anew")
+        raise BadInput(f"the image's manifest has no list of at most {_MOST_LAYERS} layers; build it again")
     inner = settings.get("config")
     entry = inner.get("Entrypoint") if isinstance(inner, dict) else None
     return Image(
@@ -108,14 +108,14 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise BadInput(f"the image's {what} is no JSON object; build it anew")
+        raise BadInput(f"the image's {what} is no JSON object; build it again")
     return document
 
 
 def _blob(entry: Any, kind: str) -> Blob:
     size = entry.get("size") if isinstance(entry, dict) else None
     if not isinstance(size, int) or size < 0:
-        raise BadInput(f"the image's manifest has a {kind} without a size; build it anew")
+        raise BadInput(f"the image's manifest has a {kind} without a size; build it again")
     if entry.get("urls"):
         raise BadInput(
             f"a {kind} of the image lies at {ascii(entry['urls'])[:80]} and not in it; build it without that"

@@ -44,7 +44,7 @@ class Work(Enum):
     APT_LISTS = "apt, lists of packages"
     ARCHIVE = "an archive unpacked"
     DKMS = "kernel modules built"
-    EARLY_IMAGE = "the early boot image made anew"
+    EARLY_IMAGE = "rebuilding the early boot image"
     GPU_START = "a GPU taken into use"
     RESTART_METAL = "a restart, bare metal"
     RESTART_GUEST = "a restart, virtual machine"

@@ -84,11 +84,11 @@ def _entries(path: str, name: str) -> list[Any]:
     except OSError as error:
         raise BadInput(f"{path}: the table cannot be read ({error.strerror}). Reinstall firstlight.") from error
     except ValueError as error:
-        raise BadInput(f"{path}: not JSON ({error}). Mend the file.") from error
+        raise BadInput(f"{path}: not JSON ({error}). Correct the file.") from error
     if not isinstance(document, dict) or set(document) != {"subject", "about", "rows"}:
-        raise BadInput(f"{path}: a table is an object with subject, about and rows, nothing else. Mend the file.")
+        raise BadInput(f"{path}: a table is an object with subject, about and rows, nothing else. Correct the file.")
     if document["subject"] != name or not isinstance(document["rows"], list):
-        raise BadInput(f"{path}: subject must be {name!r} and rows a list. Mend the file.")
+        raise BadInput(f"{path}: subject must be {name!r} and rows a list. Correct the file.")
     return document["rows"]
 
 

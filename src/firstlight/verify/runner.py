@@ -14,6 +14,7 @@ from typing import Any
 from firstlight.errors import BadInput, CouldNotLook
 from firstlight.facts.gpus import ComputeMode
 from firstlight.facts.known import Known
+from firstlight.near import nearest
 from firstlight.verify.check import Answer, Case, Check, CheckOutcome, Lane, Result
 from firstlight.verify.child import ask_child
 from firstlight.verify.judges import as_said
@@ -29,7 +30,9 @@ def chosen(checks: tuple[Check, ...], only: tuple[str, ...]) -> tuple[Check, ...
     names = [check.name for check in checks]
     for name in only:
         if name not in names:
-            raise BadInput(f"there is no check called {name!r}; accepted: {', '.join(names)}.")
+            near = nearest(name, names)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise BadInput(f"there is no check called {name!r}; accepted: {', '.join(names)}.{hint}")
     return tuple(check for check in checks if not only or check.name in only)
 
 

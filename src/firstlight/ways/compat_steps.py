@@ -132,7 +132,7 @@ def _started_through(wiring: Wiring, at: At, others: tuple[Step, ...]) -> Step:
         title="start a program that needs the library like this",
         commands=((wiring.run, wiring.python, "PROGRAM.py"),),
         done_when=(a_person("the program finds the GPUs"),),
-        note=f"By you: {Why.PROGRAM.value}. A program that is started otherwise does not get the library{unless}.",
+        note=f"By you: {Why.PROGRAM.value}. A program that is started in another way does not get the library{unless}.",
     )
 
 
@@ -148,7 +148,7 @@ def _shell_lines(wiring: Wiring, at: At, paths: tuple[str, ...]) -> Iterator[Ste
     for path in (each for each in paths if dialect_of(each, "") is Dialect.SH):
         step = line_step(path, (line,), at, change=FileChange("", "", ""), title="let login shells wire it too")
         if path.endswith("/.bashrc"):
-            step = replace(step, title="let shells that are no login shells wire it too")
+            step = replace(step, title="let other shells than login shells wire it too")
         if step.files and step.files[0].after == step.files[0].before:
             continue
         yield replace(

@@ -88,7 +88,7 @@ def forbid_steps(way: ForbidModule, at: At) -> Iterator[Step]:
     path = f"/etc/modprobe.d/firstlight-no-{way.module}.conf"
     text = f"# Written by firstlight; `firstlight undo` takes it back.\nblacklist {way.module}\n"
     change = FileChange(path, at.extras.text_of(path) or "", f"{text}options {way.module} modeset=0\n")
-    yield _with_early_image(way, change, written(change), at, note="It holds from the next start of the machine on.")
+    yield _with_early_image(way, change, written(change), at, note="It takes effect at the next start of the machine.")
 
 
 def option_steps(way: SetModuleOption, at: At) -> Iterator[Step]:
@@ -97,7 +97,7 @@ def option_steps(way: SetModuleOption, at: At) -> Iterator[Step]:
     gap = "" if before.endswith("\n") or not before else "\n"
     change = FileChange(way.file, before, f"{before}{gap}{line}\n")
     done = Condition(CheckKind.FILE_HAS_LINE, way.file, line)
-    note = f"{way.module} reads it when it is loaded the next time: anew, or at the next start of the machine."
+    note = f"{way.module} reads it the next time it is loaded: when you reload it, or at the next start of the machine."
     yield _with_early_image(way, change, done, at, note=note)
 
 
@@ -106,7 +106,7 @@ def _with_early_image(way: Way, change: FileChange, done: Condition, at: At, *, 
     rebuild = rebuild_early_image(at.platform)
     back = tuple(through(argv, Back(BackKind.EARLY_IMAGE, (_tool(argv),))) for argv in rebuild)
     if not rebuild:
-        note += " How this system makes its early boot image is not known here: make it anew."
+        note += " How this system makes its early boot image is not known here: rebuild it yourself."
     return replace(
         root_step(way, at),
         kind=StepKind.FILE,
@@ -132,7 +132,7 @@ def node_steps(way: MakeDeviceNodes, at: At) -> Iterator[Step]:
         step,
         done_when=tuple(map(exists, _NODES)),
         back=tuple(through(step.commands[0], removed_file(path)) for path in _NODES),
-        note="Nodes of further GPUs stay when it is taken back; the next start of the machine makes them anew anyhow.",
+        note="Nodes of further GPUs stay when it is taken back; the next start of the machine makes them again anyway.",
     )
 
 
@@ -186,7 +186,7 @@ def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
         step,
         done_when=(_says(way.gpu, "power.limit", f"{way.watts}.00 W"),),
         back=(through(step.commands[0], Back(BackKind.POWER_LIMIT, before)),) if before else (),
-        note="It holds until the driver is unloaded or the machine restarted. Leave one that was lowered on purpose.",
+        note="It lasts until the driver is unloaded or the machine restarted. Leave one that was lowered on purpose.",
     )
 
 

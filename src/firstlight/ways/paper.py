@@ -14,7 +14,7 @@ from firstlight.ways.words import words_of
 
 T = TypeVar("T")
 
-ONLY_RUNNING = Unknown("planned: only running it can tell")
+ONLY_RUNNING = Unknown("planned: not known until it is done")
 NOT_READ = Unknown("planned: not looked at yet")
 
 

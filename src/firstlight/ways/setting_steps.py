@@ -28,7 +28,7 @@ def _file_step(way: Way, at: At, change: FileChange) -> Step:
 
 def memory_steps(way: AllowLockedMemory, at: At) -> Iterator[Step]:
     change = FileChange(_LIMITS, at.extras.text_of(_LIMITS) or "", _MADE_BY_US + _UNLIMITED)
-    note = "It holds from the next login on; a service has LimitMEMLOCK=infinity in its unit instead."
+    note = "It takes effect at the next login; a service has LimitMEMLOCK=infinity in its unit instead."
     yield replace(_file_step(way, at, change), note=note)
 
 

@@ -130,7 +130,7 @@ def find_step(entry: str, variable: str, at: At) -> Step:
     return replace(
         blank(at),
         id="find-who-sets-it",
-        title=f"find who sets {variable}, and delete it there",
+        title=f"find where {variable} is set, and delete it there",
         commands=(("grep", "-rn", entry, *files),),
         done_when=(a_person(f"a new shell does not set {variable}{'' if entry == variable else f' to {entry}'}"),),
         note=f"No start-up file that was read sets it plainly. {seen}"

@@ -141,7 +141,7 @@ def _left_out_by_shells(way: UnsetVariables, masks: dict[str, str], at: At) -> I
     change, first = FileChange("", "", "", variables=way.names), way.names[0]
     for step in cleaning_steps(lines, change, at, entry=first, variable=first):
         said = " and ".join(f"{name}={value}" for name, value in masks.items())
-        only = f" {said} alone is taken out: another one, which a scheduler sets later, stays." if masks else ""
+        only = f" {said} is the only value removed: another one, which a scheduler sets later, stays." if masks else ""
         yield step if step.kind is StepKind.MANUAL else replace(step, note=f"{step.note}{only}")
 
 

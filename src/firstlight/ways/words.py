@@ -38,13 +38,13 @@ def _start(way: kinds.StartContainer, kind: ContainerKind) -> str:
         return words_of(way)
     libraries = any(each.startswith("--bind-ro=") for each in way.arguments)
     if libraries and kind in (ContainerKind.LXC, ContainerKind.PROXMOX, ContainerKind.NSPAWN):
-        return "bind the host's driver libraries into the container, and start it anew"
+        return "bind the host's driver libraries into the container, and start it again"
     if kind in (ContainerKind.LXC, ContainerKind.PROXMOX):
         return "allow and bind the GPU's nodes in the container's configuration"
     if kind in (ContainerKind.LXD, ContainerKind.INCUS):
         return f"give the instance a gpu device and nvidia.runtime=true {words}".rstrip()
     if kind is ContainerKind.NSPAWN:
-        return "start the container anew with the GPU's nodes bound and allowed"
+        return "start the container again with the GPU's nodes bound and allowed"
     if kind is ContainerKind.CHROOT:
         return "bind /dev, /proc and /sys of the host into this root"
     return words_of(way)
@@ -152,12 +152,12 @@ def _machine(way: kinds.OtherMachine) -> str:
     parts = [f"driver >= {way.min_driver}" if way.min_driver else "", f"CUDA {way.cuda}" if way.cuda else ""]
     parts.append(f"sm_{way.capability.major}{way.capability.minor}" if way.capability else "")
     found = ", ".join(filter(None, parts))
-    return fitted(f"take another machine{f': {found}' if found else ''}")
+    return fitted(f"use another machine{f': {found}' if found else ''}")
 
 
 def _containers(way: kinds.ConfigureContainers) -> str:
     if way.file:
-        return fitted(f"write the description of the GPUs anew: {way.file}")
+        return fitted(f"write the description of the GPUs again: {way.file}")
     cdi = way.engine == "podman"
     return fitted(f"describe the GPUs to {way.engine} (CDI)" if cdi else f"let {way.engine} use NVIDIA's runtime")
 
@@ -207,7 +207,7 @@ _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.WireCompat: lambda way: f"wire the compat library of CUDA {way.cuda} when a program starts",
     kinds.Unwire: _unwire,
     kinds.RegisterFolder: lambda way: fitted(f"make {way.folder} known to the loader"),
-    kinds.RefreshLoaderCache: lambda way: "make the loader's cache anew",
+    kinds.RefreshLoaderCache: lambda way: "rebuild the loader's cache",
     kinds.LinkFile: _link,
     kinds.RemoveFiles: lambda way: listed("move aside", way.paths),
     kinds.SetVariables: _variables,
@@ -215,7 +215,7 @@ _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.ReadEnvironment: lambda way: fitted(f"let login shells read {way.file}"),
     kinds.Restart: lambda way: "restart the machine",
     kinds.StartContainer: lambda way: fitted(
-        f"start the container anew with {' '.join(way.arguments) or 'the GPUs of the host'}"
+        f"start the container again with {' '.join(way.arguments) or 'the GPUs of the host'}"
     ),
     kinds.UseImage: lambda way: fitted(f"run it in {way.image or 'an image of a newer distribution'}"),
     kinds.ChangeImage: lambda way: fitted(f"set in the Dockerfile: {way.line}"),

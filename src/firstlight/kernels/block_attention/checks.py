@@ -171,7 +171,7 @@ def refuse_dropout(dropout_p: float) -> None:
     """Raises unless dropout is 0."""
     if dropout_p:
         raise UnsupportedInput(
-            f"dropout_p is {dropout_p!r}; only 0.0 is accepted. The backward pass computes the weights anew "
+            f"dropout_p is {dropout_p!r}; only 0.0 is accepted. The backward pass computes the weights again "
             f"from q, k and lse and would not know which were dropped. Apply "
             f"torch.nn.functional.dropout to the output, or use torch.nn.functional.scaled_dot_product_attention."
         )

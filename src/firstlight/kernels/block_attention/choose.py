@@ -92,7 +92,7 @@ def answered(name: str, question: Question) -> Answer:
 
 
 def forget_choices() -> None:
-    """Makes the next calls choose anew, e.g. after new measurements were written."""
+    """Makes the next calls choose again, e.g. after new measurements were written."""
     global generation
     generation += 1
     _auto.cache_clear()

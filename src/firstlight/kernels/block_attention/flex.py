@@ -45,7 +45,7 @@ def from_flex(block_mask: FlexBlockMask) -> BlockMask:
         if kinds.shape[2] != rows:
             raise UnsupportedInput(
                 f"the BlockMask lists {kinds.shape[2]} blocks of queries and its seq_lengths are {(q_len, k_len)}; "
-                f"{rows} blocks of {block} are accepted. Make it anew with create_block_mask for these lengths."
+                f"{rows} blocks of {block} are accepted. Make a new one with create_block_mask for these lengths."
             )
         most, cut = (int(n) for n in torch.stack([(kinds != NONE).sum(), (kinds == PARTIAL).sum()]).tolist())
         if cut == 0:

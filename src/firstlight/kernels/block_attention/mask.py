@@ -34,7 +34,7 @@ class BlockMask:
 
     Make one with full, causal, window, sink, strided, document, packed, top_k, from_bool or from_flex; combine two
     with & and |.
-    Changing the tensors in place is noticed: what is derived from them (lists, counts) is made anew.
+    Changing the tensors in place is noticed: what is derived from them (lists, counts) is made again.
     """
 
     def __init__(

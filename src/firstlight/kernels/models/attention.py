@@ -55,7 +55,7 @@ def attention_calls() -> dict[str, int]:
 
 
 def forget_attention_calls() -> None:
-    """Starts counting anew."""
+    """Starts counting again."""
     _CALLS.clear()
 
 

@@ -1,6 +1,6 @@
 """A product or sampled product started again: launches are kept by the addresses they were made for.
 
-An allocator that reuses memory comes back to the same addresses, so in a steady loop nothing is put together anew and
+An allocator that reuses memory comes back to the same addresses, so in a steady loop nothing is put together again and
 no tensor map is encoded. A launch names addresses and holds no tensor; the lists stay as long as this does.
 """
 

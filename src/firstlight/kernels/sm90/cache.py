@@ -226,7 +226,7 @@ def _sum(content: bytes) -> str:
 @functools.lru_cache(maxsize=8)
 def _warn_once(folder: str, error: str) -> None:
     warnings.warn(
-        f"{folder} cannot be used ({error}); the Hopper kernels are compiled anew in each process. "
+        f"{folder} cannot be used ({error}); the Hopper kernels are compiled again in each process. "
         "Set FIRSTLIGHT_CACHE_DIR to a folder of your own.",
         KernelsNotKept,
         stacklevel=2,

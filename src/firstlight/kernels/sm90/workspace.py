@@ -3,7 +3,7 @@
 Two launches of one stream run one after the other and may share it; launches of two streams may not. So there is one
 for each device and stream. It lives as long as the process, or as the launches that name it, and is read on its own
 stream alone: lifetimes.py asks nothing more of it. A CUDA graph may be replayed on any stream, beside anything: inside
-a capture the zeros are the graph's own, and written anew by every replay.
+a capture the zeros are the graph's own, and written again by every replay.
 """
 
 from __future__ import annotations

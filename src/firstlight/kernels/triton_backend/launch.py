@@ -80,7 +80,7 @@ def compiled_for(spec: Spec, capability: tuple[int, int]) -> Any:
 
 
 def unwrapped(launch: Any) -> Any:
-    """The launcher that takes maps of boxes; Triton wraps it in one that makes them anew at every call."""
+    """The launcher that takes maps of boxes; Triton wraps it in one that makes them again at every call."""
     if getattr(launch, "__closure__", None) is None:
         return launch
     return dict(zip(launch.__code__.co_freevars, launch.__closure__, strict=True))["launcher"].cell_contents

@@ -1,6 +1,6 @@
 """A product by block rows, started again: the launchers' arguments are kept by the addresses they were made for.
 
-An allocator that reuses memory comes back to the same addresses, so in a steady loop nothing is put together anew.
+An allocator that reuses memory comes back to the same addresses, so in a steady loop nothing is put together again.
 Arguments are numbers: they name addresses and hold no tensor but the lists, which stay as long as this does.
 """
 

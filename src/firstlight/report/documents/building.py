@@ -69,7 +69,7 @@ class BuildEnded(BuildPlan):
     ending: Annotated[str, {"enum": ["declined", "done", "failed", "interrupted"]}]
     wheel: str  # "" where none was made
     proofs: list[str]
-    minutes: Annotated[float, {"minimum": 0}]  # of compiling, as measured
+    minutes: Annotated[float, {"minimum": 0}]  # of compiling, as measured, in all runs that this build took
     money: Annotated[float | None, {"minimum": 0}]  # minutes at --rate; null without it
 
 

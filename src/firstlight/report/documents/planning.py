@@ -16,7 +16,10 @@ Amount = TypedDict(
     {
         "value": Annotated[float | None, {"minimum": 0, "description": "null = not known."}],
         "from": Annotated[str, {"description": "Where the number is from, or why it is not known."}],
-        "assumed": Annotated[bool, {"description": "Whether it rests on something that nobody measured or stated."}],
+        "assumed": Annotated[
+            bool,
+            {"description": "Whether it rests on an assumption: something that was neither measured nor stated."},
+        ],
     },
 )
 

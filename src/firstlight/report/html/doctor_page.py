@@ -15,8 +15,7 @@ from firstlight.plan.option import Option
 from firstlight.report.facts_text import Detail, facts_text
 from firstlight.report.html.markup import Markup, commands, el, joined, prose, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
-from firstlight.report.layout import gib
-from firstlight.report.options_text import reservations, short_minutes
+from firstlight.report.options_text import gigabytes, reservations, short_minutes
 from firstlight.report.steps_lines import commands_of, folded
 from firstlight.report.summary import machine_summary
 from firstlight.ways.platform import Platform, platform_of
@@ -24,7 +23,6 @@ from firstlight.ways.step import Step, StepKind
 from firstlight.ways.way import Way, first_ways
 from firstlight.ways.words import title_of
 
-_WORDS = {Severity.BLOCKS: "blocked", Severity.DEGRADES: "works, but", Severity.NOTE: "note"}
 _MOST_OPTIONS = 5
 
 
@@ -110,7 +108,7 @@ def _finding(finding: Finding, does: str) -> Markup:
         ("source", prose(finding.source)),
     ]
     pairs = [part for name, body in rows if body for part in (el("dt", name), el("dd", body))]
-    head = el("h3", f"{finding.title} ", el("span", f"{_WORDS[finding.severity]}, {finding.code}", class_="code"))
+    head = el("h3", f"{finding.title} ", el("span", f"{finding.severity.value}, {finding.code}", class_="code"))
     return el("article", head, el("dl", *pairs), class_=finding.severity.value)
 
 
@@ -164,7 +162,7 @@ def _option_cells(option: Option, platform: Platform) -> Iterator[str]:
     cost = option.cost
     more = [el("div", line, class_="code") for line in reservations(option)]
     yield joined((option.title, _ways(option.ways, platform) if len(option.ways) > 1 else "", *more))
-    yield gib(int(cost.download_bytes.value)) if isinstance(cost.download_bytes, Known) else "not known"
+    yield gigabytes(cost.download_bytes) if isinstance(cost.download_bytes, Known) else "not known"
     yield short_minutes(cost.minutes) if isinstance(cost.minutes, Known) else "not known"
     yield "yes" if option.needs_root else "no"
     yield option.reversible.value

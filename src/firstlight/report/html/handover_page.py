@@ -206,7 +206,7 @@ def _speed(handover: Handover, runs: Sequence[RunResult], tables: Tables) -> Ite
 
 def _changed(handover: Handover) -> Markup:
     if not handover.changed:
-        return section("changed", "What changed since", el("p", "Nothing that the parts of this page know of."))
+        return section("changed", "What changed since", el("p", "Nothing that this page knows of."))
     rows = [(prose(each.what), _lines(each.then.split("\n")), _lines(each.now.split("\n")), each.since)
             for each in handover.changed]  # fmt: skip
     head = ("What", "Then", "Now", "Since")

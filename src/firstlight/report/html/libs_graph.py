@@ -81,9 +81,7 @@ def _nodes(analysis: Analysis) -> tuple[list[Node], int]:
         what = f"damaged: {gone.damaged}" if gone.damaged else "missing"
         who = ", ".join(posixpath.basename(path) for path in gone.requested_by)
         nodes.append(
-            Node(
-                f"missing {gone.name}", gone.name, f"{gone.name}: {what}; asked for by {who}", "gone", gone.requested_by
-            )
+            Node(f"missing {gone.name}", gone.name, f"{gone.name}: {what}; needed by {who}", "gone", gone.requested_by)
         )
     return nodes, left_out
 

@@ -49,8 +49,8 @@ def _verdict(analysis: Analysis) -> tuple[str, str]:
 
 def _graph(analysis: Analysis) -> Markup:
     caption = (
-        "From left to right: who asks for whom. Dashed red: missing. Orange: found, but wrong. Libraries of the system "
-        "that are found are counted, not drawn. Hover or focus a box for its file and the rule that found it."
+        "From left to right: which file needs which. Dashed red: missing. Orange: found, but wrong. Libraries of the "
+        "system that are found are counted, not drawn. Hover or focus a box for its file and the rule that found it."
     )
     return section("graph", "The chain", figure(graph(analysis), caption))
 
@@ -59,8 +59,8 @@ def _missing(closing: Closing, fix: str) -> Markup:
     if not closing.needs:
         return Markup("")
     rows = [(need.missing.name, _askers(need), _who_has(need), need.way.value) for need in closing.needs]
-    body = table(("Library", "Asked for by", "Who has it", "Way"), rows, caption=f"{len(rows)} missing")
-    return section("missing", "Missing", body, el("p", "What can be put right from here:"), commands(fix))
+    body = table(("Library", "Needed by", "Package that has it", "Way"), rows, caption=f"{len(rows)} missing")
+    return section("missing", "Missing", body, el("p", "What can be fixed from here:"), commands(fix))
 
 
 def _askers(need: Need) -> str:

@@ -76,7 +76,7 @@ check_gates() {
 }
 
 check_gates || {
-    echo "firstlight: $* was not started (NVIDIA_DISABLE_REQUIRE=1 starts it all the same)" >&2
+    echo "firstlight: $* was not started (NVIDIA_DISABLE_REQUIRE=1 starts it anyway)" >&2
     exit 1
 }
 exec "$@"

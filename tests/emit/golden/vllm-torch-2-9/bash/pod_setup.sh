@@ -8,7 +8,7 @@
 #
 # Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
 # Run it at every start: what is there already is left as it is. Everything that costs time lies in
-# /workspace/firstlight, which outlives a restart where that is a persistent volume.
+# /workspace/firstlight, which survives a restart if that is a persistent volume.
 # firstlight itself comes from its wheel in the folder wheels beside this file; what
 # `firstlight bundle --out wheels` puts into that folder takes the place of every index.
 # --no-verify leaves out the proof at the end. Exit code: that of `firstlight verify`; 1 where something failed before.

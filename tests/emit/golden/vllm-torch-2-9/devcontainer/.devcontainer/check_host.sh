@@ -76,6 +76,6 @@ check_gates() {
 }
 
 check_gates || {
-    echo "firstlight: the container was not made (NVIDIA_DISABLE_REQUIRE=1 makes it all the same)" >&2
+    echo "firstlight: the container was not made (NVIDIA_DISABLE_REQUIRE=1 makes it anyway)" >&2
     exit 1
 }
