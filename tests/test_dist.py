@@ -15,6 +15,19 @@ from firstlight import __version__
 
 ROOT = Path(__file__).parents[1]
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
+# Every module that needs no torch; children are run by other interpreters, __main__ acts.
+IMPORTS = """
+import importlib, pkgutil, firstlight
+read = 0
+for module in pkgutil.walk_packages(firstlight.__path__, "firstlight.", onerror=lambda name: None):
+    if ".children" not in module.name and not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            assert error.name == "torch", error
+        read += 1
+assert read > 800, read
+"""
 
 
 def test_the_citation_names_this_version() -> None:
@@ -52,3 +65,7 @@ def test_the_wheel_is_clean_and_runs_on_every_supported_python_that_is_here(tmp_
         done = subprocess.run(ours, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
         assert (done.returncode, done.stdout[:8], done.stderr) == (1, "BLOCKED ", ""), python
         subprocess.run([home / "bin/python", "-m", "pip", "check"], check=True, timeout=60)
+        [ours_there] = home.glob("lib/*/site-packages/firstlight")
+        strictly = [str(home / "bin/python"), "-W", "error"]
+        subprocess.run([*strictly, "-c", IMPORTS], check=True, timeout=600)
+        subprocess.run([*strictly, "-m", "compileall", "-qf", str(ours_there)], check=True, timeout=600)
