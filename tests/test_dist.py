@@ -65,5 +65,7 @@ def test_the_wheel_is_clean_and_runs_on_every_supported_python_that_is_here(tmp_
         done = subprocess.run(ours, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
         assert (done.returncode, done.stdout[:8], done.stderr) == (1, "BLOCKED ", ""), python
         subprocess.run([home / "bin/python", "-m", "pip", "check"], check=True, timeout=60)
-        for what in (("-c", IMPORTS), ("-m", "compileall", "-qf", *home.glob("lib/*/site-packages/firstlight"))):
-            subprocess.run([home / "bin/python", "-W", "error", *what], check=True, timeout=600)
+        [ours_there] = home.glob("lib/*/site-packages/firstlight")
+        strictly = [str(home / "bin/python"), "-W", "error"]
+        subprocess.run([*strictly, "-c", IMPORTS], check=True, timeout=600)
+        subprocess.run([*strictly, "-m", "compileall", "-qf", str(ours_there)], check=True, timeout=600)
