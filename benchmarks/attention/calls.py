@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from firstlight.bench.case import Case, Place, Prepared
 from firstlight.bench.cases.data import holding, poison, spread
-from firstlight.bench.counts import Work
+from firstlight.bench.operator_counts import Work
 from firstlight.kernels.block_attention.bits import FULL
 from firstlight.kernels.block_attention.functions import attention
 from firstlight.kernels.block_attention.mask import BlockMask

@@ -18,7 +18,7 @@ from benchmarks.matmul.sm90.watch import Manner, take_turns
 
 from firstlight.bench.case import Case
 from firstlight.bench.cases.data import holding
-from firstlight.bench.counts import Work
+from firstlight.bench.operator_counts import Work
 from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import NONE
 from firstlight.kernels.block_attention.mask import BlockMask

@@ -17,8 +17,8 @@ from firstlight.bench.attempts import Attempt
 from firstlight.bench.case import Case, Place, Prepared
 from firstlight.bench.cases.data import call_on_poison, holding
 from firstlight.bench.clocks import Gauge
-from firstlight.bench.counts import Work
 from firstlight.bench.figures import Setting, case_results
+from firstlight.bench.operator_counts import Work
 from firstlight.bench.patience import Patience
 from firstlight.bench.results import CaseResult, Verdict
 from firstlight.bench.rotation import cache_state, how_cold, sets_wanted

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+
+from tests.http_server import served
 
 USER, PASSWORD = "alice", "Tr0ub4dor-and-3"
 _BASIC = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
@@ -35,10 +36,5 @@ def private_index(wheels: Path, folder: Path) -> Iterator[str]:
         project = folder / "simple" / wheel.name.partition("-")[0].replace("_", "-").lower()
         project.mkdir(parents=True, exist_ok=True)
         (project / wheel.name).write_bytes(wheel.read_bytes())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Private, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://{USER}:{PASSWORD}@127.0.0.1:{server.server_port}/simple"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with served(partial(_Private, directory=str(folder))) as port:
+        yield f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/simple"

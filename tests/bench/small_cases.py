@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from firstlight.bench.attention_counts import AttentionShape
 from firstlight.bench.case import Cache, Case, Place, Prepared
 from firstlight.bench.cases import (
     attention,
@@ -26,7 +27,8 @@ from firstlight.bench.cases.decoder import DecoderRow, Stage
 from firstlight.bench.cases.encoder import EncoderRow
 from firstlight.bench.cases.inference import Run
 from firstlight.bench.cases.settings import Backend
-from firstlight.bench.counts import AttentionShape, ConvShape, DecoderShape
+from firstlight.bench.model_counts import DecoderShape
+from firstlight.bench.operator_counts import ConvShape
 
 CPU = Place("cpu", l2_bytes=0, free_bytes=4_000_000_000, capability=(0, 0))
 TINY_ATTENTION = AttentionShape.square(2, 3, seq=48, head_dim=16)

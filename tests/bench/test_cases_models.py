@@ -11,7 +11,7 @@ from torch import nn
 from firstlight.bench.cases import decoder as decoder_cases
 from firstlight.bench.cases import encoder as encoder_cases
 from firstlight.bench.cases import resnet as resnet_cases
-from firstlight.bench.counts import DecoderShape, resnet50
+from firstlight.bench.model_counts import DecoderShape, resnet50
 from firstlight.bench.models import decoder, encoder
 from firstlight.bench.models.resnet50 import ResNet50
 

@@ -11,7 +11,7 @@ import pytest
 from firstlight.bench.case import Cache, Case, Effort, Mode, Place
 from firstlight.bench.cases import convolution, transfer
 from firstlight.bench.cases.suite import ALL_CASES
-from firstlight.bench.counts import conv2d_inside_share
+from firstlight.bench.operator_counts import conv2d_inside_share
 
 H200 = Place("cuda:0", l2_bytes=60 << 20, free_bytes=140_000_000_000, capability=(9, 0))
 RTX_5090 = Place("cuda:0", l2_bytes=96 << 20, free_bytes=32_000_000_000, capability=(12, 0))

@@ -6,32 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstlight.bench.counts import (
-    AttentionShape,
-    ConvShape,
+from firstlight.bench.attention_counts import AttentionShape, attention, attention_backward, kept_pairs
+from firstlight.bench.model_counts import (
     DecoderShape,
     EncoderShape,
-    add,
-    attention,
-    attention_backward,
-    conv2d,
-    conv2d_inside_share,
-    copy,
     decoder_decode,
     decoder_prefill,
     encoder,
+    resnet50,
+    resnet50_convolutions,
+    train_step,
+)
+from firstlight.bench.operator_counts import (
+    ConvShape,
+    add,
+    conv2d,
+    conv2d_inside_share,
+    copy,
     fill,
     gemm,
-    kept_pairs,
     layernorm,
     linear,
-    resnet50,
     softmax,
-    train_step,
     transfer,
     triad,
 )
-from firstlight.bench.model_counts import resnet50_convolutions
 from firstlight.errors import BadInput
 
 SMALL = st.integers(min_value=1, max_value=12)

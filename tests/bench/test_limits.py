@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from firstlight.bench.counts import AttentionShape, ConvShape, Work, add, attention, conv2d, gemm, layernorm, transfer
+from firstlight.bench.attention_counts import AttentionShape, attention
 from firstlight.bench.limits import (
     Achieved,
     Band,
@@ -18,6 +18,7 @@ from firstlight.bench.limits import (
     limit_of,
     tier_of,
 )
+from firstlight.bench.operator_counts import ConvShape, Work, add, conv2d, gemm, layernorm, transfer
 from firstlight.bench.peaks import NO_PEAKS, Peaks, find_peaks, peaks_named, peaks_of
 from firstlight.bench.results import Bound, LimitResult, Rate, Verdict
 from firstlight.tables import load

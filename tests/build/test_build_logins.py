@@ -7,10 +7,9 @@ import functools
 import json
 import os
 import subprocess
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from firstlight.build.request import parse_target
 from firstlight.build.spec import Setting, Source, write_spec
 from firstlight.build.wheel_finish import finish_wheel
 from firstlight.errors import BadInput
+from tests import http_server
 from tests.build.standin import git, make_part
 from tests.build.test_build_sources import raw_wheel_in, spec_in
 
@@ -49,11 +49,8 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder that is served, and the host with the login."""
     folder = tmp_path / "served"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Closed, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield folder, f"http://me:{TOKEN}@127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with http_server.served(functools.partial(Closed, directory=str(folder))) as port:
+        yield folder, f"http://me:{TOKEN}@127.0.0.1:{port}"
 
 
 def everything_below(folder: Path) -> bytes:

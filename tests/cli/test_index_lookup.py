@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -18,6 +17,7 @@ from firstlight.facts.network import Setting
 from firstlight.ways.index_sizes import IndexSize, IndexSizes
 from firstlight.ways.kinds import InstallWheels, Package
 from tests.diagnosis.rule_case import facts_of
+from tests.http_server import served
 
 FACTS = facts_of("h100-driver-570")  # x86_64, Python 3.12
 OURS = "torch-2.9.0+cu126-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -53,14 +53,8 @@ def index(page: bytes, kind: str, *, wait_s: float = 0.0) -> Iterator[tuple[str,
         def log_message(self, *_: object) -> None:
             """Nothing: the test's own output is read."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/whl/cu126", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with served(Answers) as port:
+        yield f"http://127.0.0.1:{port}/whl/cu126", asked
 
 
 def torch(address: str) -> InstallWheels:

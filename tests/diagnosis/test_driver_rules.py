@@ -6,21 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from firstlight.diagnosis.driver_rules import DRIVER_RULES
-from firstlight.diagnosis.finding import Finding, Goal, Question, Severity
-from firstlight.diagnosis.health_rules import HEALTH_RULES
+from firstlight.diagnosis.finding import Goal, Question, Severity
 from firstlight.diagnosis.judge import judge
-from firstlight.diagnosis.place_rules import PLACE_RULES
-from firstlight.facts.collect import Facts
 from firstlight.facts.gpus import PciKind
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.place import Platform
-from firstlight.tables import load
 from firstlight.versions import CudaVersion
 from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import (
-    AskPerson,
     BuildFromSource,
     BuildModules,
     EnrolKey,
@@ -49,36 +43,19 @@ from firstlight.ways.kinds import (
 )
 from firstlight.ways.platform import platform_of
 from firstlight.ways.traits import by_person
-from firstlight.ways.way import Proof, Way
+from firstlight.ways.way import Proof
 from tests.diagnosis import cases_place
 from tests.diagnosis.cases_driver import CASES
 from tests.diagnosis.forgetful import forgotten
+from tests.diagnosis.machine_rules import RULES, TABLES, asked_of, codes_on, finding_on
 from tests.diagnosis.rule_case import MACHINES, facts_of, ways_of
 from tests.diagnosis.unknown_facts import nothing_known, one_less_known
 
-TABLES = load()
-RULES = (*PLACE_RULES, *DRIVER_RULES, *HEALTH_RULES)
 ALL_MACHINES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
 
 
-def _found(facts: Facts, code: str, goal: Goal = Goal.INFER) -> Finding:
-    finding = judge(Question(facts, TABLES, goal), RULES).of(code)
-    assert finding is not None, f"{code} did not fire"
-    return finding
-
-
-def _asked(ways: tuple[Way, ...]) -> AskPerson:
-    asked = ways[0]
-    assert isinstance(asked, AskPerson)
-    return asked
-
-
-def _codes(facts: Facts) -> list[str]:
-    return [finding.code for finding in judge(Question(facts, TABLES), RULES).findings]
-
-
 def test_a_cu130_wheel_on_driver_570_is_blocked_and_compat_is_the_first_way_out() -> None:
-    finding = _found(facts_of("h100-driver-570"), "driver-too-old-for-wheel")
+    finding = finding_on(facts_of("h100-driver-570"), "driver-too-old-for-wheel")
     assert finding.severity is Severity.BLOCKS
     assert finding.saw == (
         "driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8; "
@@ -109,7 +86,7 @@ def test_a_cu130_wheel_on_driver_570_is_blocked_and_compat_is_the_first_way_out(
 
 
 def test_torch_is_built_with_a_toolkit_that_the_driver_runs() -> None:
-    built = [ways for ways in ways_of(_found(facts_of("h100-driver-570"), "driver-too-old-for-wheel"))
+    built = [ways for ways in ways_of(finding_on(facts_of("h100-driver-570"), "driver-too-old-for-wheel"))
              if isinstance(ways[-1], BuildFromSource)]  # fmt: skip
     [(*toolkit, _)] = built
     [home] = [way.variables[0] for way in toolkit if isinstance(way, SetVariables)]
@@ -119,13 +96,13 @@ def test_torch_is_built_with_a_toolkit_that_the_driver_runs() -> None:
 
 def test_the_toolkit_that_cuda_home_names_is_the_one_in_use() -> None:
     facts = facts_of("h100-driver-550-cu128")
-    assert "driver-too-old-for-toolkit" in _codes(facts)
+    assert "driver-too-old-for-toolkit" in codes_on(facts)
     named = override(facts, ("toolkits.cuda_home=/opt/cuda-12", "toolkits.cpp_extension_home=/opt/cuda-12"))
-    assert "driver-too-old-for-toolkit" not in _codes(named), "nvcc 13 on PATH is not what builds"
+    assert "driver-too-old-for-toolkit" not in codes_on(named), "nvcc 13 on PATH is not what builds"
 
 
 def test_driver_550_is_served_by_compat_13_0_and_not_told_to_take_580_95_05() -> None:
-    finding = _found(facts_of("h100-driver-550-cu130"), "driver-too-old-for-wheel")
+    finding = finding_on(facts_of("h100-driver-550-cu130"), "driver-too-old-for-wheel")
     assert InstallPackages(("cuda-compat-13-0",), ("/usr/local/cuda-13.0/compat/libcuda.so.1",)) in ways_of(finding)[0]
     assert not any("580.95.05" in line for line in finding.saw)
     assert "found version 12040" in finding.means
@@ -133,12 +110,12 @@ def test_driver_550_is_served_by_compat_13_0_and_not_told_to_take_580_95_05() ->
 
 def test_a_13_2_wheel_on_driver_550_gets_the_newest_package_that_lists_550() -> None:
     facts = override(facts_of("h100-driver-550-cu130"), ("torch.wheel_cuda=13.2",))
-    first, *_ = ways_of(_found(facts, "driver-too-old-for-wheel"))
+    first, *_ = ways_of(finding_on(facts, "driver-too-old-for-wheel"))
     assert [way.packages for way in first if isinstance(way, InstallPackages)] == [("cuda-compat-13-1",)]
 
 
 def test_a_geforce_card_is_never_told_to_use_compat() -> None:
-    finding = _found(facts_of("runpod-gate-12-8"), "driver-too-old-for-wheel")
+    finding = finding_on(facts_of("runpod-gate-12-8"), "driver-too-old-for-wheel")
     assert not any("compat" in line for line in finding.saw)
     assert not any(isinstance(way, (WireCompat, FetchCompat)) for ways in ways_of(finding) for way in ways)
     [why] = [one.why_not for one in finding.answers if one.title == "a forward-compat library"]
@@ -149,7 +126,7 @@ def test_without_root_compat_comes_as_an_archive_and_a_driver_not_at_all() -> No
     facts = override(
         facts_of("h100-driver-570"), ("ability.is_root=false", "container.kind=none", "ability.sudo=no sudo")
     )
-    finding = _found(facts, "driver-too-old-for-wheel")
+    finding = finding_on(facts, "driver-too-old-for-wheel")
     assert isinstance(ways_of(finding)[0][0], FetchCompat)
     refused = {one.title: one.why_not for one in finding.answers if one.why_not}
     for title in ("cuda-compat-13-0 from NVIDIA's repository", "driver 580 or newer"):
@@ -185,26 +162,26 @@ def test_who_cannot_change_the_driver_is_told_the_floor_of_torchs_own_cuda() -> 
 
 
 def test_a_compat_library_that_works_silences_the_driver_rule() -> None:
-    assert "driver-too-old-for-wheel" not in _codes(facts_of("h100-driver-570-compat"))
+    assert "driver-too-old-for-wheel" not in codes_on(facts_of("h100-driver-570-compat"))
 
 
 def test_without_a_look_at_libcuda_the_version_decides() -> None:
     facts = override(facts_of("h100-driver-570"), ("cuinit=unknown", "driver_cuda=unknown"))
-    finding = _found(facts, "driver-too-old-for-wheel")
+    finding = finding_on(facts, "driver-too-old-for-wheel")
     assert finding.saw[0].startswith("driver 570.133.20 (/sys/module/nvidia/version) offers CUDA 12.8;")
-    assert "driver-too-old-for-wheel" not in _codes(override(facts, ("driver=580.65.06",)))
+    assert "driver-too-old-for-wheel" not in codes_on(override(facts, ("driver=580.65.06",)))
 
 
 def test_the_first_580_driver_is_new_enough_for_cuda_13() -> None:
     facts = override(facts_of("h100-driver-570"), ("driver=580.65.06",))
-    assert "driver-too-old-for-wheel" not in _codes(facts)
+    assert "driver-too-old-for-wheel" not in codes_on(facts)
 
 
 def test_a_jetsons_driver_580_00_counts_as_branch_580() -> None:
     facts = override(facts_of("h100-driver-570"), ("cuinit=unknown", "driver=580.00"))
-    assert "driver-too-old-for-wheel" in _codes(facts)
+    assert "driver-too-old-for-wheel" in codes_on(facts)
     jetson = replace(facts, place=replace(facts.place, platform=Known(Platform.JETSON, "test")))
-    assert "driver-too-old-for-wheel" not in _codes(jetson)
+    assert "driver-too-old-for-wheel" not in codes_on(jetson)
 
 
 def test_cu128_on_driver_550_is_a_note_and_nothing_else() -> None:
@@ -223,7 +200,7 @@ def test_cu128_on_driver_550_is_a_note_and_nothing_else() -> None:
     [(Goal.INFER, Severity.NOTE), (Goal.BUILD_EXTENSIONS, Severity.DEGRADES), (Goal.KERNELS, Severity.BLOCKS)],
 )
 def test_nvcc_13_on_driver_550_is_as_bad_as_the_goal_makes_it(goal: Goal, severity: Severity) -> None:
-    finding = _found(facts_of("h100-driver-550-cu128"), "driver-too-old-for-toolkit", goal)
+    finding = finding_on(facts_of("h100-driver-550-cu128"), "driver-too-old-for-toolkit", goal)
     assert finding.severity is severity
     homes = [way.variables for ways in ways_of(finding) for way in ways if isinstance(way, SetVariables)]
     assert homes[0][0].name == "CUDA_HOME"
@@ -233,7 +210,7 @@ def test_nvcc_13_on_driver_550_is_as_bad_as_the_goal_makes_it(goal: Goal, severi
 
 @pytest.mark.parametrize("name", ["h200-healthy", "l4-vgpu", "wsl2-healthy"])
 def test_a_healthy_machine_is_left_alone(name: str) -> None:
-    assert _codes(facts_of(name)) == []
+    assert codes_on(facts_of(name)) == []
 
 
 def test_a_driver_whose_nvidia_smi_banner_changed_gives_a_note_at_most() -> None:
@@ -249,28 +226,28 @@ def test_a_driver_whose_nvidia_smi_banner_changed_gives_a_note_at_most() -> None
 
 def test_a_branch_is_over_only_after_its_last_month() -> None:
     facts = replace(facts_of("b200-driver-610"), collected_at="2026-08-31T23:00:00Z")
-    assert "driver-branch-ended" not in _codes(facts)
+    assert "driver-branch-ended" not in codes_on(facts)
 
 
 def test_a_branch_of_unknown_life_says_nothing() -> None:
-    assert "driver-branch-ended" not in _codes(override(facts_of("b200-driver-610"), ("driver=615.71.09",)))
+    assert "driver-branch-ended" not in codes_on(override(facts_of("b200-driver-610"), ("driver=615.71.09",)))
 
 
 def test_a_preloaded_shim_is_found_by_its_own_lie() -> None:
     facts = facts_of("h100-spoofed-version")
-    finding = _found(facts, "version-spoofed")
+    finding = finding_on(facts, "version-spoofed")
     assert finding.saw == (
         "/usr/lib/x86_64-linux-gnu/libcuda.so.570.133.20 is of driver 570.133.20, which has CUDA 12.8, but answers "
         "13.0 (cuDriverGetVersion); LD_PRELOAD has /workspace/libfake_driver.so",
     )
     assert ways_of(finding) == [(Unwire(("/workspace/libfake_driver.so",), WiredBy.PRELOAD),)]
     without = override(facts, ("driver_cuda=12.8",))
-    assert "driver-too-old-for-wheel" in _codes(without)
+    assert "driver-too-old-for-wheel" in codes_on(without)
 
 
 def test_the_half_upgraded_driver_is_told_to_reboot_and_a_container_comes_anew_after_its_host() -> None:
     facts = facts_of("ubuntu-half-upgraded")
-    finding = _found(facts, "driver-library-mismatch")
+    finding = finding_on(facts, "driver-library-mismatch")
     assert finding.saw == (
         "kernel module 550.90.07 (/sys/module/nvidia/version), NVML library 550.107.02 "
         "(/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.107.02); nvmlInit gives 18",
@@ -282,7 +259,7 @@ def test_the_half_upgraded_driver_is_told_to_reboot_and_a_container_comes_anew_a
     ]
     inside = override(facts, ("container.kind=docker",))
     anew = StartContainer(("--gpus", "all"), gives_gpus=True)
-    assert ways_of(_found(inside, "driver-library-mismatch")) == [
+    assert ways_of(finding_on(inside, "driver-library-mismatch")) == [
         (ReloadModules(("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")), anew),
         (Restart(), anew),
     ]
@@ -290,13 +267,13 @@ def test_the_half_upgraded_driver_is_told_to_reboot_and_a_container_comes_anew_a
 
 def test_versions_that_differ_are_no_fault_while_nvml_works() -> None:
     facts = override(facts_of("ubuntu-half-upgraded"), ("driver.nvml_code=0", "cuinit=0"))
-    assert "driver-library-mismatch" not in _codes(facts)
+    assert "driver-library-mismatch" not in codes_on(facts)
     silent = override(facts_of("ubuntu-half-upgraded"), ("driver.nvml_code=unknown",))
-    assert "driver-library-mismatch" in _codes(silent), "cuInit gave 803 and the versions differ"
+    assert "driver-library-mismatch" in codes_on(silent), "cuInit gave 803 and the versions differ"
 
 
 def test_an_a100_without_a_module_for_its_kernel_gets_headers_and_dkms() -> None:
-    finding = _found(facts_of("a100-no-driver"), "driver-not-loaded")
+    finding = finding_on(facts_of("a100-no-driver"), "driver-not-loaded")
     assert finding.saw == (
         "NVIDIA GPU at 0000:00:04.0 (device 0x20b0) in /sys/bus/pci/devices; no nvidia module in /sys/module; "
         "no nvidia.ko in the usual folders of /lib/modules/6.8.0-1030-gcp",
@@ -311,9 +288,9 @@ def test_an_a100_without_a_module_for_its_kernel_gets_headers_and_dkms() -> None
 
 def test_a_gpu_set_aside_for_a_virtual_machine_is_told_apart() -> None:
     facts = override(facts_of("a100-no-driver"), ("gpus.pci.0.driver=vfio-pci",))
-    [ways] = ways_of(_found(facts, "driver-not-loaded"))
-    assert words_asked(_asked(ways)) == "give 0000:00:04.0 back from the virtual machines (vfio-pci)"
-    assert _asked(ways).why is Why.DECISION
+    [ways] = ways_of(finding_on(facts, "driver-not-loaded"))
+    assert words_asked(asked_of(ways)) == "give 0000:00:04.0 back from the virtual machines (vfio-pci)"
+    assert asked_of(ways).why is Why.DECISION
 
 
 def test_nouveau_is_the_cause_and_the_missing_driver_its_symptom() -> None:
@@ -324,7 +301,7 @@ def test_nouveau_is_the_cause_and_the_missing_driver_its_symptom() -> None:
 
 def test_the_successor_of_nouveau_is_known_too() -> None:
     facts = override(facts_of("nouveau-holds-gpu"), ("gpus.pci.0.driver=NovaCore",))
-    assert ways_of(_found(facts, "nouveau-loaded")) == [
+    assert ways_of(finding_on(facts, "nouveau-loaded")) == [
         (ForbidModule("nouveau"), ForbidModule("nova_core"), ForbidModule("nova_drm"), Restart())
     ]
 
@@ -339,19 +316,19 @@ def test_what_belongs_to_the_host_is_by_a_person_in_a_container() -> None:
         (uvm, "cuinit-fails"),
         (fabric, "fabric-manager-differs"),
     ):
-        for way in ways_of(_found(facts, code))[0]:
+        for way in ways_of(finding_on(facts, code))[0]:
             assert by_person(way, platform_of(facts)) == Why.HOST.value, way
 
 
 def test_secure_boot_is_not_blamed_once_the_module_has_spoken() -> None:
     facts = facts_of("secure-boot")
     spoken = replace(facts, health=replace(facts.health, driver_messages=Known(("RmInitAdapter failed!",), "dmesg")))
-    assert "secure-boot-blocks-module" not in _codes(spoken)
-    assert "driver-not-loaded" in _codes(spoken)
+    assert "secure-boot-blocks-module" not in codes_on(spoken)
+    assert "driver-not-loaded" in codes_on(spoken)
 
 
 def test_secure_boot_is_answered_by_a_signed_module_a_key_and_the_firmware() -> None:
-    signed, key, firmware = ways_of(_found(facts_of("secure-boot"), "secure-boot-blocks-module"))
+    signed, key, firmware = ways_of(finding_on(facts_of("secure-boot"), "secure-boot-blocks-module"))
     assert signed == (
         InstallPackages(
             (
@@ -363,12 +340,12 @@ def test_secure_boot_is_answered_by_a_signed_module_a_key_and_the_firmware() -> 
         LoadModules(("nvidia", "nvidia_uvm")),
     )
     assert key == (EnrolKey("/var/lib/shim-signed/mok/MOK.der"), Restart())
-    assert _asked(firmware).why is Why.FIRMWARE
+    assert asked_of(firmware).why is Why.FIRMWARE
 
 
 def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id_and_the_driver_s_word() -> None:
     facts = facts_of("blackwell-proprietary")
-    finding = _found(facts, "blackwell-needs-open-module")
+    finding = finding_on(facts, "blackwell-needs-open-module")
     assert finding.saw == (
         "the proprietary module 570.144 is loaded (/proc/driver/nvidia/version); 0000:01:00.0 is a Blackwell GPU "
         "(device 0x2b85, /sys/bus/pci/devices); it said: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85) "
@@ -378,29 +355,29 @@ def test_a_5090_under_the_proprietary_module_is_told_by_its_pci_id_and_the_drive
     package, installer = ways_of(finding)
     assert package == (InstallDriver(570, Flavour.OPEN, ("nvidia-driver-570-server-open",)), Restart())
     file = "NVIDIA-Linux-x86_64-570.144.run"
-    assert _asked(installer).commands == (
+    assert asked_of(installer).commands == (
         ("curl", "-fLO", f"https://download.nvidia.com/XFree86/Linux-x86_64/570.144/{file}"),
         ("sh", file, "-m=kernel-open"),
     )
-    assert _asked(installer).fetches == file
+    assert asked_of(installer).fetches == file
     silent = replace(facts, health=replace(facts.health, driver_messages=Unknown("not permitted")))
-    assert "blackwell-needs-open-module" in _codes(silent)
+    assert "blackwell-needs-open-module" in codes_on(silent)
     hopper = override(silent, ("gpus.pci.0.device_id=0x2330",))
-    assert "blackwell-needs-open-module" not in _codes(hopper)
+    assert "blackwell-needs-open-module" not in codes_on(hopper)
 
 
 def test_the_drivers_own_word_is_enough_for_the_open_module() -> None:
     facts = override(facts_of("blackwell-proprietary"), ("gpus.pci.0.device_id=0x3182",))
     message = "installed in this system requires use of the NVIDIA open kernel modules."
     told = replace(facts, health=replace(facts.health, driver_messages=Known((message,), "dmesg")))
-    assert message.rstrip(".") in _found(told, "blackwell-needs-open-module").saw[0]
+    assert message.rstrip(".") in finding_on(told, "blackwell-needs-open-module").saw[0]
 
 
 def test_a_pascal_card_under_the_open_module_is_sent_to_the_proprietary_one() -> None:
     facts = override(facts_of("after-suspend"), ("cuinit=100",))
     message = "installed in this system is not supported by open"
     told = replace(facts, health=replace(facts.health, driver_messages=Known((message,), "dmesg")))
-    [(driver, restart)] = ways_of(_found(told, "cuinit-fails"))
+    [(driver, restart)] = ways_of(finding_on(told, "cuinit-fails"))
     assert isinstance(driver, InstallDriver)
     assert driver.flavour is Flavour.PROPRIETARY
     assert not any(name.endswith("-open") for name in driver.packages)
@@ -409,18 +386,18 @@ def test_a_pascal_card_under_the_open_module_is_sent_to_the_proprietary_one() ->
 
 def test_nodes_that_may_not_be_opened_are_told_apart_from_absent_ones() -> None:
     facts = facts_of("nodes-missing")
-    assert _found(facts, "device-nodes-missing").saw == (
+    assert finding_on(facts, "device-nodes-missing").saw == (
         "driver 570.133.20 (/sys/module/nvidia/version) is loaded; "
         "there is no /dev/nvidiactl, /dev/nvidia0 and /dev/nvidia-uvm",
     )
     other = facts_of("after-suspend")
     nodes = tuple(replace(node, openable=False) for node in other.driver.nodes)
     closed = replace(other, driver=replace(other.driver, nodes=nodes))
-    assert "user 1000 may not open /dev/nvidiactl" in _found(closed, "device-nodes-missing").saw[0]
+    assert "user 1000 may not open /dev/nvidiactl" in finding_on(closed, "device-nodes-missing").saw[0]
 
 
 def test_error_802_without_a_fabric_manager_names_the_package_of_the_drivers_version() -> None:
-    finding = _found(facts_of("h100-no-fabric-manager"), "fabric-manager-missing")
+    finding = finding_on(facts_of("h100-no-fabric-manager"), "fabric-manager-missing")
     assert finding.saw == (
         "cuInit gives 802 CUDA_ERROR_SYSTEM_NOT_READY (system not yet initialized); "
         "fabric state of 8 GPUs: not started (NVML); no /usr/bin/nv-fabricmanager",
@@ -431,11 +408,11 @@ def test_error_802_without_a_fabric_manager_names_the_package_of_the_drivers_ver
         StartService("nvidia-fabricmanager"),
     )
     inside = override(facts_of("h100-no-fabric-manager"), ("container.kind=docker",))
-    assert "report error 802" in words_asked(_asked(ways_of(_found(inside, "fabric-manager-missing"))[0]))
+    assert "report error 802" in words_asked(asked_of(ways_of(finding_on(inside, "fabric-manager-missing"))[0]))
 
 
 def test_a_fabric_manager_of_another_version_is_replaced_by_the_drivers() -> None:
-    first, kept = ways_of(_found(facts_of("h200-other-fabric-manager"), "fabric-manager-differs"))
+    first, kept = ways_of(finding_on(facts_of("h200-other-fabric-manager"), "fabric-manager-differs"))
     assert first == (
         SetUpRepository(),
         InstallPackages(("nvidia-fabricmanager-580",), version="580.126.09*"),
@@ -446,55 +423,58 @@ def test_a_fabric_manager_of_another_version_is_replaced_by_the_drivers() -> Non
 
 def test_another_fabric_manager_is_no_fault_where_there_is_no_nvswitch() -> None:
     facts = override(facts_of("h200-healthy"), ("health.fabric_manager_version=590.48.01", "cuinit=999"))
-    assert "fabric-manager-differs" not in _codes(facts)
+    assert "fabric-manager-differs" not in codes_on(facts)
     assert not any(device.kind is PciKind.NVSWITCH for device in facts.gpus.pci)
 
 
 def test_error_3_is_laid_at_hmm_only_while_nvml_works() -> None:
     facts = facts_of("l20-hmm")
     assert (
-        _found(facts, "hmm-breaks-cuinit")
+        finding_on(facts, "hmm-breaks-cuinit")
         .saw[0]
         .startswith(
             "cuInit gives 3 CUDA_ERROR_NOT_INITIALIZED (initialization error) under driver 580.95.05 and kernel "
             "6.12.0-55.37.1.el10_0.x86_64, while NVML sees 1 GPU; HMM is on"
         )
     )
-    assert "hmm-breaks-cuinit" not in _codes(override(facts, ("driver.nvml_code=9",)))
+    assert "hmm-breaks-cuinit" not in codes_on(override(facts, ("driver.nvml_code=9",)))
     option = SetModuleOption("nvidia_uvm", "uvm_disable_hmm=1", "/etc/modprobe.d/nvidia-uvm.conf")
-    assert ways_of(_found(facts, "hmm-breaks-cuinit")) == [
+    assert ways_of(finding_on(facts, "hmm-breaks-cuinit")) == [
         (option, ReloadModules(("nvidia_uvm",))),
         (option, Restart()),
     ]
 
 
 def test_a_hung_cuinit_is_told_from_one_that_was_never_called() -> None:
-    assert _found(facts_of("h100-cuinit-hangs"), "cuinit-hangs").saw == ("cuInit gave no answer within 8 s",)
+    assert finding_on(facts_of("h100-cuinit-hangs"), "cuinit-hangs").saw == ("cuInit gave no answer within 8 s",)
     facts = override(facts_of("h100-cuinit-hangs"), ("cuinit=unknown",))
-    assert "cuinit-hangs" not in _codes(facts)
+    assert "cuinit-hangs" not in codes_on(facts)
 
 
 def test_every_error_of_cuinit_is_named_with_its_meaning() -> None:
     for row in TABLES.error_codes:
         if row.api.value == "cuda" and row.code > 0:
             facts = override(facts_of("after-suspend"), (f"cuinit={row.code}",))
-            finding = _found(facts, "cuinit-fails")
+            finding = finding_on(facts, "cuinit-fails")
             assert f"gives {row.code} " in finding.saw[0]
             assert ways_of(finding)
 
 
 def test_no_gpu_is_a_note_until_something_is_wanted() -> None:
     facts = facts_of("gpu-less")
-    assert _found(facts, "no-nvidia-device").severity is Severity.NOTE
+    assert finding_on(facts, "no-nvidia-device").severity is Severity.NOTE
     wanted = judge(Question(facts, TABLES, wants=("torch==2.9.0+cu130",)), RULES)
     assert wanted.primary == "no-nvidia-device"
 
 
 def test_wsl_1_is_told_to_become_wsl_2() -> None:
     facts = override(facts_of("wsl2-healthy"), ("place.platform=wsl1", "place.kernel_release=4.4.0-19041-Microsoft"))
-    finding = _found(facts, "no-nvidia-device")
+    finding = finding_on(facts, "no-nvidia-device")
     assert finding.saw == ("this is WSL 1 (kernel 4.4.0-19041-Microsoft), which reaches no GPU",)
-    assert _asked(ways_of(finding)[0]).commands == (("wsl", "--update"), ("wsl", "--set-version", "DISTRIBUTION", "2"))
+    assert asked_of(ways_of(finding)[0]).commands == (
+        ("wsl", "--update"),
+        ("wsl", "--set-version", "DISTRIBUTION", "2"),
+    )
 
 
 @pytest.mark.parametrize("name", sorted({case.machine for case in (*CASES, *cases_place.CASES)}))
@@ -509,7 +489,7 @@ def test_what_nobody_saw_blocks_nothing() -> None:
     for name in ALL_MACHINES:
         diagnosis = judge(Question(forgotten(facts_of(name)), TABLES), RULES)
         assert diagnosis.primary in ("", "disk-nearly-full"), name  # what is free of a disk is a number, not a fact
-        assert _codes(nothing_known(facts_of(name))) == ["no-nvidia-device"], name
+        assert codes_on(nothing_known(facts_of(name))) == ["no-nvidia-device"], name
 
 
 def test_every_case_names_its_own_code_in_one_finding() -> None:

@@ -6,18 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from firstlight.diagnosis.driver_rules import DRIVER_RULES
-from firstlight.diagnosis.finding import Finding, Goal, Question, Severity
-from firstlight.diagnosis.health_rules import HEALTH_RULES
+from firstlight.diagnosis.finding import Goal, Question, Severity
 from firstlight.diagnosis.judge import judge
-from firstlight.diagnosis.place_rules import PLACE_RULES
-from firstlight.facts.collect import Facts
 from firstlight.facts.containers import Provider, ProviderSeen
 from firstlight.facts.kernel_log import XidEvent
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.override import override
 from firstlight.facts.resources import DiskSpace, Mount
-from firstlight.tables import load
 from firstlight.ways.asks import words_asked
 from firstlight.ways.kinds import (
     AskPerson,
@@ -40,31 +35,13 @@ from firstlight.ways.kinds import (
     Variable,
     Why,
 )
-from firstlight.ways.way import Proof, Way
+from firstlight.ways.way import Proof
+from tests.diagnosis.machine_rules import RULES, TABLES, asked_of, codes_on, finding_on
 from tests.diagnosis.rule_case import facts_of, ways_of
-
-TABLES = load()
-RULES = (*PLACE_RULES, *DRIVER_RULES, *HEALTH_RULES)
-
-
-def _found(facts: Facts, code: str, goal: Goal = Goal.INFER) -> Finding:
-    finding = judge(Question(facts, TABLES, goal), RULES).of(code)
-    assert finding is not None, f"{code} did not fire"
-    return finding
-
-
-def _asked(ways: tuple[Way, ...]) -> AskPerson:
-    asked = ways[0]
-    assert isinstance(asked, AskPerson)
-    return asked
-
-
-def _codes(facts: Facts) -> list[str]:
-    return [finding.code for finding in judge(Question(facts, TABLES), RULES).findings]
 
 
 def test_a_container_without_gpus_is_told_how_to_get_them() -> None:
-    finding = _found(facts_of("docker-no-gpus"), "no-gpu-in-container")
+    finding = finding_on(facts_of("docker-no-gpus"), "no-gpu-in-container")
     assert finding.saw == (
         "docker container (/.dockerenv); the host's driver is 570.133.20 (/sys/module/nvidia/version), its GPU at "
         "0000:18:00.0 (/sys/bus/pci/devices), but there is no /dev/nvidiactl and no /dev/nvidia0",
@@ -72,7 +49,7 @@ def test_a_container_without_gpus_is_told_how_to_get_them() -> None:
     again, look = ways_of(finding)
     assert again == (StartContainer(("--gpus", "all"), gives_gpus=True),)
     assert finding.answers[0].proof is Proof.DOCUMENTED
-    assert not _asked(look).cures
+    assert not asked_of(look).cures
 
 
 @pytest.mark.parametrize(
@@ -88,14 +65,14 @@ def test_a_container_without_gpus_is_told_how_to_get_them() -> None:
 )
 def test_each_kind_of_container_has_its_own_way_to_gpus(kind: str, arguments: tuple[str, ...]) -> None:
     facts = override(facts_of("docker-no-gpus"), (f"container.kind={kind}",))
-    first, *_ = ways_of(_found(facts, "no-gpu-in-container"))
+    first, *_ = ways_of(finding_on(facts, "no-gpu-in-container"))
     assert first == (StartContainer(arguments, gives_gpus=True),)
 
 
 def test_a_container_whose_host_has_no_gpu_is_no_fault() -> None:
     facts = override(facts_of("gpu-less"), ("container.kind=docker",))
-    assert _codes(facts)[0] == "no-nvidia-device"
-    assert "no-gpu-in-container" not in _codes(facts)
+    assert codes_on(facts)[0] == "no-nvidia-device"
+    assert "no-gpu-in-container" not in codes_on(facts)
 
 
 def test_an_old_driver_below_a_container_without_gpus_is_not_the_first_cause() -> None:
@@ -109,7 +86,7 @@ def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() ->
     facts = facts_of("runpod-gate-12-8")
     diagnosis = judge(Question(facts, TABLES), RULES)
     assert diagnosis.primary == "driver-too-old-for-wheel"
-    finding = _found(facts, "container-gate-differs")
+    finding = finding_on(facts, "container-gate-differs")
     assert finding.saw == (
         "the image's gate is cuda>=12.8 (NVIDIA_REQUIRE_CUDA); torch 2.9.1+cu130 inside it is built with CUDA 13.0",
     )
@@ -126,7 +103,7 @@ def test_a_gate_of_12_8_before_a_cu130_wheel_is_named_beside_the_old_driver() ->
 
 def test_a_gate_of_the_wheels_major_is_right_whatever_the_minor() -> None:
     facts = override(facts_of("runpod-gate-12-8"), ("torch.wheel_cuda=12.9",))
-    assert "container-gate-differs" not in _codes(facts)
+    assert "container-gate-differs" not in codes_on(facts)
 
 
 def test_a_lucky_host_does_not_make_the_gate_right() -> None:
@@ -136,10 +113,10 @@ def test_a_lucky_host_does_not_make_the_gate_right() -> None:
 
 def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() -> None:
     facts = facts_of("docker-host-no-toolkit")
-    assert _found(facts, "container-runtime-missing").saw == (
+    assert finding_on(facts, "container-runtime-missing").saw == (
         "Docker listens at /var/run/docker.sock; no nvidia-ctk on PATH, no CDI file",
     )
-    assert ways_of(_found(facts, "container-runtime-missing")) == [
+    assert ways_of(finding_on(facts, "container-runtime-missing")) == [
         (
             SetUpRepository(),
             InstallPackages(("nvidia-container-toolkit",)),
@@ -147,12 +124,14 @@ def test_a_docker_host_with_a_cdi_file_or_an_nvidia_runtime_can_hand_out_gpus() 
             StartService("docker", Service.RESTART),
         )
     ]
-    assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.nvidia_runtime=true",)))
-    assert "container-runtime-missing" not in _codes(override(facts, ("container.runtime.cdi_specs=/etc/cdi/n.yaml",)))
+    assert "container-runtime-missing" not in codes_on(override(facts, ("container.runtime.nvidia_runtime=true",)))
+    assert "container-runtime-missing" not in codes_on(
+        override(facts, ("container.runtime.cdi_specs=/etc/cdi/n.yaml",))
+    )
 
 
 def test_an_ssh_shell_names_what_it_lacks_without_its_values() -> None:
-    finding = _found(facts_of("runpod-ssh"), "shell-lacks-container-env")
+    finding = finding_on(facts_of("runpod-ssh"), "shell-lacks-container-env")
     assert finding.saw == ("HF_HOME: set for the container (/proc/1/environ), not in this shell",)
     shell, program = ways_of(finding)
     assert shell == (ReadEnvironment("/etc/rp_environment", ("HF_HOME",)),)
@@ -160,30 +139,30 @@ def test_an_ssh_shell_names_what_it_lacks_without_its_values() -> None:
 
 
 def test_the_library_path_of_the_container_is_for_single_programs_and_where_cuda_does_not_start() -> None:
-    finding = _found(override(facts_of("runpod-ssh"), ("cuinit=100",)), "shell-lacks-container-env")
+    finding = finding_on(override(facts_of("runpod-ssh"), ("cuinit=100",)), "shell-lacks-container-env")
     assert finding.saw[0].startswith("LD_LIBRARY_PATH and HF_HOME: ")
     shell, once = ways_of(finding)
     assert shell == (ReadEnvironment("/etc/rp_environment", ("HF_HOME",)),)
-    [(*_, line)] = _asked(once).commands
+    [(*_, line)] = asked_of(once).commands
     assert line.startswith("grep -zE '^(LD_LIBRARY_PATH|HF_HOME)=' /proc/1/environ | xargs -0 ")
 
 
 def test_elsewhere_than_at_runpod_the_variables_are_read_from_pid_1() -> None:
     facts = facts_of("runpod-ssh")
     bare = replace(facts, container=replace(facts.container, providers=()))
-    shell, _ = ways_of(_found(bare, "shell-lacks-container-env"))
+    shell, _ = ways_of(finding_on(bare, "shell-lacks-container-env"))
     assert shell == (ReadEnvironment("/proc/1/environ", ("HF_HOME",)),)
 
 
 def test_a_mask_is_unset_first_and_a_slurm_job_asks_slurm() -> None:
     facts = facts_of("devices-masked")
-    unset, named = ways_of(_found(facts, "devices-masked"))
+    unset, named = ways_of(finding_on(facts, "devices-masked"))
     assert unset == (UnsetVariables(("CUDA_VISIBLE_DEVICES",)),)
     assert named == (SetVariables((Variable("CUDA_VISIBLE_DEVICES", "0,1"),)),)
     slurm = (ProviderSeen(Provider.SLURM, "SLURM_JOB_ID"),)
     job = replace(facts, container=replace(facts.container, providers=slurm))
-    first, *rest = ways_of(_found(job, "devices-masked"))
-    assert _asked(first).commands == (("srun", "--gres=gpu:1", "COMMAND"),)
+    first, *rest = ways_of(finding_on(job, "devices-masked"))
+    assert asked_of(first).commands == (("srun", "--gres=gpu:1", "COMMAND"),)
     assert rest == [unset, named]
 
 
@@ -202,29 +181,29 @@ def test_a_mask_is_unset_first_and_a_slurm_job_asks_slurm() -> None:
 )
 def test_the_first_entry_of_a_mask_decides(mask: str, hides: bool) -> None:  # noqa: FBT001 a table of cases
     facts = override(facts_of("devices-masked"), (f"gpus.cuda_visible_devices={mask}",))
-    assert ("devices-masked" in _codes(facts)) is hides
+    assert ("devices-masked" in codes_on(facts)) is hides
     not_called = override(facts, ("cuinit=unknown",))
-    assert ("devices-masked" in _codes(not_called)) is hides
+    assert ("devices-masked" in codes_on(not_called)) is hides
 
 
 def test_a_mask_by_name_is_believed_until_cuinit_finds_no_device() -> None:
     facts = override(facts_of("devices-masked"), ("gpus.cuda_visible_devices=GPU-0000",))
-    assert "devices-masked" in _codes(facts)
-    assert "devices-masked" not in _codes(override(facts, ("cuinit=802",)))
+    assert "devices-masked" in codes_on(facts)
+    assert "devices-masked" not in codes_on(override(facts, ("cuinit=802",)))
 
 
 def test_a_mask_that_leaves_a_gpu_is_nobodys_business() -> None:
     facts = override(facts_of("h200-healthy"), ("gpus.cuda_visible_devices=9",))
-    assert _codes(facts) == [], "CUDA was seen to list a device"
+    assert codes_on(facts) == [], "CUDA was seen to list a device"
 
 
 def test_mig_without_slices_is_cut_or_turned_off() -> None:
-    finding = _found(facts_of("a100-mig-empty"), "mig-without-slices")
+    finding = finding_on(facts_of("a100-mig-empty"), "mig-without-slices")
     assert finding.saw == ("gpu-0 NVIDIA A100-SXM4-40GB: MIG is on, and no slice was seen (NVML)",)
     off, cut = ways_of(finding)
     assert off == (TurnOffMig("0"),)
-    assert _asked(cut).why is Why.DECISION
-    assert _asked(cut).commands[0] == ("nvidia-smi", "mig", "-i", "0", "-lgip")
+    assert asked_of(cut).why is Why.DECISION
+    assert asked_of(cut).commands[0] == ("nvidia-smi", "mig", "-i", "0", "-lgip")
 
 
 def test_a_slice_is_a_note_with_its_size() -> None:
@@ -238,20 +217,20 @@ def test_a_prohibited_gpu_blocks_although_cuinit_works() -> None:
     facts = facts_of("gpu-prohibited")
     assert facts.libcuda.init_code == Known(0, "cuInit")
     assert judge(Question(facts, TABLES), RULES).primary == "gpu-prohibited"
-    assert ways_of(_found(facts, "gpu-prohibited")) == [(SetComputeMode("0"),)]
+    assert ways_of(finding_on(facts, "gpu-prohibited")) == [(SetComputeMode("0"),)]
 
 
 def test_mixed_gpus_name_the_order_and_every_architecture() -> None:
-    finding = _found(facts_of("mixed-gpus"), "mixed-gpus")
+    finding = finding_on(facts_of("mixed-gpus"), "mixed-gpus")
     assert finding.severity is Severity.NOTE
     every = SetVariables((Variable("TORCH_CUDA_ARCH_LIST", "8.6;8.9;12.0"),), Scope.BUILD)
     assert ways_of(finding) == [(SetVariables((Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),)), every)]
     ordered = override(facts_of("mixed-gpus"), ("gpus.cuda_device_order=PCI_BUS_ID",))
-    assert ways_of(_found(ordered, "mixed-gpus")) == [(every,)]
+    assert ways_of(finding_on(ordered, "mixed-gpus")) == [(every,)]
 
 
 def test_a_linux_libcuda_in_wsl_is_purged_by_its_packages() -> None:
-    finding = _found(facts_of("wsl2-linux-libcuda"), "wsl-libcuda-shadowed")
+    finding = finding_on(facts_of("wsl2-linux-libcuda"), "wsl-libcuda-shadowed")
     assert finding.saw == (
         "the loader takes /usr/lib/x86_64-linux-gnu/libcuda.so.535.309.01 (ld.so.cache: /etc/ld.so.cache), not "
         "/usr/lib/wsl/lib/libcuda.so.1; cuInit gives 100 CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)",
@@ -262,14 +241,14 @@ def test_a_linux_libcuda_in_wsl_is_purged_by_its_packages() -> None:
 
 
 def test_the_kernel_drivers_rules_leave_wsl_alone() -> None:
-    codes = _codes(facts_of("wsl2-linux-libcuda"))
+    codes = codes_on(facts_of("wsl2-linux-libcuda"))
     assert not {"driver-not-loaded", "device-nodes-missing", "uvm-not-loaded", "driver-branch-ended"} & set(codes)
 
 
 def test_a_lost_gpu_is_matched_with_its_xid() -> None:
     diagnosis = judge(Question(facts_of("gpu-fell-off"), TABLES), RULES)
     assert diagnosis.primary == "gpu-lost"
-    finding = _found(facts_of("gpu-fell-off"), "gpu-lost")
+    finding = finding_on(facts_of("gpu-fell-off"), "gpu-lost")
     assert finding.saw == (
         "gpu-2: NVML says 15, the GPU is lost; the kernel log has Xid 79 at 0000:1a:00 (GPU has fallen off the bus.)",
     )
@@ -285,22 +264,22 @@ def test_an_old_xid_79_of_a_gpu_that_answers_is_only_a_logged_fault() -> None:
 
 def test_pending_rows_are_reset_and_failed_ones_replaced() -> None:
     facts = facts_of("a100-faulty-memory")
-    finding = _found(facts, "gpu-memory-faulty")
+    finding = finding_on(facts, "gpu-memory-faulty")
     assert finding.saw == ("gpu-2: a row remapping is pending after 12 rows with uncorrectable errors (NVML)",)
     assert ways_of(finding)[0] == (ResetGpu("2"),)
     failed = override(facts, ("health.gpus.2.row_remap_failure=true",))
-    assert words_asked(_asked(ways_of(_found(failed, "gpu-memory-faulty"))[0])) == "have GPU 2 replaced by NVIDIA"
+    assert words_asked(asked_of(ways_of(finding_on(failed, "gpu-memory-faulty"))[0])) == "have GPU 2 replaced by NVIDIA"
 
 
 def test_rows_that_were_remapped_long_ago_are_no_fault() -> None:
     facts = override(facts_of("h200-healthy"), ("health.gpus.0.rows_remapped_uncorrectable=3",))
-    assert _codes(override(facts, ("health.gpus.0.ecc_uncorrected_aggregate=7",))) == []
+    assert codes_on(override(facts, ("health.gpus.0.ecc_uncorrected_aggregate=7",))) == []
     now = override(facts, ("health.gpus.0.ecc_uncorrected_volatile=1",))
-    assert _codes(now) == ["gpu-memory-faulty"]
+    assert codes_on(now) == ["gpu-memory-faulty"]
 
 
 def test_repeated_xids_are_told_once_with_their_number() -> None:
-    finding = _found(facts_of("a100-faulty-memory"), "xid-seen")
+    finding = finding_on(facts_of("a100-faulty-memory"), "xid-seen")
     assert finding.saw[0] == (
         "Xid 48 at 0000:1a:00, once, at 2026-09-05T15:17:00: DBE (double bit error) in FBPA 9 (dmesg). "
         "A memory error that ECC cannot correct."
@@ -313,22 +292,22 @@ def test_the_faults_of_a_program_are_not_laid_at_the_gpu(code: int) -> None:
     facts = facts_of("h200-healthy")
     event = XidEvent("Xid", code, "0000:18:00", "text", Unknown("no date"))
     logged = replace(facts, health=replace(facts.health, xids=Known((event,), "dmesg")))
-    assert _codes(logged) == []
+    assert codes_on(logged) == []
     switch = replace(event, family="SXid")
-    assert _codes(replace(facts, health=replace(facts.health, xids=Known((switch,), "dmesg")))) == ["xid-seen"]
+    assert codes_on(replace(facts, health=replace(facts.health, xids=Known((switch,), "dmesg")))) == ["xid-seen"]
 
 
 def test_heat_is_a_fault_and_a_power_cap_is_not() -> None:
-    assert _found(facts_of("h100-overheated"), "gpu-throttled").saw == (
+    assert finding_on(facts_of("h100-overheated"), "gpu-throttled").saw == (
         "gpu-0 is held back by hardware-slowdown and hardware-thermal at 91 C, 975 of 1980 MHz (NVML)",
     )
     for reason in ("idle", "software-power-cap", "application-clocks", "idle,software-power-cap"):
         facts = override(facts_of("h100-overheated"), (f"health.gpus.0.throttle={reason}",))
-        assert "gpu-throttled" not in _codes(facts)
+        assert "gpu-throttled" not in codes_on(facts)
 
 
 def test_a_nearly_full_disk_is_told_once_for_each_mount() -> None:
-    finding = _found(facts_of("small-pod"), "disk-nearly-full")
+    finding = finding_on(facts_of("small-pod"), "disk-nearly-full")
     assert finding.saw == ("1.2 GiB of 20 GiB are free at /",)
     [(cleared, moved, asked)] = ways_of(finding)
     assert cleared == ClearCache("pip")
@@ -344,12 +323,12 @@ def test_full_places_that_store_nothing_do_not_count() -> None:
         DiskSpace("/dev/shm", 1 << 26, 0, Known(Mount("/dev/shm", "tmpfs", "not local", read_only=False), "test")),
         DiskSpace("/usr", 1 << 30, 0, Known(Mount("/usr", "ext4", "/dev/sda1", read_only=True), "test")),
     ]
-    assert _codes(replace(facts, resources=replace(facts.resources, disks=tuple(full)))) == []
+    assert codes_on(replace(facts, resources=replace(facts.resources, disks=tuple(full)))) == []
 
 
 @pytest.mark.parametrize(("goal", "severity"), [(Goal.INFER, Severity.NOTE), (Goal.TRAIN, Severity.DEGRADES)])
 def test_small_shared_memory_matters_for_training(goal: Goal, severity: Severity) -> None:
-    finding = _found(facts_of("small-pod"), "shm-too-small", goal)
+    finding = finding_on(facts_of("small-pod"), "shm-too-small", goal)
     assert finding.severity is severity
     assert finding.saw == ("64 MiB of shared memory at /dev/shm",)
     assert ways_of(finding)[0] == (StartContainer(("--shm-size=8g",)),)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 NEEDED = ("sbatch", "srun", "slurmctld", "slurmd", "munged")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -35,6 +40,15 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=500 Gres=gpu:1
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {more}"""
+
+
+MARKS = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.getuid() != 0, reason="slurmd needs root"),
+    pytest.mark.skipif(
+        not all(shutil.which(name, path=PATH) for name in NEEDED), reason="needs slurm-client, slurmctld, slurmd, munge"
+    ),
+]
 
 
 class Cluster:
@@ -86,3 +100,14 @@ def _free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+@contextmanager
+def started(made: Cluster) -> Iterator[Cluster]:
+    """The cluster at work; the tests of it are skipped where it does not run."""
+    try:
+        if why := made.start():
+            pytest.skip(f"Slurm does not run here: {why}")
+        yield made
+    finally:
+        made.stop()

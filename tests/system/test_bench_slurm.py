@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import site
 import sys
@@ -18,29 +17,17 @@ from firstlight.emit.kinds import emit
 from firstlight.emit.subject import BenchJob, Choices
 from tests.apply.wheels import make_wheel
 from tests.emit.subjects import NEW_H100, subject, with_own_wheel, write
-from tests.system.slurm_cluster import NEEDED, PATH, Cluster
+from tests.system.slurm_cluster import MARKS, PATH, Cluster, started
 from tests.system.wheels_again import pack_again, with_needs
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(os.getuid() != 0, reason="slurmd needs root"),
-    pytest.mark.skipif(
-        not all(shutil.which(name, path=PATH) for name in NEEDED),
-        reason="needs slurm-client, slurmctld, slurmd, munge",
-    ),
-]
+pytestmark = MARKS
 torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("slurm"), cpus=2)
-    try:
-        if why := made.start():
-            pytest.skip(f"Slurm does not run here: {why}")
+    with started(Cluster(tmp_path_factory.mktemp("slurm"), cpus=2)) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

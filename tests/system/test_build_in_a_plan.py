@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.standin import make_environment, make_standin
+from tests.http_server import served_folder
 
 pytestmark = pytest.mark.system
 # What `firstlight apply` does with a plan, for a project that no rule knows: the step is made as the plan makes it.
@@ -43,16 +41,8 @@ with acting_on(LiveMachine(), Watching()) as acting:
 
 @contextmanager
 def _index(folder: Path) -> Iterator[str]:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
-    finally:
-        server.shutdown()
+    with served_folder(folder) as address:
+        yield f"{address}/simple"
 
 
 def test_apply_builds_what_the_plan_says_and_undo_takes_the_wheel_away(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -17,29 +15,17 @@ from firstlight.emit.kinds import emit
 from firstlight.emit.subject import Choices
 from tests.apply.wheels import make_wheel
 from tests.emit.subjects import NEW_H100, subject, with_own_wheel, write
-from tests.system.slurm_cluster import NEEDED, PATH, Cluster
+from tests.system.slurm_cluster import MARKS, Cluster, started
 from tests.system.wheels_again import pack_again, with_needs
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(os.getuid() != 0, reason="slurmd needs root"),
-    pytest.mark.skipif(
-        not all(shutil.which(name, path=PATH) for name in NEEDED),
-        reason="needs slurm-client, slurmctld, slurmd, munge",
-    ),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("slurm")
-    made = Cluster(folder)
-    try:
-        if why := made.start():
-            pytest.skip(f"Slurm does not run here: {why}")
+    with started(Cluster(folder)) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.slurm_cluster import NEEDED, PATH, Cluster
+from tests.system.slurm_cluster import MARKS, PATH, Cluster, started
 
 MACHINES = Path(__file__).parents[1] / "machines"
 GATE = f"{Path(sys.executable).parent / 'firstlight'} doctor --gate --facts"
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(os.getuid() != 0, reason="slurmd needs root"),
-    pytest.mark.skipif(
-        not all(shutil.which(name, path=PATH) for name in NEEDED), reason="needs slurm-client, slurmctld, slurmd, munge"
-    ),
-]
+pytestmark = MARKS
 CONF = """\
 Prolog={folder}/prolog
 PrologFlags=Alloc
@@ -49,13 +43,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (folder / "health").write_text(HEALTH.format(path=PATH, folder=folder, gate=GATE))
     for name in ("prolog", "health"):
         (folder / name).chmod(0o755)
-    made = Cluster(folder, CONF.format(folder=folder))
-    try:
-        if why := made.start():
-            pytest.skip(f"Slurm does not run here: {why}")
+    with started(Cluster(folder, CONF.format(folder=folder))) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def _becomes(cluster: Cluster, machine: str, name: str) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.tables import load
+from tests.http_server import served
 from tools.refresh_pins import DATA, SINCE, Index, _notes, differences, main, pin_rows, required, written
 from tools.refresh_tables import pip_index_url
 
@@ -132,15 +132,8 @@ def _serving(files: dict[str, bytes]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Silence."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Handler) as port:
+        yield f"http://127.0.0.1:{port}/simple"
 
 
 VLLM = (

@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 
 from firstlight.tables import load
 from firstlight.tables.torch_rows import TorchRelease
+from tests.http_server import served
 
 TOOL = Path(__file__).parents[2] / "tools" / "refresh_tables.py"
 TABLES = load()
@@ -104,15 +104,8 @@ def serving(index: Index) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Silence: the requests are in Index.asked."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Handler) as port:
+        yield f"http://127.0.0.1:{port}/simple"
 
 
 def refresh(index: Index, *projects: str) -> subprocess.CompletedProcess[str]:

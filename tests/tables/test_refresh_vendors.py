@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from tests import http_server
 from tools.refresh_vendors import main
 
 GPUS = """<table><tr><td>9.0</td><td>NVIDIA GH200<br>NVIDIA H200<br>NVIDIA H100</td></tr>
@@ -29,13 +29,8 @@ def served(body: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with http_server.served(Handler) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 @pytest.mark.parametrize(

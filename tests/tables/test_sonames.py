@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import io
 import json
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from packaging.version import Version
 
 from firstlight.tables import load
 from firstlight.tables.soname_rows import LibraryReleases, PlaceholderProject, SonameNvidia
+from tests.http_server import served
 from tools.make_sonames import cuda_major_of, main, part_of
 
 TABLES = load()
@@ -209,15 +209,8 @@ def serving(index: FakeIndex) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Silence."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Handler) as port:
+        yield f"http://127.0.0.1:{port}/simple"
 
 
 LIB = "nvidia/cu13/lib"

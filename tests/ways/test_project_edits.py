@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +22,7 @@ from firstlight.ways.kinds import InstallWheels, Package
 from firstlight.ways.project_edits import Chosen, keep_in_pixi_project, keep_in_uv_project
 from firstlight.ways.step import FileChange, StepKind
 from tests.diagnosis.rule_case import facts_of
+from tests.http_server import served_folder
 from tests.plan.planning import patched, write_index, write_wheel
 from tests.ways.machines import at, made
 
@@ -202,11 +200,6 @@ def uv(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "uv")
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the tests print for themselves."""
-
-
 @pytest.fixture
 def indexes(tmp_path: Path) -> Iterator[str]:
     """Two indexes on this machine: /pypi with torch 2.8.0 and 2.9.0, /cu128 with 2.9.0+cu128."""
@@ -216,12 +209,8 @@ def indexes(tmp_path: Path) -> Iterator[str]:
         tmp_path / "www/pypi", (small, write_wheel(made, "torch", "2.8.0"), write_wheel(made, "torch", "2.9.0"))
     )
     write_index(tmp_path / "www/cu128", (write_wheel(made, "torch", "2.9.0+cu128", requires=("numpy",)),))
-    handler = functools.partial(_Quiet, directory=str(tmp_path / "www"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served_folder(tmp_path / "www") as address:
+        yield address
 
 
 def test_a_real_uv_locks_what_the_edit_says_and_uv_run_keeps_it(uv: str, indexes: str, tmp_path: Path) -> None:

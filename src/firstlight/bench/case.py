@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from firstlight.bench.counts import Work
+from firstlight.bench.operator_counts import Work
 from firstlight.frozen import dataclass
 
 

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Callable
 
-from firstlight.bench import counts
-from firstlight.bench.counts import IN_BYTES, OUT_BYTES, Work
+from firstlight.bench import attention_counts, model_counts, operator_counts
 from firstlight.bench.limits import ALGORITHMIC
+from firstlight.bench.operator_counts import IN_BYTES, OUT_BYTES, Work
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 
@@ -117,7 +117,7 @@ def _filled(kind: CaseKind, shape: Shape) -> Shape:
 
 
 def _gemm(shape: Shape, dtype: str) -> Work:
-    return counts.gemm(
+    return operator_counts.gemm(
         shape.get("m", 0),
         shape.get("n", 0),
         shape.get("k", 0),
@@ -128,21 +128,23 @@ def _gemm(shape: Shape, dtype: str) -> Work:
 
 
 def _linear(shape: Shape, dtype: str) -> Work:
-    return counts.linear(shape.get("m", 0), shape.get("k", 0), shape.get("n", 0), element_bytes=IN_BYTES[dtype])
+    return operator_counts.linear(
+        shape.get("m", 0), shape.get("k", 0), shape.get("n", 0), element_bytes=IN_BYTES[dtype]
+    )
 
 
 def _sdpa(shape: Shape, dtype: str) -> Work:
     seq, heads, size = shape.get("s", 0), shape.get("h", 0), shape.get("d", 0)
-    sizes = counts.AttentionShape(
+    sizes = attention_counts.AttentionShape(
         shape.get("b", 0), heads, shape.get("hkv", heads), seq, shape.get("skv", seq), size, shape.get("dv", size)
     )
     mask = shape.words[-1] if shape.words else "full"
-    return counts.attention(sizes, element_bytes=IN_BYTES[dtype], mask=mask)
+    return attention_counts.attention(sizes, element_bytes=IN_BYTES[dtype], mask=mask)
 
 
 def _conv2d(shape: Shape, dtype: str) -> Work:
     kernel = shape.get("k", 0)
-    conv = counts.ConvShape(
+    conv = operator_counts.ConvShape(
         shape.get("b", 0),
         shape.get("cin", 0),
         shape.get("cout", shape.get("cin", 0)),
@@ -157,7 +159,7 @@ def _conv2d(shape: Shape, dtype: str) -> Work:
         raise BadInput(f"--shape {shape.text!a}: GROUPS must divide CIN and COUT")
     if min(conv.out_height, conv.out_width) < 1:
         raise BadInput(f"--shape {shape.text!a}: the kernel is larger than the padded image")
-    return counts.conv2d(conv, element_bytes=IN_BYTES[dtype])
+    return operator_counts.conv2d(conv, element_bytes=IN_BYTES[dtype])
 
 
 def _rows(count: Callable[..., Work]) -> Callable[[Shape, str], Work]:
@@ -172,18 +174,18 @@ def _stream(count: Callable[..., Work]) -> Callable[[Shape, str], Work]:
 
 
 def _link(shape: Shape, _: str) -> Work:
-    return counts.transfer(shape.get("size", 0))
+    return operator_counts.transfer(shape.get("size", 0))
 
 
 def _resnet50(shape: Shape, dtype: str) -> Work:
-    return counts.resnet50(shape.get("b", 0), element_bytes=IN_BYTES[dtype])
+    return model_counts.resnet50(shape.get("b", 0), element_bytes=IN_BYTES[dtype])
 
 
 def _encoder(shape: Shape, dtype: str) -> Work:
-    sizes = counts.EncoderShape(
+    sizes = model_counts.EncoderShape(
         shape.get("l", 6), shape.get("d", 1024), shape.get("ff", 2048), shape.get("b", 0), shape.get("s", 0)
     )
-    return counts.encoder(sizes, element_bytes=IN_BYTES[dtype])
+    return model_counts.encoder(sizes, element_bytes=IN_BYTES[dtype])
 
 
 _MASKS = r"full|causal|causal-bottom-right|window-[1-9]\d{0,9}"
@@ -201,13 +203,13 @@ KINDS = (
     CaseKind("conv2d", _CONV, ("b", "cin", "cout", "hw", "w", "k", "stride", "p", "groups"),
              ("b", "cin", "hw", "k"), (), _conv2d, flags=(ALGORITHMIC,)),
     CaseKind("layernorm", _DIMS, ("rows", "columns"), ("columns",), ("rows", "columns"),
-             _rows(counts.layernorm), "bandwidth"),
+             _rows(operator_counts.layernorm), "bandwidth"),
     CaseKind("softmax", _DIMS, ("rows", "columns"), ("columns",), ("rows", "columns"),
-             _rows(counts.softmax), "bandwidth"),
-    CaseKind("add", _ARRAY, ("size",), ("size",), ("size",), _stream(counts.add), "bandwidth"),
-    CaseKind("copy", _ARRAY, ("size",), ("size",), ("size",), _stream(counts.copy), "bandwidth"),
-    CaseKind("triad", _ARRAY, ("size",), ("size",), ("size",), _stream(counts.triad), "bandwidth"),
-    CaseKind("fill", _ARRAY, ("size",), ("size",), ("size",), _stream(counts.fill), "bandwidth"),
+             _rows(operator_counts.softmax), "bandwidth"),
+    CaseKind("add", _ARRAY, ("size",), ("size",), ("size",), _stream(operator_counts.add), "bandwidth"),
+    CaseKind("copy", _ARRAY, ("size",), ("size",), ("size",), _stream(operator_counts.copy), "bandwidth"),
+    CaseKind("triad", _ARRAY, ("size",), ("size",), ("size",), _stream(operator_counts.triad), "bandwidth"),
+    CaseKind("fill", _ARRAY, ("size",), ("size",), ("size",), _stream(operator_counts.fill), "bandwidth"),
     CaseKind("link", "what one direction carries, e.g. 1000MiB", ("size",), ("size",), ("size",), _link, "link"),
     CaseKind("resnet50", "B= images of 224 x 224, e.g. B=64", ("b",), ("b",), ("b",), _resnet50,
              flags=(ALGORITHMIC,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firstlight.bench.counts import IN_BYTES
+from firstlight.bench.operator_counts import IN_BYTES
 from firstlight.bench.peaks import PRECISIONS, Peaks, canonical
 from firstlight.tables.feature_lookups import features
 from firstlight.versions import ComputeCapability

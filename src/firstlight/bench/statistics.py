@@ -179,11 +179,6 @@ def false_discoveries_held(p_values: Sequence[float], q: float = 0.05) -> tuple[
     return tuple(index in chosen for index in range(len(p_values)))
 
 
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of ratios: 2 and 0.5 give 1."""
-    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
-
-
 def _welch_df(sides: tuple[tuple[float, int], tuple[float, int]], known: float) -> int:
     """Satterthwaite's degrees of freedom; a known variance has as many as anybody wants."""
     total = sum(part for part, _ in sides) + known

@@ -9,13 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 from firstlight.build.engines import Engine, environment_for
 from firstlight.build.ninja_output import progress_of
 from firstlight.build.progress import STILL_S, Progress
 from firstlight.build.spec import BuildSpec
-from firstlight.errors import CouldNotAct
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked
 
@@ -117,9 +115,3 @@ def _hear(line: bytes, lines: list[str], progress: Progress) -> None:
         lines.append(text)
     if found := progress_of(text):
         progress.heard(*found)
-
-
-def require_ended(ended: EngineEnded, what: str, error: Callable[[str], str]) -> None:
-    """CouldNotAct with the first real error, where an engine failed."""
-    if ended.status != 0:
-        raise CouldNotAct(f"{what} ended with status {ended.status}: {error(what)}")

@@ -14,9 +14,9 @@ from firstlight.errors import BadInput
 
 _ROOMS = ("machine", "elf", "facts", "examples")
 _FILES = (
-    "__init__.py", "ahead.py", "errors.py", "frozen.py", "opening.py", "records.py", "secrets.py", "visible.py",
-    "versions.py", "report/__init__.py", "report/layout.py", "report/facts_lines.py", "report/facts_text.py",
-    "report/fleet_lines.py", "cli/__init__.py", "cli/printing.py", "cli/standalone.py",
+    "__init__.py", "ahead.py", "errors.py", "frozen.py", "numerals.py", "opening.py", "records.py", "secrets.py",
+    "visible.py", "versions.py", "report/__init__.py", "report/layout.py", "report/facts_lines.py",
+    "report/facts_text.py", "report/fleet_lines.py", "cli/__init__.py", "cli/printing.py", "cli/standalone.py",
     "cli/streams.py",
 )  # fmt: skip
 # Parsed by any Python, so that an old one says what is wrong instead of showing a traceback.

@@ -68,10 +68,6 @@ class Fatbins:
         """Every code once, e.g. (compute_90, sm_80, sm_90)."""
         return tuple(sorted({code for module in self.modules for code in module}))
 
-    def without_code_for(self, device: ComputeCapability) -> int:
-        """How many modules have nothing that runs on a device."""
-        return sum(not any(code.runs_on(device) for code in module) for module in self.modules)
-
 
 def read_fatbins(machine: Machine, path: str, *, most: int = _MOST_ENTRIES) -> Fatbins:
     """The codes in a shared library, an executable or an object file; never raises for what the file holds.

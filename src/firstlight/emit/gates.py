@@ -68,10 +68,6 @@ class Gates:
     def min_capability(self) -> Fact[ComputeCapability]:
         return Known(self.capabilities[0], "the wheel") if self.capabilities else Unknown("no list for this build")
 
-    @property
-    def max_capability(self) -> Fact[ComputeCapability]:
-        return Known(self.capabilities[-1], "the wheel") if self.capabilities else Unknown("no list for this build")
-
 
 def gates_of(
     torch: TorchVersion, wheel_cuda: Fact[CudaVersion], *, machine: str, compat: tuple[CompatPart, ...], tables: Tables

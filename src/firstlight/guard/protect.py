@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from firstlight.frozen import dataclass
 from firstlight.guard.call import HOLE, Call
 from firstlight.guard.place import Place, really
-from firstlight.guard.policy import ALWAYS, Policy
+from firstlight.guard.policy import Policy
 
 _ALL = {"rm", "rmdir", "unlink", "shred", "truncate", "tee", "touch", "chmod", "chown", "chgrp", "chattr", "setfacl",
         "sponge", "vim", "vi", "nvim", "nano", "emacs", "ed", "ex", "patch", "mv", "setfattr", "split"}  # fmt: skip
@@ -225,8 +225,3 @@ def _may_be(path: str, shield: str, touch: Touched) -> bool:
     ):
         return True
     return bool(head) and head.startswith(f"{shield}/")
-
-
-def names_a_protected_path(text: str, policy: Policy) -> str:
-    """The protected path that a text names anywhere, '' for none."""
-    return next((entry for entry in (*policy.protected, *ALWAYS) if entry.rstrip("/*") in text), "")

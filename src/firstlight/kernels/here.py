@@ -198,8 +198,3 @@ def _limit(models: Models, backend: str, block: int, shape: tuple[int, int], n: 
             break
         last = density
     return last
-
-
-def tuning_file(number: int = 0) -> str:
-    """Where autotune would write for a device, e.g. ~/.cache/firstlight/kernels/choice-nvidia-h200.json."""
-    return str(cache_file(torch.cuda.get_device_name(number)))

@@ -11,7 +11,7 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.lint.branches import carried_out
 from firstlight.lint.dockerfile import Instruction, Text, assignments, expand, parse_dockerfile
-from firstlight.lint.images import Image, image_named
+from firstlight.lint.images import image_named
 from firstlight.lint.installs import OF_INSTALLERS
 from firstlight.lint.model import Copied, EnvSet, Event, Place, Ran, Target, UserSet
 from firstlight.lint.shell import Simple, simple_commands, whole_number
@@ -246,9 +246,3 @@ def _expanded(command: Simple, known: dict[str, str]) -> Simple:
         command.stdin,
         command.around,
     )
-
-
-def image_target(name: str, place: Place, *, called: str) -> Target:
-    """An image that is run as it is, by a compose file."""
-    image: Image = image_named(name)
-    return Target(called, image, place, ())

@@ -76,11 +76,6 @@ def whole(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_COUNT else None
 
 
-def gb_text(count: int | None) -> str:
-    """Decimal GB: '6.44 GB'; '-' when not known."""
-    return DASH if count is None else f"{count / 1e9:.2f} GB"
-
-
 def environment_rows(run: RunResult) -> tuple[tuple[str, str], ...]:
     """What a reader must know beside the numbers; only what is known."""
     software, host = run.software, run.host

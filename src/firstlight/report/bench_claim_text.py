@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from firstlight import __version__
 from firstlight.bench.claim import Claim, ClaimJudgement, Number
 from firstlight.bench.results import Bound
-from firstlight.records import encode
+from firstlight.report.documents.making import headed, shown
+from firstlight.report.documents.measuring import ClaimDocument, Claimed, Counted
 from firstlight.report.layout import labelled
-
-if TYPE_CHECKING:
-    from firstlight.report.documents.measuring import ClaimDocument
 
 SCHEMA = "firstlight.claim/1"
 _LABEL = 11
@@ -38,35 +34,16 @@ def claim_text(claim: Claim, judgement: ClaimJudgement) -> str:
 
 def claim_document(claim: Claim, judgement: ClaimJudgement) -> ClaimDocument:
     """The document, schema first; a number that was not given is null, and so is a verdict that was not reached."""
-    return {
-        "schema": SCHEMA,
-        "made_by": f"firstlight {__version__}",
-        "claim": {
-            "case": claim.case,
-            "shape": claim.shape,
-            "dtype": claim.dtype,
-            "gpu": claim.peaks.name or None,
-            "peaks": claim.peaks.source,
-            "link": claim.link or None,
-            "ms": _value(claim.ms),
-            "tflops": _value(claim.tflops),
-            "gbps": _value(claim.gbps),
-            "saturates": bool(claim.saturates),
-        },
-        "can_be_true": judgement.can_be_true,
-        "remarks": encode(judgement.remarks),
-        "counted": {
-            "time_s": judgement.time_s,
-            "flops": claim.work.flops,
-            "dense_flops": claim.work.dense_flops,
-            "bytes": claim.work.bytes,
-            "flops_model": claim.work.flops_model,
-            "bytes_model": claim.work.bytes_model,
-            "tflops": judgement.tflops,
-            "gbps": judgement.gbps,
-            "limit": encode(judgement.limit),
-        },
-    }
+    told = {name: _value(getattr(claim, name)) for name in ("ms", "tflops", "gbps")}
+    peaks = {"gpu": claim.peaks.name or None, "peaks": claim.peaks.source}
+    rates = {name: getattr(judgement, name) for name in ("time_s", "tflops", "gbps", "limit")}
+    return headed(
+        ClaimDocument,
+        SCHEMA,
+        judgement,
+        claim=shown(Claimed, claim, link=claim.link or None, saturates=bool(claim.saturates), **peaks, **told),
+        counted=shown(Counted, claim.work, **rates),
+    )
 
 
 def _claim_line(claim: Claim) -> str:

@@ -3,54 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firstlight.emit.document import Emitted, EmittedFile, EmittedWheel, made_by
 from firstlight.emit.gates import Gates
 from firstlight.emit.subject import Subject
 from firstlight.facts.known import Fact, Known
-
-if TYPE_CHECKING:
-    from firstlight.report.documents.acting import EmitDocument, EmittedGates, EmittedName
+from firstlight.report.documents.acting import (
+    EmitDocument,
+    EmittedCompat,
+    EmittedGates,
+    EmittedName,
+    EmittedPackages,
+    EmittedTarget,
+    EmittedText,
+)
+from firstlight.report.documents.making import shown
 
 SCHEMA = "firstlight.emit/1"
 
 
 def emit_document(subject: Subject, emitted: Emitted) -> EmitDocument:
     """The document, schema first: for whom, from which plan, the gates, and every file with its text."""
-    return {
-        "schema": SCHEMA,
-        "made_by": made_by(),
-        "kind": emitted.kind,
-        "made_for": subject.made_for,
-        "wants": list(subject.wants),
-        "goal": subject.goal.value,
-        "option": subject.plan.option.id,
-        "digest": emitted.digest,
-        "target": {
-            "machine": subject.target.machine,
-            "python": subject.target.python,
-            "glibc": subject.target.glibc,
-        },
-        "packages": [{"index": part.index, "requirements": list(part.requirements)} for part in subject.parts],
-        "compat": [
-            {"package": part.package, "cuda": str(part.cuda), "branches": list(part.branches)}
-            for part in (subject.compat if emitted.compat is None else emitted.compat)
-        ],
-        "gates": _gates(emitted.gates),
-        "files": [
-            {
-                "name": file.name,
-                "mode": f"{file.mode:04o}",
-                "sha256": hashlib.sha256(file.text.encode()).hexdigest(),
-                "text": file.text,
-            }
+    return shown(
+        EmitDocument,
+        subject,
+        schema=SCHEMA,
+        made_by=made_by(),
+        kind=emitted.kind,
+        option=subject.plan.option.id,
+        digest=emitted.digest,
+        target=shown(EmittedTarget, subject.target),
+        packages=[shown(EmittedPackages, part) for part in subject.parts],
+        compat=[shown(EmittedCompat, part) for part in (subject.compat if emitted.compat is None else emitted.compat)],
+        gates=_gates(emitted.gates),
+        files=[
+            shown(
+                EmittedText,
+                file,
+                mode=f"{file.mode:04o}",
+                sha256=hashlib.sha256(file.text.encode()).hexdigest(),
+            )
             for file in emitted.files
         ],
-        "sources": [_named(file) for file in emitted.sources],
-        "wheel": _wheel(emitted.wheel),
-        "notes": [*(f"{each.says}: {each.line}" for each in emitted.to_run), *emitted.notes],
-    }
+        sources=[_named(file) for file in emitted.sources],
+        wheel=_wheel(emitted.wheel),
+        notes=[*(f"{each.says}: {each.line}" for each in emitted.to_run), *emitted.notes],
+    )
 
 
 def _named(file: EmittedFile) -> EmittedName:
@@ -65,20 +64,8 @@ def _wheel(wheel: EmittedWheel | None) -> EmittedName | None:
 
 
 def _gates(gates: Gates) -> EmittedGates:
-    return {
-        "torch": str(gates.torch),
-        "wheel_cuda": _said(gates.wheel_cuda),
-        "min_driver": _said(gates.min_driver),
-        "min_driver_alone": _said(gates.min_driver_alone),
-        "compat_branches": list(gates.compat_branches),
-        "min_cuda": _said(gates.min_cuda),
-        "allowed_cuda": [str(each) for each in gates.allowed_cuda],
-        "require_cuda": gates.require_cuda,
-        "architectures": list(gates.architectures),
-        "capabilities": [str(each) for each in gates.capabilities],
-        "min_jetson_linux": _said(gates.min_l4t),
-        "reasons": list(gates.reasons),
-    }
+    asked = {name: _said(getattr(gates, name)) for name in ("wheel_cuda", "min_driver", "min_driver_alone", "min_cuda")}
+    return shown(EmittedGates, gates, min_jetson_linux=_said(gates.min_l4t), **asked)
 
 
 def _said(fact: Fact[Any]) -> str | None:

@@ -6,7 +6,6 @@ of one call; suites add them up.
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
@@ -15,11 +14,10 @@ from firstlight.bench.results import CaseResult, RunResult, Verdict
 from firstlight.numerals import DASH, percent_text
 from firstlight.report.bench_cells import environment_rows, rate_text, spread_text, time_text
 from firstlight.report.exports_rows import case_name, started
-from firstlight.secrets import masked
+from firstlight.report.junit import clean, junit_text, seconds_text
 
-# What XML 1.0 cannot hold, escaped or not.
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PACKAGE = "firstlight.bench"
+_DIGITS = 9  # nanoseconds still show
 
 
 def junit(run: RunResult) -> str:
@@ -31,31 +29,17 @@ def junit(run: RunResult) -> str:
             if case.family == family:
                 _case(suite, run, case)
     _whole_run(_suite(root, run, "run"), run)
-    for suite in root:
-        _count(suite)
-        suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite.iter("testcase"))))
-    _count(root)
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return junit_text(root, digits=_DIGITS)
 
 
 def _suite(root: ET.Element, run: RunResult, name: str) -> ET.Element:
-    suite = ET.SubElement(root, "testsuite", name=_clean(f"{_PACKAGE}.{name}"), hostname=_clean(run.host.name))
+    suite = ET.SubElement(root, "testsuite", name=clean(f"{_PACKAGE}.{name}"), hostname=clean(run.host.name))
     if (began := started(run)) is not None:
         suite.set("timestamp", began.strftime("%Y-%m-%dT%H:%M:%S"))
     properties = ET.SubElement(suite, "properties")
     for key, value in (*environment_rows(run), ("Tool", run.tool), ("Run", run.run.id)):
-        ET.SubElement(properties, "property", name=key, value=_clean(value))
+        ET.SubElement(properties, "property", name=key, value=clean(value))
     return suite
-
-
-def _count(element: ET.Element) -> None:
-    """The sums. `skipped` is not among them: the schema of Jenkins refuses it on <testsuites>."""
-    cases = list(element.iter("testcase"))
-    element.set("tests", str(len(cases)))
-    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
-    element.set("errors", str(sum(case.find("error") is not None for case in cases)))
-    element.set("time", _seconds(sum(float(case.get("time", "0")) for case in cases)))
 
 
 def _case(suite: ET.Element, run: RunResult, case: CaseResult) -> None:
@@ -63,11 +47,11 @@ def _case(suite: ET.Element, run: RunResult, case: CaseResult) -> None:
     name = case_name(run, case)
     element = _test(suite, case.family, name, seconds=0.0 if shown is None else shown.time_s.median)
     if case.verdict is Verdict.SKIPPED:
-        ET.SubElement(element, "skipped", message=_clean(case.reason))
+        ET.SubElement(element, "skipped", message=clean(case.reason))
     elif case.verdict is not Verdict.OK:
         _tell(element, "failure", kind=case.verdict.value, lines=(f"{case.verdict.value}: {case.reason}",))
     else:
-        ET.SubElement(element, "system-out").text = _clean("\n".join(_lines(case)))
+        ET.SubElement(element, "system-out").text = clean("\n".join(_lines(case)))
 
 
 def _lines(case: CaseResult) -> list[str]:
@@ -98,24 +82,15 @@ def _whole_run(suite: ET.Element, run: RunResult) -> None:
         _tell(health, "failure", kind="health", lines=[f"{each.text} [{each.code}]" for each in blocking])
     warnings = [f"{each.text} [{each.code}]" for each in run.health.findings if each.severity != "blocks"]
     if told := [*run.health.contention, *warnings]:
-        ET.SubElement(health, "system-out").text = _clean("\n".join(told))
+        ET.SubElement(health, "system-out").text = clean("\n".join(told))
 
 
 def _test(suite: ET.Element, kind: str, name: str, *, seconds: float) -> ET.Element:
     # Jenkins reads package and class out of the name of the class, at its last dot.
-    described = {"classname": _clean(f"{_PACKAGE}.{kind}"), "name": _clean(name), "time": _seconds(seconds)}
+    described = {"classname": clean(f"{_PACKAGE}.{kind}"), "name": clean(name), "time": seconds_text(seconds, _DIGITS)}
     return ET.SubElement(suite, "testcase", described)
 
 
 def _tell(element: ET.Element, tag: str, *, kind: str, lines: Sequence[str]) -> None:
     """A <failure> or <error>: the first line as its message, all of them as its text."""
-    ET.SubElement(element, tag, message=_clean(lines[0]), type=kind).text = _clean("\n".join(lines))
-
-
-def _seconds(value: float) -> str:
-    """Without an exponent, which readers of JUnit files do not take; nanoseconds still show."""
-    return f"{value:.9f}"
-
-
-def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", masked(text))
+    ET.SubElement(element, tag, message=clean(lines[0]), type=kind).text = clean("\n".join(lines))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from firstlight import __version__
 from firstlight.bench.slow_gpus import LEAST_EQUAL, LEAST_RUNS, MADS, SLOWER_BY, GpuClass, JudgedGpu, JudgedGpus
+from firstlight.report.documents.fleets import FleetGpusDocument, GpuClassShown, GpuShown, LowFigure
+from firstlight.report.documents.making import shown
 from firstlight.report.host_names import HostNames
-
-if TYPE_CHECKING:
-    from firstlight.report.documents.fleets import FleetGpusDocument, GpuClassShown, GpuShown
 
 SCHEMA = "firstlight.fleet-gpus/1"
 
@@ -26,34 +23,26 @@ def gpus_document(judged: JudgedGpus, names: HostNames) -> FleetGpusDocument:
 
 
 def _class(each: GpuClass, names: HostNames) -> GpuClassShown:
-    return {
-        "name": each.sort.name,
-        "torch": each.sort.torch,
-        "effort": each.sort.effort,
-        "note": each.note,
-        "gpus": [_gpu(gpu, names) for gpu in each.gpus],
-    }
+    return shown(GpuClassShown, each.sort, note=each.note, gpus=[_gpu(gpu, names) for gpu in each.gpus])
 
 
 def _gpu(gpu: JudgedGpu, names: HostNames) -> GpuShown:
-    return {
-        "host": names[gpu.host],
-        "device": gpu.device,
-        "state": gpu.state.value,
-        "held_against": [each.value for each in gpu.against],
-        "figures": gpu.figures,
-        "low_by": round(gpu.by, 4),
-        "causes": [{"why": each.why.value, "saw": each.saw} for each in gpu.causes],
-        "low": [
-            {
-                "figure": each.name,
-                "by": round(each.by, 4),
-                "mads": round(each.mads, 1) if each.mads < 1e6 else None,
-                "why": each.cause.why.value,
-                "saw": each.cause.saw,
-            }
+    return shown(
+        GpuShown,
+        gpu,
+        host=names[gpu.host],
+        held_against=gpu.against,
+        low_by=round(gpu.by, 4),
+        causes=[{"why": each.why.value, "saw": each.saw} for each in gpu.causes],
+        low=[
+            shown(
+                LowFigure,
+                each.cause,
+                figure=each.name,
+                by=round(each.by, 4),
+                mads=round(each.mads, 1) if each.mads < 1e6 else None,
+            )
             for each in gpu.low
         ],
-        "reason": gpu.reason,
-        "shares": {family: round(share, 4) for family, share in gpu.shares},
-    }
+        shares={family: round(share, 4) for family, share in gpu.shares},
+    )

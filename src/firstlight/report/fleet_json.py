@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,13 +12,12 @@ from firstlight.fleet.judged import Fleet, Row, Verdict
 from firstlight.lock.drift import Change, Drift
 from firstlight.report.fleet_rows import against_words, cells_of, difference_words
 from firstlight.report.host_names import HostNames
-from firstlight.secrets import masked
+from firstlight.report.junit import clean, junit_text
 
 if TYPE_CHECKING:
     from firstlight.report.documents.fleets import Difference, FleetDocument, FleetRow
 
 SCHEMA = "firstlight.fleet/1"
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def fleet_document(fleet: Fleet, names: HostNames) -> FleetDocument:
@@ -39,18 +37,9 @@ def fleet_junit(fleet: Fleet, names: HostNames) -> str:
     suite = ET.SubElement(root, "testsuite", name="firstlight.fleet")
     for row in fleet.rows:
         for host in row.hosts:
-            case = ET.SubElement(suite, "testcase", classname="firstlight.fleet", name=_clean(names[host]), time="0")
+            case = ET.SubElement(suite, "testcase", classname="firstlight.fleet", name=clean(names[host]), time="0")
             _said(case, row, names)
-    cases = list(suite)
-    failures = sum(case.find("failure") is not None for case in cases)
-    errors = sum(case.find("error") is not None for case in cases)
-    for element in (root, suite):
-        element.set("tests", str(len(cases)))
-        element.set("failures", str(failures))
-        element.set("errors", str(errors))
-        element.set("time", "0")
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return junit_text(root, digits=0)
 
 
 def _row(row: Row, names: HostNames) -> FleetRow:
@@ -100,19 +89,15 @@ def _drift(drift: Drift) -> Difference:
 
 def _said(case: ET.Element, row: Row, names: HostNames) -> None:
     if row.state is None:
-        ET.SubElement(case, "error", message=_clean(names.apply(row.reason)), type="not-looked-at")
+        ET.SubElement(case, "error", message=clean(names.apply(row.reason)), type="not-looked-at")
         return
     primary = row.state.primary
     if row.verdict is Verdict.BLOCKED and primary is not None:
-        ET.SubElement(case, "failure", message=_clean(f"{primary.title} [{primary.code}]"), type=primary.code)
+        ET.SubElement(case, "failure", message=clean(f"{primary.title} [{primary.code}]"), type=primary.code)
     elif row.is_odd:
         said = against_words(handed_on(row, names), lambda hosts: folded(names[host] for host in hosts))
         told = " ".join((said, "; ".join(difference_words(each) for each in row.differs))).strip()
-        ET.SubElement(case, "failure", message=_clean(told), type="differs")
+        ET.SubElement(case, "failure", message=clean(told), type="differs")
     cells = cells_of(row)
     said = f"{cells.gpus}, driver {cells.driver}, CUDA {cells.cuda}, torch {cells.torch}: {cells.verdict}"
-    ET.SubElement(case, "system-out").text = _clean(said)
-
-
-def _clean(text: str) -> str:
-    return _NOT_XML.sub("?", masked(text))
+    ET.SubElement(case, "system-out").text = clean(said)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firstlight import __version__
 from firstlight.numerals import counted
-from firstlight.records import encode
+from firstlight.report.documents.making import headed, shown
+from firstlight.report.documents.measuring import CompilerHere, DeviceHere, KernelsDocument
 from firstlight.report.layout import labelled
 
 if TYPE_CHECKING:  # importing them imports torch
     from firstlight.kernels.autotune import Tuned
     from firstlight.kernels.here import Compiler, Device, Here, Limit
-    from firstlight.report.documents.measuring import KernelsDocument
 
 SCHEMA = "firstlight.kernels/1"
 _LABEL = 11
@@ -60,35 +59,15 @@ def _device_lines(device: Device) -> list[str]:
 
 def kernels_document(here: Here) -> KernelsDocument:
     """The document, schema first."""
-    return {
-        "schema": SCHEMA,
-        "made_by": f"firstlight {__version__}",
-        "path": here.path,
-        "why": here.why,
-        "torch": here.torch,
-        "torch_cuda": here.torch_cuda or None,
-        "triton": here.triton or None,
-        "backends": encode(here.backends),
-        "devices": [
-            {
-                "number": device.number,
-                "name": device.name,
-                "capability": device.capability,
-                "path": device.path,
-                "why": device.why,
-                "measured_in": device.measured_in or None,
-                "limits": encode(device.limits),
-            }
-            for device in here.devices
-        ],
-        "compiler": {
-            "name": here.compiler.name or None,
-            "where": here.compiler.where,
-            "kept_in": here.compiler.kept_in,
-            "kept": here.compiler.kept,
-        },
-        "attention": here.attention,
-    }
+    return headed(
+        KernelsDocument,
+        SCHEMA,
+        here,
+        torch_cuda=here.torch_cuda or None,
+        triton=here.triton or None,
+        devices=[shown(DeviceHere, each, measured_in=each.measured_in or None) for each in here.devices],
+        compiler=shown(CompilerHere, here.compiler, name=here.compiler.name or None),
+    )
 
 
 def tuned_text(tuned: Tuned) -> str:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from firstlight import __version__
 from firstlight.diagnosis.finding import Question
 from firstlight.lint.model import Syntax
 from firstlight.lint.rule import LintFinding, LintReport
 from firstlight.lint.written import lines_of, says
+from firstlight.report.documents.files import LineFinding, LintAnswer, LintDocument, LintedFile
+from firstlight.report.documents.making import shown
 from firstlight.report.lint_text import machine_line
 from firstlight.report.ways_json import way_document
 from firstlight.secrets import masked
 from firstlight.ways.way import Chain
-
-if TYPE_CHECKING:
-    from firstlight.report.documents.files import LineFinding, LintAnswer, LintDocument, LintedFile
 
 SCHEMA = "firstlight.lint/3"
 
@@ -45,19 +43,8 @@ def _file(report: LintReport) -> LintedFile:
 
 
 def _finding(finding: LintFinding) -> LineFinding:
-    return {
-        "code": finding.code,
-        "severity": finding.severity.value,
-        "file": finding.file,
-        "line": finding.line,
-        "target": finding.target,
-        "title": finding.title,
-        "saw": masked(finding.saw),
-        "because": finding.because,
-        "error": finding.error,
-        "answers": [_answer(answer, finding.syntax) for answer in finding.answers],
-        "source": finding.source,
-    }
+    answers = [_answer(answer, finding.syntax) for answer in finding.answers]
+    return shown(LineFinding, finding, saw=masked(finding.saw), answers=answers)
 
 
 def _answer(answer: Chain, syntax: Syntax) -> LintAnswer:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from firstlight import __version__
 from firstlight.diagnosis.finding import Diagnosis, Rule
 from firstlight.facts.collect import Facts
 from firstlight.report.doctor_json import finding_document
 from firstlight.report.doctor_text import facts_of_rule
+from firstlight.report.documents.making import shown
+from firstlight.report.documents.planning import RuleDocument, RuleShown, WhyNotDocument
 from firstlight.ways.way import type_name
-
-if TYPE_CHECKING:
-    from firstlight.report.documents.planning import RuleDocument, RuleShown, WhyNotDocument
 
 
 def rule_document(rule: Rule) -> RuleDocument:
@@ -36,15 +33,5 @@ def why_not_document(rule: Rule, facts: Facts, diagnosis: Diagnosis) -> WhyNotDo
 
 def rule_words(rule: Rule) -> RuleShown:
     """All that is known of a rule, as JSON."""
-    return {
-        "code": rule.code,
-        "severity": rule.severity.value,
-        "for_goals": {goal.value: severity.value for goal, severity in rule.for_goals},
-        "title": rule.title,
-        "fires_when": rule.fires_when,
-        "means": rule.means,
-        "error": rule.error,
-        "looks_at": list(rule.looks_at),
-        "ways": list(dict.fromkeys(map(type_name, rule.ways))),
-        "source": rule.source,
-    }
+    for_goals = {goal.value: severity.value for goal, severity in rule.for_goals}
+    return shown(RuleShown, rule, for_goals=for_goals, ways=list(dict.fromkeys(map(type_name, rule.ways))))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 
-from firstlight.secrets import masked
+from firstlight.report.junit import clean, junit_text, seconds_text
 from firstlight.verify.check import CheckOutcome, Met, Report, RequirementResult, Result
 from firstlight.verify.verdict import not_proved
 
-# What XML 1.0 cannot hold, escaped or not.
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_DIGITS = 3
 
 
 def verify_junit(report: Report) -> str:
@@ -23,25 +21,11 @@ def verify_junit(report: Report) -> str:
         required = _suite(root, "firstlight.require", report)
         for row in report.requirements:
             _requirement(required, row)
-    for suite in root:
-        _count(suite)
-        suite.set("skipped", str(sum(case.find("skipped") is not None for case in suite.iter("testcase"))))
-    _count(root)
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return junit_text(root, digits=_DIGITS)
 
 
 def _suite(root: ET.Element, name: str, report: Report) -> ET.Element:
     return ET.SubElement(root, "testsuite", name=name, timestamp=report.started_at.rstrip("Z"))
-
-
-def _count(element: ET.Element) -> None:
-    """The sums. `skipped` is not among them: the schema of Jenkins refuses it on <testsuites>."""
-    cases = list(element.iter("testcase"))
-    element.set("tests", str(len(cases)))
-    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
-    element.set("errors", "0")
-    element.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
 
 
 def _check(suite: ET.Element, result: Result, *, must: bool) -> None:
@@ -67,9 +51,4 @@ def _requirement(suite: ET.Element, row: RequirementResult) -> None:
 
 
 def _case(suite: ET.Element, kind: str, name: str, *, seconds: float) -> ET.Element:
-    return ET.SubElement(suite, "testcase", classname=kind, name=clean(name), time=f"{seconds:.3f}")
-
-
-def clean(text: str) -> str:
-    """A text without secrets and without what XML cannot hold."""
-    return _NOT_XML.sub("?", masked(text))
+    return ET.SubElement(suite, "testcase", classname=kind, name=clean(name), time=seconds_text(seconds, _DIGITS))

@@ -138,6 +138,9 @@ class Case:
     work: str  # a folder of this run, removed afterwards
 
 
+Judge = Callable[["Check", Answer, Case, dict[str, Answer]], Result]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One proof: a child script, what it needs, how long it may take and who judges what it says.
@@ -154,7 +157,7 @@ class Check:
     after: tuple[str, ...] = ()
     shell: str = ""  # the fresh environment it runs in; "" is the one firstlight runs in
     asks: Callable[[Case], dict[str, Any]] = lambda case: {}
-    judge: Callable[[Check, Answer, Case, dict[str, Answer]], Result] | None = None
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True, slots=True)

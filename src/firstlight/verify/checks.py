@@ -11,7 +11,7 @@ from typing import Any
 
 from firstlight.facts.known import Known
 from firstlight.tables.feature_lookups import features
-from firstlight.verify.check import Case, Check, Lane, Need
+from firstlight.verify.check import Case, Check, Judge, Lane, Need
 from firstlight.verify.features import judge_features
 from firstlight.verify.fresh import CRON, INTERACTIVE, LOGIN, SSH
 from firstlight.verify.judges import OURS, judge_libraries, judge_own_kernels, judge_shell
@@ -38,161 +38,45 @@ def _about_features(case: Case) -> dict[str, Any]:
     return {"features": wanted}
 
 
+_ON_GPU = (Need.TORCH, Need.WORKING_GPU)
+
+
+def _on_gpu(
+    name: str, title: str, script: str, *needs: Need, limit_s: float = 90.0, judge: Judge | None = None
+) -> Check:
+    return Check(name, title, script, (*_ON_GPU, *needs), Lane.GPU, limit_s, after=("gpus",), judge=judge)
+
+
+def _fresh(name: str, title: str, shell: str, *needs: Need) -> Check:
+    """The surroundings of another environment than this one, beside those of this one."""
+    wants = (Need.TORCH, Need.BASELINE, *needs)
+    return Check(name, title, "surroundings", wants, Lane.SHELL, 90.0, ("here",), shell, judge=judge_shell)
+
+
 CHECKS = (
     Check("import", "torch imports", "import_torch", (), Lane.GPU, 180.0),
     Check("cpu", "the processor computes", "cpu_math", (Need.TORCH,), Lane.BUILD, 90.0, after=("import",)),
-    Check(
-        "gpus",
-        "every GPU computes a product that matches float64",
-        "gpu_math",
-        (Need.TORCH, Need.GPU),
-        Lane.GPU,
-        120.0,
-        after=("import",),
-        asks=_about_gpus,
-    ),
-    Check(
-        "kernels",
-        "torch's own kernels run on every GPU",
-        "own_kernels",
-        (Need.TORCH, Need.WORKING_GPU),
-        Lane.GPU,
-        90.0,
-        after=("gpus",),
-        judge=judge_own_kernels,
-    ),
-    Check(
-        "cublas",
-        "cuBLAS multiplies in every format",
-        "cublas",
-        (Need.TORCH, Need.WORKING_GPU),
-        Lane.GPU,
-        90.0,
-        after=("gpus",),
-    ),
-    Check(
-        "cudnn",
-        "cuDNN convolves",
-        "cudnn",
-        (Need.TORCH, Need.WORKING_GPU),
-        Lane.GPU,
-        90.0,
-        after=("gpus",),
-    ),
-    Check(
-        "sdpa",
-        "each attention backend works",
-        "attention",
-        (Need.TORCH, Need.WORKING_GPU),
-        Lane.GPU,
-        90.0,
-        after=("gpus",),
-    ),
-    Check(
-        "libraries",
-        "the libraries loaded are the intended ones",
-        "loaded_libraries",
-        (Need.TORCH,),
-        Lane.GPU,
-        90.0,
-        after=("import",),
-        asks=lambda case: {"names": list(OURS)},
-        judge=judge_libraries,
-    ),
-    Check(
-        "nccl",
-        "NCCL reduces across the GPUs",
-        "collective",
-        (Need.TORCH, Need.WORKING_GPU, Need.SECOND_GPU),
-        Lane.GPU,
-        120.0,
-        after=("gpus",),
-    ),
-    Check(
-        "compile",
-        "torch.compile makes code, cold",
-        "compiled",
-        (Need.TORCH,),
-        Lane.BUILD,
-        180.0,
-        after=("import", "gpus"),
-        asks=_device,
-    ),
-    Check(
-        "extension",
-        "a C++ extension is built and runs",
-        "extensions",
-        (Need.TORCH, Need.CXX),
-        Lane.BUILD,
-        240.0,
-        after=("import",),
-        asks=lambda case: {"cuda": False},
-    ),
-    Check(
-        "cuda-extension",
-        "a CUDA extension is built and runs",
-        "extensions",
-        (Need.TORCH, Need.WORKING_GPU, Need.TOOLKIT, Need.CXX),
-        Lane.BUILD,
-        240.0,
-        after=("gpus",),
-        asks=lambda case: {"cuda": True},
-    ),
+    Check("gpus", "every GPU computes a product that matches float64", "gpu_math", (Need.TORCH, Need.GPU), Lane.GPU,
+          120.0, after=("import",), asks=_about_gpus),
+    _on_gpu("kernels", "torch's own kernels run on every GPU", "own_kernels", judge=judge_own_kernels),
+    _on_gpu("cublas", "cuBLAS multiplies in every format", "cublas"),
+    _on_gpu("cudnn", "cuDNN convolves", "cudnn"),
+    _on_gpu("sdpa", "each attention backend works", "attention"),
+    Check("libraries", "the libraries loaded are the intended ones", "loaded_libraries", (Need.TORCH,), Lane.GPU, 90.0,
+          after=("import",), asks=lambda case: {"names": list(OURS)}, judge=judge_libraries),
+    _on_gpu("nccl", "NCCL reduces across the GPUs", "collective", Need.SECOND_GPU, limit_s=120.0),
+    Check("compile", "torch.compile makes code, cold", "compiled", (Need.TORCH,), Lane.BUILD, 180.0,
+          after=("import", "gpus"), asks=_device),
+    Check("extension", "a C++ extension is built and runs", "extensions", (Need.TORCH, Need.CXX), Lane.BUILD, 240.0,
+          after=("import",), asks=lambda case: {"cuda": False}),
+    Check("cuda-extension", "a CUDA extension is built and runs", "extensions", (*_ON_GPU, Need.TOOLKIT, Need.CXX),
+          Lane.BUILD, 240.0, after=("gpus",), asks=lambda case: {"cuda": True}),
     Check("so", "your binaries hold code for the GPUs here", "", (Need.FILES,), Lane.SHELL, 30.0, judge=judge_so_files),
     Check("here", "what this shell sees", "surroundings", (Need.TORCH,), Lane.SHELL, 90.0, after=("import",)),
-    Check(
-        "login-shell",
-        "a fresh login shell sees the same",
-        "surroundings",
-        (Need.TORCH, Need.BASELINE),
-        Lane.SHELL,
-        90.0,
-        after=("here",),
-        shell=LOGIN,
-        judge=judge_shell,
-    ),
-    Check(
-        "interactive-shell",
-        "a fresh interactive shell sees the same",
-        "surroundings",
-        (Need.TORCH, Need.BASELINE),
-        Lane.SHELL,
-        90.0,
-        after=("here",),
-        shell=INTERACTIVE,
-        judge=judge_shell,
-    ),
-    Check(
-        "cron",
-        "cron's environment sees the same",
-        "surroundings",
-        (Need.TORCH, Need.BASELINE),
-        Lane.SHELL,
-        90.0,
-        after=("here",),
-        shell=CRON,
-        judge=judge_shell,
-    ),
-    Check(
-        "ssh",
-        "a command over ssh sees the same",
-        "surroundings",
-        (Need.TORCH, Need.BASELINE, Need.SSHD),
-        Lane.SHELL,
-        90.0,
-        after=("here",),
-        shell=SSH,
-        judge=judge_shell,
-    ),
-    Check(
-        "features",
-        "the feature table",
-        "features",
-        (Need.TORCH,),
-        Lane.GPU,
-        120.0,
-        after=("import",),
-        asks=_about_features,
-        judge=judge_features,
-    ),
-)
+    _fresh("login-shell", "a fresh login shell sees the same", LOGIN),
+    _fresh("interactive-shell", "a fresh interactive shell sees the same", INTERACTIVE),
+    _fresh("cron", "cron's environment sees the same", CRON),
+    _fresh("ssh", "a command over ssh sees the same", SSH, Need.SSHD),
+    Check("features", "the feature table", "features", (Need.TORCH,), Lane.GPU, 120.0, after=("import",),
+          asks=_about_features, judge=judge_features),
+)  # fmt: skip

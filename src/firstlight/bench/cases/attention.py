@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import attention_counts
+from firstlight.bench.attention_counts import AttentionShape
 from firstlight.bench.case import Cache, Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.needs import bf16_needs, capability_needs
 from firstlight.bench.cases.settings import Backend, Products, Settings, under
 from firstlight.bench.cases.unavailable import Unavailable
-from firstlight.bench.counts import AttentionShape
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def attention_case(
     """One attention, e.g. sdpa/cudnn/fp16/b16-h96-s4096-d128/causal."""
     sizes = f"b{shape.batch}-h{shape.heads}-s{shape.q_len}-d{shape.qk_dim}"
     case_id = f"sdpa/{backend.value}/{dtype}/{sizes}/{mask}" + ("/warm" if cache is Cache.WARM else "")
-    work = counts.attention(shape, element_bytes=data.ELEMENT_BYTES[dtype], mask=mask)
+    work = attention_counts.attention(shape, element_bytes=data.ELEMENT_BYTES[dtype], mask=mask)
     return Case(
         id=case_id,
         family="sdpa",

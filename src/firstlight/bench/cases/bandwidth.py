@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.frozen import dataclass
@@ -70,10 +70,10 @@ def stream_case(
     )
 
 
-def _work(operation: str, elements: int, width: int) -> counts.Work:
+def _work(operation: str, elements: int, width: int) -> operator_counts.Work:
     if operation == "read":
-        return counts.elementwise(elements, element_bytes=width, reads=1, writes=0)
-    named = {"copy": counts.copy, "add": counts.add, "triad": counts.triad}
+        return operator_counts.elementwise(elements, element_bytes=width, reads=1, writes=0)
+    named = {"copy": operator_counts.copy, "add": operator_counts.add, "triad": operator_counts.triad}
     return named[operation](elements, element_bytes=width)
 
 

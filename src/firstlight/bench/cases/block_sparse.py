@@ -11,7 +11,7 @@ from firstlight.bench.cases import data
 from firstlight.bench.cases.needs import capability_needs, torch_needs
 from firstlight.bench.cases.settings import settings_for, under
 from firstlight.bench.cases.unavailable import Unavailable
-from firstlight.bench.counts import Work
+from firstlight.bench.operator_counts import Work
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:

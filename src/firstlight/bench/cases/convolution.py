@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.needs import tf32_needs
 from firstlight.bench.cases.settings import Search, settings_for, under
-from firstlight.bench.counts import ConvShape
+from firstlight.bench.operator_counts import ConvShape
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def convolution_case(
     case_id = f"{family}/{dtype}/{layout.value}/b{shape.batch}-{channels}-{shape.height}x{shape.width}-k{shape.kernel}"
     case_id += "/searched" if search is Search.TIMED else ""
     width = data.ELEMENT_BYTES[dtype]
-    work = counts.conv2d(shape, element_bytes=width)
+    work = operator_counts.conv2d(shape, element_bytes=width)
     return Case(
         id=case_id,
         family=family,
@@ -114,8 +114,8 @@ def convolution_case(
     )
 
 
-def _params(layout: Layout, shape: ConvShape, work: counts.Work) -> tuple[tuple[str, str], ...]:
-    share = counts.conv2d_inside_share(shape)
+def _params(layout: Layout, shape: ConvShape, work: operator_counts.Work) -> tuple[tuple[str, str], ...]:
+    share = operator_counts.conv2d_inside_share(shape)
     return (
         ("batch", str(shape.batch)),
         ("channels_in", str(shape.channels_in)),

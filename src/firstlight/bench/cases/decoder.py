@@ -10,14 +10,14 @@ import enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import model_counts, operator_counts
 from firstlight.bench.case import Case, Effort, Mode, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.decoder_check import Session, inference_error, training_reference
 from firstlight.bench.cases.inference import Run, captured
 from firstlight.bench.cases.needs import bf16_needs
 from firstlight.bench.cases.settings import Settings, under
-from firstlight.bench.counts import DecoderShape
+from firstlight.bench.model_counts import DecoderShape
 from firstlight.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -119,12 +119,12 @@ def _params(row: DecoderRow) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _work(row: DecoderRow, width: int) -> counts.Work:
+def _work(row: DecoderRow, width: int) -> operator_counts.Work:
     if row.stage is Stage.PREFILL:
-        return counts.decoder_prefill(row.shape, batch=row.batch, seq=row.seq, element_bytes=width)
+        return model_counts.decoder_prefill(row.shape, batch=row.batch, seq=row.seq, element_bytes=width)
     if row.stage is Stage.DECODE:
-        return counts.decoder_decode(row.shape, batch=row.batch, context=row.seq - 1, element_bytes=width)
-    return counts.train_step(row.shape, batch=row.batch, seq=row.seq, element_bytes=width)
+        return model_counts.decoder_decode(row.shape, batch=row.batch, context=row.seq - 1, element_bytes=width)
+    return model_counts.train_step(row.shape, batch=row.batch, seq=row.seq, element_bytes=width)
 
 
 def parameters(shape: DecoderShape) -> int:

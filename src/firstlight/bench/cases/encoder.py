@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firstlight.bench import counts
+from firstlight.bench import model_counts
 from firstlight.bench.case import Cache, Case, Effort, Mode, Place
 from firstlight.bench.cases import data
 from firstlight.bench.cases.inference import MODEL_TOLERANCE, Inference, Run, prepare_inference
@@ -65,7 +65,7 @@ def encoder_case(
     model = f"l{row.layers}-d{row.width}-h{row.heads}-ff{row.ff}"
     case_id = f"encoder/{dtype}/{model}/b{row.batch}-s{row.seq}/{run.value}"
     width = data.ELEMENT_BYTES[dtype]
-    shape = counts.EncoderShape(row.layers, row.width, row.ff, row.batch, row.seq)
+    shape = model_counts.EncoderShape(row.layers, row.width, row.ff, row.batch, row.seq)
     io = 2 * row.batch * row.seq * row.width
     return Case(
         id=case_id,
@@ -82,7 +82,7 @@ def encoder_case(
             ("item", "sequence"),
         ),
         dtype=dtype,
-        work=counts.encoder(shape, element_bytes=width),
+        work=model_counts.encoder(shape, element_bytes=width),
         peak=dtype,
         prepare=partial(
             prepare_inference,

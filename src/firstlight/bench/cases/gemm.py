@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data, low_precision
 from firstlight.bench.cases.needs import (
@@ -77,7 +77,9 @@ def product_case(
 ) -> Case:
     """One product, e.g. gemm/fp16/8192x8192x8192."""
     case_id = f"gemm/{dtype}/{m}x{n}x{k}"
-    work = counts.gemm(m, n, k, in_bytes=counts.IN_BYTES[dtype], out_bytes=counts.OUT_BYTES[dtype])
+    work = operator_counts.gemm(
+        m, n, k, in_bytes=operator_counts.IN_BYTES[dtype], out_bytes=operator_counts.OUT_BYTES[dtype]
+    )
     return Case(
         id=case_id,
         family="gemm",
@@ -99,8 +101,8 @@ def batched_case(
 ) -> Case:
     """`batch` products of one size, e.g. bmm/fp16/32x1024x1024x1024."""
     case_id = f"bmm/{dtype}/{batch}x{size}x{size}x{size}"
-    width = counts.IN_BYTES[dtype]
-    work = counts.gemm(size, size, size, in_bytes=width, out_bytes=width, batch=batch)
+    width = operator_counts.IN_BYTES[dtype]
+    work = operator_counts.gemm(size, size, size, in_bytes=width, out_bytes=width, batch=batch)
     return Case(
         id=case_id,
         family="bmm",

@@ -11,7 +11,7 @@ import enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.cases import data, nvfp4
 from firstlight.bench.cases.unavailable import Unavailable
@@ -70,7 +70,9 @@ def nvfp4_case(size: int, *, needs: str = "", devices: str = "cuda") -> Case:
 
 def _case(dtype: str, square: Square, *, devices: str, needs: str, effort: Effort, extra_bytes: int = 0) -> Case:
     size = square.size
-    work = counts.gemm(size, size, size, in_bytes=counts.IN_BYTES[dtype], out_bytes=counts.OUT_BYTES[dtype])
+    work = operator_counts.gemm(
+        size, size, size, in_bytes=operator_counts.IN_BYTES[dtype], out_bytes=operator_counts.OUT_BYTES[dtype]
+    )
     prepare = {"fp8": prepare_fp8, "int8": prepare_int8, "nvfp4": prepare_nvfp4}[dtype]
     accumulate = {"fp8": square.sums.value, "int8": "int32", "nvfp4": "fp32"}[dtype]
     return Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firstlight.bench import counts
+from firstlight.bench import model_counts
 from firstlight.bench.case import Cache, Case, Effort, Mode, Place
 from firstlight.bench.cases import data
 from firstlight.bench.cases.inference import MODEL_TOLERANCE, Inference, Run, prepare_inference
@@ -76,7 +76,7 @@ def resnet_case(
             ("item", "image"),
         ),
         dtype=dtype,
-        work=counts.resnet50(batch, element_bytes=width),
+        work=model_counts.resnet50(batch, element_bytes=width),
         peak=dtype,
         prepare=partial(prepare_inference, inference),
         set_bytes=width * (NUMBERS + batch * (3 * IMAGE**2 + CLASSES)) + 8 * COUNTERS,

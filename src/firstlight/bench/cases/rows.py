@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Cache, Case, Effort, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.needs import bf16_needs
@@ -71,7 +71,7 @@ def linear_case(
 ) -> Case:
     """One linear layer, e.g. linear/fp16/m32-k4096-n11008; the id of a row with warm weights ends in /warm."""
     case_id = f"linear/{dtype}/m{rows}-k{inputs}-n{outputs}" + ("/warm" if cache is Cache.WARM else "")
-    work = counts.linear(rows, inputs, outputs, element_bytes=data.ELEMENT_BYTES[dtype])
+    work = operator_counts.linear(rows, inputs, outputs, element_bytes=data.ELEMENT_BYTES[dtype])
     return Case(
         id=case_id,
         family="linear",
@@ -122,18 +122,18 @@ def prepare_linear(case: Linear, place: Place, sets: int) -> Prepared:
 def layernorm_case(dtype: str, shape: tuple[int, ...], *, effort: Effort = Effort.QUICK, devices: str = "cuda") -> Case:
     """Layer normalisation over the last dimension with scale and shift, e.g. layernorm/fp16/32x512x4096."""
     case_id = f"layernorm/{dtype}/{_by(shape)}"
-    work = counts.layernorm(math.prod(shape[:-1]), shape[-1], element_bytes=data.ELEMENT_BYTES[dtype])
+    work = operator_counts.layernorm(math.prod(shape[:-1]), shape[-1], element_bytes=data.ELEMENT_BYTES[dtype])
     return _rows_case(Rows(case_id, dtype, shape), work, effort=effort, devices=devices)
 
 
 def softmax_case(dtype: str, shape: tuple[int, ...], *, effort: Effort = Effort.QUICK, devices: str = "cuda") -> Case:
     """Softmax over the last dimension, e.g. softmax/fp16/32x12x512x512."""
     case_id = f"softmax/{dtype}/{_by(shape)}"
-    work = counts.softmax(math.prod(shape[:-1]), shape[-1], element_bytes=data.ELEMENT_BYTES[dtype])
+    work = operator_counts.softmax(math.prod(shape[:-1]), shape[-1], element_bytes=data.ELEMENT_BYTES[dtype])
     return _rows_case(Rows(case_id, dtype, shape), work, effort=effort, devices=devices)
 
 
-def _rows_case(rows: Rows, work: counts.Work, *, effort: Effort, devices: str) -> Case:
+def _rows_case(rows: Rows, work: operator_counts.Work, *, effort: Effort, devices: str) -> Case:
     family = rows.case_id.partition("/")[0]
     return Case(
         id=rows.case_id,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from firstlight.bench import counts
+from firstlight.bench import operator_counts
 from firstlight.bench.case import Cache, Case, Effort, Mode, Place, Prepared
 from firstlight.bench.cases import data
 from firstlight.bench.cases.links import link_between
@@ -78,7 +78,7 @@ def host_case(direction: str, memory: str, mib: int, *, effort: Effort = Effort.
         family="transfer",
         params=(("direction", direction), ("host_memory", memory), ("size_bytes", str(size))),
         dtype="fp32",
-        work=counts.transfer(size),
+        work=operator_counts.transfer(size),
         peak="link",
         prepare=partial(prepare_host_copy, HostCopy(case_id, direction, memory, size)),
         set_bytes=size,
@@ -149,7 +149,7 @@ def _peer_case(pairs: tuple[tuple[int, int], ...], mib: int, *, link: str, needs
             ("size_bytes", str(size)),
         ),
         dtype="fp32",
-        work=counts.transfer(size * len(pairs)),
+        work=operator_counts.transfer(size * len(pairs)),
         peak="link",
         prepare=partial(prepare_peer_copy, PeerCopy(case_id, pairs, size)),
         set_bytes=size * len(pairs),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, rms_norm, scaled_dot_product_attention, silu
 
-from firstlight.bench.counts import DecoderShape
+from firstlight.bench.model_counts import DecoderShape
 
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0

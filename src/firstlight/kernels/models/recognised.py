@@ -54,13 +54,6 @@ class _Kept(NamedTuple):
     held: Held | None
 
 
-class _Known(NamedTuple):
-    """Code of a mask function and what makes the same of the numbers and tensors that it was made with."""
-
-    code: CodeType
-    make: Making
-
-
 def block_mask(function: MaskFunction, place: Place) -> BlockMask:
     """What a mask function of transformers sees, as blocks."""
     return _blocks(_part(function, place), place)

@@ -1,4 +1,4 @@
-"""What `--json` prints, as types: the builders are held to them by mypy, and the schemas are made from them.
+"""What `--json` prints, as types: documents are made by their keys (`making.py`), and so are the schemas.
 
-Nothing imports these when a command runs.
+Only what makes a document imports these.
 """
