@@ -35,6 +35,7 @@ from firstlight.ways.system_names import names_for
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 PARTS = ("nvcc", "cudart", "cccl", "crt", "nvvm")
+_FIRST_IN_CONDA, _FIRST_IN_CONDA_FORGE = CudaVersion(11, 3), CudaVersion(12, 0)
 TOOLKIT_WAYS = (SetVariables, LinkFile, InstallWheels, SetUpRepository, InstallPackages, InstallConda)
 
 
@@ -224,8 +225,16 @@ def _from_the_system(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
 
 
 def _from_conda(cuda: CudaVersion) -> Chain:
-    """In a folder of its own; that torch's extension builder takes conda's layout was not tried."""
+    """In a folder of its own; that torch's extension builder takes conda's layout was not tried.
+
+    conda-forge has compilers from CUDA 12 on; of older ones NVIDIA's channel has a label each, the first for 11.3.
+    """
+    if cuda.release < _FIRST_IN_CONDA:
+        return cannot(f"the CUDA {cuda.release} toolkit from conda", f"CUDA {_FIRST_IN_CONDA} is the first one there")
     by = "anaconda.org/conda-forge/cuda-toolkit: all toolkit packages for CUDA development"
+    channel = "conda-forge"
+    if cuda.release < _FIRST_IN_CONDA_FORGE:
+        by, channel = "anaconda.org/nvidia/cuda-toolkit, by label", f"nvidia/label/cuda-{cuda.release}.0"
     prefix = f"~/cuda-{cuda.release}"
-    conda = InstallConda(f"cuda-toolkit={cuda.release}", "conda-forge", prefix, "bin/nvcc")
+    conda = InstallConda(f"cuda-toolkit={cuda.release}", channel, prefix, "bin/nvcc")
     return chain(conda, cuda_home(prefix), proof=Proof.REPORTED, by=by)
