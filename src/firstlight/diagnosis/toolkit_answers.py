@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.library_providers import installed_wheel
-from firstlight.diagnosis.observed import NO_ROOT, may_become_root
+from firstlight.diagnosis.observed import NO_ROOT, may_become_root, typed
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.toolkit_in_use import has_compiler, is_wrapped, toolkit_in_use
 from firstlight.diagnosis.wheel_answers import Fits, cuda_of_torch, torch_chain, torch_wheels
@@ -19,6 +19,7 @@ from firstlight.tables.system_rows import Role
 from firstlight.versions import CudaVersion
 from firstlight.ways.building import environment_to_change
 from firstlight.ways.kinds import (
+    AskPerson,
     InstallConda,
     InstallPackages,
     InstallWheels,
@@ -28,6 +29,7 @@ from firstlight.ways.kinds import (
     SetUpRepository,
     SetVariables,
     Variable,
+    Why,
 )
 from firstlight.ways.nvidia_repository import repository_of
 from firstlight.ways.platform import Manager, platform_of
@@ -35,8 +37,10 @@ from firstlight.ways.system_names import names_for
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 PARTS = ("nvcc", "cudart", "cccl", "crt", "nvvm")
+_FIRST_IN_REPOSITORIES = CudaVersion(11, 0)  # of the oldest system that they still serve, Ubuntu 20.04
+_LAST_UNDER_PROD = 10  # the folder of its runfiles; later ones lie under their version
 _FIRST_IN_CONDA, _FIRST_IN_CONDA_FORGE = CudaVersion(11, 3), CudaVersion(12, 0)
-TOOLKIT_WAYS = (SetVariables, LinkFile, InstallWheels, SetUpRepository, InstallPackages, InstallConda)
+TOOLKIT_WAYS = (SetVariables, LinkFile, InstallWheels, SetUpRepository, InstallPackages, InstallConda, AskPerson)
 
 
 def toolkit_answers(question: Question) -> tuple[Chain, ...]:
@@ -66,7 +70,8 @@ def toolkits_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = Non
     """
     here = _that_are_here(question, cuda.major)
     of_system = tuple(_from_the_system(question, cuda))
-    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, _from_conda(cuda)))
+    other = _by_runfile(question, cuda) if cuda.release < _FIRST_IN_CONDA else _from_conda(cuda)
+    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, other))
 
 
 def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
@@ -105,7 +110,7 @@ def package_of(question: Question, cuda: CudaVersion) -> tuple[Way, ...]:
     platform, nvcc = platform_of(question.facts), f"/usr/local/cuda-{cuda.release}/bin/nvcc"
     names = (
         names_for(Role.TOOLKIT, platform, question.tables, major=str(cuda.major), minor=str(cuda.minor))
-        if repository_of(platform)
+        if repository_of(platform) and cuda.release >= _FIRST_IN_REPOSITORIES
         else ()
     )
     return (SetUpRepository(), InstallPackages(names, (nvcc,))) if names else ()
@@ -224,13 +229,25 @@ def _from_the_system(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
     yield chain(*packages, cuda_home(f"/usr/local/cuda-{cuda.release}"), proof=Proof.DOCUMENTED, by=by)
 
 
+def _by_runfile(question: Question, cuda: CudaVersion) -> Chain:
+    """NVIDIA's installer, without the driver in it; a person reads its terms."""
+    row, prefix = question.tables.cuda_runfile(cuda), f"/usr/local/cuda-{cuda.release}"
+    commands: tuple[tuple[str, ...], ...] = ()
+    if row is not None and row.driver_shipped_with is not None and question.facts.place.arch == "x86_64":
+        folder = row.toolkit if cuda.major > _LAST_UNDER_PROD else f"{cuda.release}/Prod"
+        file = f"cuda_{row.toolkit}_{row.driver_shipped_with}_linux.run"
+        fetch = ("curl", "-fLO", f"https://developer.download.nvidia.com/compute/cuda/{folder}/local_installers/{file}")
+        commands = (fetch, typed(question.facts, "sh", file, "--silent", "--toolkit", "--override"))
+    of = ("CUDA toolkit", str(cuda.release))
+    install = AskPerson("install-nvidias", Why.DECISION, commands, as_root=True, of=of)
+    return chain(install, cuda_home(prefix), by="docs.nvidia.com/cuda/cuda-installation-guide-linux, runfile")
+
+
 def _from_conda(cuda: CudaVersion) -> Chain:
     """In a folder of its own; that torch's extension builder takes conda's layout was not tried.
 
-    conda-forge has compilers from CUDA 12 on; of older ones NVIDIA's channel has a label each, the first for 11.3.
+    conda-forge has compilers from CUDA 12 on; of older ones NVIDIA's channel has a label each.
     """
-    if cuda.release < _FIRST_IN_CONDA:
-        return cannot(f"the CUDA {cuda.release} toolkit from conda", f"CUDA {_FIRST_IN_CONDA} is the first one there")
     by = "anaconda.org/conda-forge/cuda-toolkit: all toolkit packages for CUDA development"
     channel = "conda-forge"
     if cuda.release < _FIRST_IN_CONDA_FORGE:
