@@ -253,7 +253,6 @@ def host_compilers(gcc: str, gxx: str) -> SetVariables:
 
 BUILD_FLAGS_RULES = (
     Rule(
-        code="arch-flag-drops-features",
         check=arch_flag_drops_features,
         severity=Severity.NOTE,
         depth=60,
@@ -268,7 +267,6 @@ BUILD_FLAGS_RULES = (
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
-        code="arch-unknown-to-toolkit",
         check=arch_unknown_to_toolkit,
         severity=Severity.NOTE,
         depth=60,
@@ -283,7 +281,6 @@ BUILD_FLAGS_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="too-little-memory-per-job",
         check=too_little_memory_per_job,
         severity=Severity.NOTE,
         depth=60,
@@ -299,7 +296,6 @@ BUILD_FLAGS_RULES = (
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
-        code="externally-managed-python",
         check=externally_managed_python,
         severity=Severity.NOTE,
         depth=60,
@@ -314,7 +310,6 @@ BUILD_FLAGS_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="prefix-not-writable",
         check=prefix_not_writable,
         severity=Severity.NOTE,
         depth=60,
@@ -330,7 +325,6 @@ BUILD_FLAGS_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="build-tools-missing",
         check=build_tools_missing,
         severity=Severity.NOTE,
         depth=60,

@@ -203,7 +203,6 @@ _WIRING = ("libcuda.would_load", "libcuda.ld_library_path", "driver.kernel_versi
 
 COMPAT_RULES = (
     Rule(
-        code="compat-stale",
         check=compat_stale,
         severity=Severity.BLOCKS,
         depth=30,
@@ -217,7 +216,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-not-eligible",
         check=compat_not_eligible,
         severity=Severity.BLOCKS,
         depth=30,
@@ -231,7 +229,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-unused",
         check=compat_unused,
         severity=Severity.BLOCKS,
         depth=30,
@@ -252,7 +249,6 @@ COMPAT_RULES = (
         explains=("driver-too-old-for-wheel",),
     ),
     Rule(
-        code="compat-branch-not-accepted",
         check=compat_branch_not_accepted,
         severity=Severity.BLOCKS,
         depth=30,
@@ -267,7 +263,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-baked-in",
         check=compat_baked_in,
         severity=Severity.DEGRADES,
         depth=30,

@@ -126,7 +126,6 @@ def _let_in(question: Question) -> tuple[Chain, ...]:
 
 CUINIT_RULES: tuple[Rule, ...] = (
     Rule(
-        code="cuinit-hangs",
         check=cuinit_hangs,
         severity=Severity.BLOCKS,
         depth=20,
@@ -138,7 +137,6 @@ CUINIT_RULES: tuple[Rule, ...] = (
         ways=(kinds.ResetGpu, kinds.Restart, kinds.OtherMachine, AskPerson),
     ),
     Rule(
-        code="cuinit-fails",
         check=cuinit_fails,
         severity=Severity.BLOCKS,
         depth=30,

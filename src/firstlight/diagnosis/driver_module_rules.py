@@ -227,7 +227,6 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
 MODULE_RULES: tuple[Rule, ...] = (
     *NO_DEVICE_RULES,
     Rule(
-        code="nouveau-loaded",
         check=nouveau_loaded,
         severity=Severity.BLOCKS,
         depth=20,
@@ -247,7 +246,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="secure-boot-blocks-module",
         check=secure_boot_blocks_module,
         severity=Severity.BLOCKS,
         depth=20,
@@ -270,7 +268,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("driver-not-loaded", "cuinit-fails"),
     ),
     Rule(
-        code="driver-not-loaded",
         check=driver_not_loaded,
         severity=Severity.BLOCKS,
         depth=20,
@@ -294,7 +291,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "libcuda-missing"),
     ),
     Rule(
-        code="driver-library-mismatch",
         check=driver_library_mismatch,
         severity=Severity.BLOCKS,
         depth=20,
@@ -316,7 +312,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-access-lost"),
     ),
     Rule(
-        code="blackwell-needs-open-module",
         check=blackwell_needs_open_module,
         severity=Severity.BLOCKS,
         depth=20,
@@ -331,7 +326,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
     Rule(
-        code="device-nodes-missing",
         check=device_nodes_missing,
         severity=Severity.BLOCKS,
         depth=20,
@@ -351,7 +345,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="uvm-not-loaded",
         check=uvm_not_loaded,
         severity=Severity.BLOCKS,
         depth=20,

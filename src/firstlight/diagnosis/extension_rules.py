@@ -259,7 +259,6 @@ def _each_once(gpus: tuple[SeenGpu, ...]) -> tuple[SeenGpu, ...]:
 
 EXTENSION_RULES = (
     Rule(
-        code="extension-lacks-symbols",
         check=extension_lacks_symbols,
         severity=Severity.DEGRADES,
         depth=45,
@@ -273,7 +272,6 @@ EXTENSION_RULES = (
         ways=TORCH_WAYS,
     ),
     Rule(
-        code="extension-without-gpu-code",
         check=extension_without_gpu_code,
         severity=Severity.DEGRADES,
         depth=45,

@@ -220,7 +220,6 @@ def _more_shared_memory(facts: Facts) -> Way:
 
 HEALTH_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpu-lost",
         check=gpu_lost,
         severity=Severity.BLOCKS,
         depth=10,
@@ -234,7 +233,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         explains=("xid-seen", "cuinit-fails", "cuinit-hangs", "gpu-memory-faulty"),
     ),
     Rule(
-        code="gpu-memory-faulty",
         check=gpu_memory_faulty,
         severity=Severity.DEGRADES,
         depth=70,
@@ -249,7 +247,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         explains=("xid-seen",),
     ),
     Rule(
-        code="xid-seen",
         check=xid_seen,
         severity=Severity.DEGRADES,
         depth=70,
@@ -263,7 +260,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=XID_WAYS,
     ),
     Rule(
-        code="gpu-throttled",
         check=gpu_throttled,
         severity=Severity.DEGRADES,
         depth=70,
@@ -275,7 +271,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=(AskPerson,),
     ),
     Rule(
-        code="disk-nearly-full",
         check=disk_nearly_full,
         severity=Severity.DEGRADES,
         depth=70,
@@ -288,7 +283,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=(kinds.ClearCache, kinds.SetVariables, AskPerson),
     ),
     Rule(
-        code="shm-too-small",
         check=shm_too_small,
         severity=Severity.DEGRADES,
         depth=70,

@@ -189,7 +189,6 @@ def _package(question: Question) -> tuple[Way, ...]:
 
 LIBCUDA_RULES = (
     Rule(
-        code="stub-libcuda-wins",
         check=stub_libcuda_wins,
         severity=Severity.BLOCKS,
         depth=30,
@@ -203,7 +202,6 @@ LIBCUDA_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="libcuda-missing",
         check=libcuda_missing,
         severity=Severity.BLOCKS,
         depth=30,
@@ -226,7 +224,6 @@ LIBCUDA_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="libcuda-damaged",
         check=libcuda_damaged,
         severity=Severity.BLOCKS,
         depth=30,

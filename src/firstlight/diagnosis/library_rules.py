@@ -240,7 +240,6 @@ def _apart(question: Question, other: LibraryFound) -> Iterator[Chain]:
 LIBRARY_RULES = (
     *RUNTIME_LIBRARY_RULES,
     Rule(
-        code="missing-library",
         check=missing_library,
         severity=Severity.BLOCKS,
         depth=50,
@@ -255,7 +254,6 @@ LIBRARY_RULES = (
     ),
     *LIBRARY_PATH_RULES,
     Rule(
-        code="two-cuda-majors",
         check=two_cuda_majors,
         severity=Severity.DEGRADES,
         depth=50,
@@ -271,7 +269,6 @@ LIBRARY_RULES = (
         ways=(Unwire, RemoveDistributions, InstallWheels),
     ),
     Rule(
-        code="cudnn-mix",
         check=cudnn_mix,
         severity=Severity.BLOCKS,
         depth=50,

@@ -29,7 +29,6 @@ def gpus_need_different_modules(question: Question) -> Iterator[Seen]:
 
 MODULE_FLAVOUR_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpus-need-different-modules",
         check=gpus_need_different_modules,
         severity=Severity.DEGRADES,
         depth=25,

@@ -84,7 +84,6 @@ _WITHOUT_GPU = "WSL 1 has no GPU, whatever driver is installed inside; WSL 2 has
 
 NO_DEVICE_RULES: tuple[Rule, ...] = (
     Rule(
-        code="no-nvidia-device",
         check=no_nvidia_device,
         severity=Severity.NOTE,
         depth=10,

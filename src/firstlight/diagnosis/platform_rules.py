@@ -217,7 +217,6 @@ def _symptoms_of_musl() -> tuple[str, ...]:
 
 PLATFORM_RULES: tuple[Rule, ...] = (
     Rule(
-        code="musl-has-no-cuda",
         check=musl_has_no_cuda,
         severity=Severity.BLOCKS,
         depth=10,
@@ -232,7 +231,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=_symptoms_of_musl(),
     ),
     Rule(
-        code="system-comes-as-image",
         check=system_comes_as_image,
         severity=Severity.NOTE,
         depth=20,
@@ -246,7 +244,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(),
     ),
     Rule(
-        code="label-refuses-gpu",
         check=label_refuses_gpu,
         severity=Severity.BLOCKS,
         depth=10,
@@ -261,7 +258,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("device-access-lost", "cuinit-fails"),
     ),
     Rule(
-        code="groups-left-outside",
         check=groups_left_outside,
         severity=Severity.BLOCKS,
         depth=10,
@@ -277,7 +273,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("device-access-lost", "device-nodes-missing", "cuinit-fails"),
     ),
     Rule(
-        code="node-is-no-device",
         check=node_is_no_device,
         severity=Severity.BLOCKS,
         depth=10,
@@ -292,7 +287,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "uvm-not-loaded", "device-nodes-missing", "cuda-sees-no-device"),
     ),
     Rule(
-        code="uvm-not-allowed",
         check=uvm_not_allowed,
         severity=Severity.BLOCKS,
         depth=10,
@@ -314,7 +308,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "uvm-not-loaded"),
     ),
     Rule(
-        code="description-of-other-driver",
         check=description_of_other_driver,
         severity=Severity.NOTE,
         depth=10,
@@ -328,7 +321,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(kinds.ConfigureContainers,),
     ),
     Rule(
-        code="podman-knows-no-gpus",
         check=podman_knows_no_gpus,
         severity=Severity.NOTE,
         depth=10,
@@ -343,7 +335,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(kinds.ConfigureContainers,),
     ),
     Rule(
-        code="toolkit-writes-no-rules",
         check=toolkit_writes_no_rules,
         severity=Severity.NOTE,
         depth=10,

@@ -306,7 +306,6 @@ _BUILD = ("torch.build", "torch.version", "torch.recorded_version", "place.arch"
 
 BUILD_OF_TORCH_RULES = (
     Rule(
-        code="no-wheel-for-python",
         check=no_wheel_for_python,
         severity=Severity.BLOCKS,
         depth=40,
@@ -320,7 +319,6 @@ BUILD_OF_TORCH_RULES = (
         ways=(MakeEnvironment, *TORCH_WAYS),
     ),
     Rule(
-        code="jetson-needs-own-wheel",
         check=jetson_needs_own_wheel,
         severity=Severity.BLOCKS,
         depth=40,
@@ -334,7 +332,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("arch-not-in-wheel", "torch-cpu-only", "aarch64-wheel-without-cuda"),
     ),
     Rule(
-        code="torch-cpu-only",
         check=torch_cpu_only,
         severity=Severity.BLOCKS,
         depth=40,
@@ -350,7 +347,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("extension-lacks-symbols",),
     ),
     Rule(
-        code="aarch64-wheel-without-cuda",
         check=aarch64_wheel_without_cuda,
         severity=Severity.BLOCKS,
         depth=40,
@@ -365,7 +361,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("extension-lacks-symbols",),
     ),
     Rule(
-        code="torch-for-other-vendor",
         check=torch_for_other_vendor,
         severity=Severity.BLOCKS,
         depth=40,
@@ -380,7 +375,6 @@ BUILD_OF_TORCH_RULES = (
         ways=TORCH_OR_ELSE_WAYS,
     ),
     Rule(
-        code="arch-not-in-wheel",
         check=arch_not_in_wheel,
         severity=Severity.BLOCKS,
         depth=40,

@@ -239,7 +239,6 @@ def _mask_words(facts: Facts) -> str:
 
 VISIBLE_GPU_RULES: tuple[Rule, ...] = (
     Rule(
-        code="devices-masked",
         check=devices_masked,
         severity=Severity.BLOCKS,
         depth=10,
@@ -253,7 +252,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="mig-without-slices",
         check=mig_without_slices,
         severity=Severity.BLOCKS,
         depth=10,
@@ -268,7 +266,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="mig-slice",
         check=mig_slice,
         severity=Severity.NOTE,
         depth=10,
@@ -281,7 +278,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(),
     ),
     Rule(
-        code="gpu-prohibited",
         check=gpu_prohibited,
         severity=Severity.BLOCKS,
         depth=10,
@@ -294,7 +290,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetComputeMode,),
     ),
     Rule(
-        code="mixed-gpus",
         check=mixed_gpus,
         severity=Severity.NOTE,
         depth=10,
@@ -308,7 +303,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetVariables,),
     ),
     Rule(
-        code="cuda-sees-no-device",
         check=cuda_sees_no_device,
         severity=Severity.BLOCKS,
         depth=30,
@@ -329,7 +323,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.UnsetVariables, kinds.StartContainer, AskPerson),
     ),
     Rule(
-        code="cuda-sees-fewer-devices",
         check=cuda_sees_fewer_devices,
         severity=Severity.NOTE,
         depth=30,
