@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_answers import (
-    UNWIRE_WAYS,
-    unwire_compat,
-    wired,
-)
+from firstlight.diagnosis.compat_answers import UNWIRE_WAYS, unwire_compat, wired
 from firstlight.diagnosis.compat_choice import (
     InUse,
     all_eligible,
@@ -93,10 +89,7 @@ def _refused_for_no_visible_reason(question: Question) -> Seen:
     which_one = (("ldconfig", "-p"), *((("dpkg", "-S", real),) if real else ()))
     return Seen(
         saw=f"cuInit of {which} gives {_NOT_ELIGIBLE}" + (f"; {below}" if below else ""),
-        answers=(
-            chain(AskPerson("load-own-libcuda", Why.DECISION, which_one)),
-            *_for_an_old_driver(question),
-        ),
+        answers=(chain(AskPerson("load-own-libcuda", Why.DECISION, which_one)), *_for_an_old_driver(question)),
         means="The library believes that it runs in compatibility mode, which this GPU may not use; torch sees no GPU.",
     )
 

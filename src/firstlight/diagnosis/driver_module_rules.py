@@ -14,10 +14,7 @@ from firstlight.diagnosis.driver_module_answers import (
     open_module,
     same_version_again,
 )
-from firstlight.diagnosis.driver_packages import (
-    LTS_BRANCH,
-    open_only_gpus,
-)
+from firstlight.diagnosis.driver_packages import LTS_BRANCH, open_only_gpus
 from firstlight.diagnosis.elsewhere_answers import described_anew, nodes_opened, restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.log_lines import lines_with, summing_up

@@ -171,14 +171,7 @@ def _with_the_image(question: Question, platform: Platform, branch: int, flavour
     row = name_row(Role.IMAGE_DRIVER, platform, question.tables, flavour=flavour.value, of=of)
     if row is None:
         return chain(
-            AskPerson(
-                "take-image-with-driver",
-                Why.IMAGE,
-                of=(
-                    str(branch),
-                    flavour.value,
-                ),
-            ),
+            AskPerson("take-image-with-driver", Why.IMAGE, of=(str(branch), flavour.value)),
             Restart(),
             proof=Proof.GUESSED,
         )

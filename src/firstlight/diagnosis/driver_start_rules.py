@@ -135,8 +135,7 @@ def fabric_manager_differs(question: Question) -> Iterator[Seen]:
     if manager.value == driver.value or not (has_switches(facts) or waiting_words(facts)):
         return
     yield Seen(
-        f"fabric manager {shown(manager)}; driver {shown(driver)}",
-        answers=_of_one_version(question, driver.value),
+        f"fabric manager {shown(manager)}; driver {shown(driver)}", answers=_of_one_version(question, driver.value)
     )
 
 

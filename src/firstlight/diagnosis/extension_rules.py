@@ -43,11 +43,7 @@ def extension_lacks_symbols(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{_named(worst)}: torch {_torch(facts)} does not have {_what(worst)}{others}"
             f"{_how_compiled(facts, worst)}",
-            answers=(
-                *_fitting(question, package, worst),
-                *torch,
-                *taken_out(question, package),
-            ),
+            answers=(*_fitting(question, package, worst), *torch, *taken_out(question, package)),
             means=f"torch itself works; importing {package}, or what of it loads that file, fails.",
             error=_complaint(worst),
         )

@@ -148,10 +148,7 @@ def gpu_throttled(question: Question) -> Iterator[Seen]:
         clocks = _clocks(gpus[health.id]) if health.id in gpus else ""
         power = any("power" in reason for reason in reasons)
         look = AskPerson("look-at-power" if power else "look-at-cooling", Why.COOLING, _STATE)
-        yield Seen(
-            f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)",
-            answers=(chain(look),),
-        )
+        yield Seen(f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)", answers=(chain(look),))
 
 
 def _clocks(gpu: Gpu) -> str:

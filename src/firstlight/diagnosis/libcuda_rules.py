@@ -101,8 +101,7 @@ def libcuda_damaged(question: Question) -> Iterator[Seen]:
     behind = [each.path for each in libcuda.candidates[1:] if not each.is_damaged and not each.is_stub]
     rest = f"; {behind[0]} behind it is not tried" if behind else ""
     yield Seen(
-        saw=f"{first.path} ({wired_by(first)}) is not an ELF file{real}{rest}",
-        answers=_without_damaged(question),
+        saw=f"{first.path} ({wired_by(first)}) is not an ELF file{real}{rest}", answers=_without_damaged(question)
     )
 
 

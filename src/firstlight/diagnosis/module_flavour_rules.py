@@ -21,10 +21,7 @@ def gpus_need_different_modules(question: Question) -> Iterator[Seen]:
     loaded = f"; the {kind.value.value} module is loaded ({kind.seen_in})" if isinstance(kind, Known) else ""
     old = closed_only_gpus(question)
     apart = AskPerson("put-gpu-elsewhere", Why.HARDWARE)
-    yield Seen(
-        f"{listed(open_only_gpus(question))}; {listed(old)}{loaded}",
-        answers=(chain(apart),),
-    )
+    yield Seen(f"{listed(open_only_gpus(question))}; {listed(old)}{loaded}", answers=(chain(apart),))
 
 
 MODULE_FLAVOUR_RULES: tuple[Rule, ...] = (

@@ -104,8 +104,7 @@ def locked_memory_small(question: Question) -> Iterator[Seen]:
     around = container(facts)
     way = kinds.StartContainer(("--ulimit", "memlock=-1")) if around is not None else kinds.AllowLockedMemory()
     yield Seen(
-        f"a process may lock {limit.value >> 10} KiB ({limit.seen_in}); {_adapters(facts)}",
-        answers=(chain(way),),
+        f"a process may lock {limit.value >> 10} KiB ({limit.seen_in}); {_adapters(facts)}", answers=(chain(way),)
     )
 
 

@@ -38,8 +38,7 @@ def torch_cpu_only(question: Question) -> Iterator[Seen]:
     if torch is None or _is_plain_arm_wheel(question, torch) or _needsjetson_wheel(question):
         return
     yield Seen(
-        saw=f"torch {_shown(torch)} was built without CUDA; {_gpus_shown(question)}",
-        answers=torch_or_else(question),
+        saw=f"torch {_shown(torch)} was built without CUDA; {_gpus_shown(question)}", answers=torch_or_else(question)
     )
 
 
@@ -65,8 +64,7 @@ def torch_for_other_vendor(question: Question) -> Iterator[Seen]:
         return
     vendor = {TorchBuild.ROCM: "AMD (ROCm)", TorchBuild.XPU: "Intel (XPU)"}[torch.build.value]
     yield Seen(
-        saw=f"torch {_shown(torch)} was built for {vendor}; {_gpus_shown(question)}",
-        answers=torch_or_else(question),
+        saw=f"torch {_shown(torch)} was built for {vendor}; {_gpus_shown(question)}", answers=torch_or_else(question)
     )
 
 
@@ -119,10 +117,7 @@ def no_wheel_for_python(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"torch {version.public} has wheels for Python {listed(release.cpython)} (PyPI, {release.date}); this is "
         f"Python {shown(python) if isinstance(python, Known) else 'unknown'}",
-        answers=(
-            chain(MakeEnvironment(f"~/venv-{newest}", newest), torch),
-            *_nearest(question, version),
-        ),
+        answers=(chain(MakeEnvironment(f"~/venv-{newest}", newest), torch), *_nearest(question, version)),
     )
 
 

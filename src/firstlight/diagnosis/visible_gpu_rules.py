@@ -111,10 +111,7 @@ def _to_slices(question: Question, number: str) -> tuple[Chain, ...]:
         Why.HOST if around else Why.DECISION,
         ((*mig, "-lgip"), (*mig, "-cgi", "PROFILE", "-C")),
         as_root=True,
-        of=(
-            number,
-            str(" on the host" if around else ""),
-        ),
+        of=(number, str(" on the host" if around else "")),
     )
     if around and around.value is ContainerKind.KUBERNETES:  # the GPU is its other pods' too: its slices are asked for
         whole = AskPerson("ask-for-whole-gpu", Why.HOST)

@@ -15,13 +15,7 @@ from firstlight.diagnosis.leftover_wheels import written_over
 from firstlight.diagnosis.observed import listed
 from firstlight.diagnosis.source_answers import source_answers
 from firstlight.diagnosis.specifiers import newest, satisfies
-from firstlight.diagnosis.wheel_choice import (
-    Wheel,
-    cuda_major_in_reach,
-    gpus_of,
-    unproved_wheels,
-    wheels_that_run,
-)
+from firstlight.diagnosis.wheel_choice import Wheel, cuda_major_in_reach, gpus_of, unproved_wheels, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, duplicates, find_distribution

@@ -37,13 +37,7 @@ from firstlight.ways.way import Way
 
 __all__ = ["ONLY_RUNNING", "after", "after_all", "at_home", "open_after"]
 
-_EFFECTS = (
-    after_packages,
-    after_driver,
-    after_devices,
-    after_loader,
-    after_variables,
-)
+_EFFECTS = (after_packages, after_driver, after_devices, after_loader, after_variables)
 # What they do is no fact that was looked at: room on a disk, where packages come from, what a person does, and
 # another place, of which nothing is known that was found here.
 _HOLDS = (HoldPackages, ConstrainEnvironment, ConstrainProject, PinConda)

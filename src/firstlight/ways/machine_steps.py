@@ -12,16 +12,7 @@ from firstlight.ways.arguments import CDI_FILE
 from firstlight.ways.argv import CONTAINER_SETTINGS, IMEX_CHANNEL, commands, rebuild_early_image
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv, Back, BackKind, removed_file, through
-from firstlight.ways.building import (
-    NOT_MEASURED,
-    blank,
-    exists,
-    once,
-    prints,
-    slug,
-    succeeds,
-    written,
-)
+from firstlight.ways.building import NOT_MEASURED, blank, exists, once, prints, slug, succeeds, written
 from firstlight.ways.in_use import loaded_after
 from firstlight.ways.kinds import (
     ConfigureContainers,
