@@ -17,20 +17,8 @@ from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.tables.system_rows import Role
 from firstlight.versions import CudaVersion
+from firstlight.ways import kinds
 from firstlight.ways.building import environment_to_change
-from firstlight.ways.kinds import (
-    AskPerson,
-    InstallConda,
-    InstallPackages,
-    InstallWheels,
-    LinkFile,
-    Package,
-    Scope,
-    SetUpRepository,
-    SetVariables,
-    Variable,
-    Why,
-)
 from firstlight.ways.nvidia_repository import repository_of
 from firstlight.ways.platform import Manager, platform_of
 from firstlight.ways.system_names import names_for
@@ -40,7 +28,15 @@ PARTS = ("nvcc", "cudart", "cccl", "crt", "nvvm")
 _FIRST_IN_REPOSITORIES = CudaVersion(11, 0)  # of the oldest system that they still serve, Ubuntu 20.04
 _LAST_UNDER_PROD = 10  # the folder of its runfiles; later ones lie under their version
 _FIRST_IN_CONDA, _FIRST_IN_CONDA_FORGE = CudaVersion(11, 3), CudaVersion(12, 0)
-TOOLKIT_WAYS = (SetVariables, LinkFile, InstallWheels, SetUpRepository, InstallPackages, InstallConda, AskPerson)
+TOOLKIT_WAYS = (
+    kinds.SetVariables,
+    kinds.LinkFile,
+    kinds.InstallWheels,
+    kinds.SetUpRepository,
+    kinds.InstallPackages,
+    kinds.InstallConda,
+    kinds.AskPerson,
+)
 
 
 def toolkit_answers(question: Question) -> tuple[Chain, ...]:
@@ -79,30 +75,30 @@ def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
     return of_system if any(not each.why_not for each in of_system) else (*of_system, conda)
 
 
-def cuda_home(path: str) -> SetVariables:
+def cuda_home(path: str) -> kinds.SetVariables:
     """CUDA_HOME for the shell that builds: torch looks at it before anything else."""
-    return SetVariables((Variable("CUDA_HOME", path),), Scope.BUILD)
+    return kinds.SetVariables((kinds.Variable("CUDA_HOME", path),), kinds.Scope.BUILD)
 
 
 def is_wheel(toolkit: Toolkit) -> bool:
     return "site-packages" in toolkit.found_by or posixpath.basename(posixpath.dirname(toolkit.path)) == "nvidia"
 
 
-def missing_links(toolkit: Toolkit) -> tuple[LinkFile, ...]:
+def missing_links(toolkit: Toolkit) -> tuple[kinds.LinkFile, ...]:
     """What the wheels of a toolkit leave out and a link replaces: nvcc names lib64, the linker libcudart.so."""
     major = toolkit.version.value.major if isinstance(toolkit.version, Known) else 13  # the first with nvcc as a wheel
     links = {
-        Part.LIB64: LinkFile(f"{toolkit.path}/lib64", "lib"),
-        Part.CUDART_LINK: LinkFile(f"{toolkit.path}/lib/libcudart.so", f"libcudart.so.{major}"),
+        Part.LIB64: kinds.LinkFile(f"{toolkit.path}/lib64", "lib"),
+        Part.CUDART_LINK: kinds.LinkFile(f"{toolkit.path}/lib/libcudart.so", f"libcudart.so.{major}"),
     }
     return tuple(link for part, link in links.items() if is_wheel(toolkit) and part in toolkit.missing)
 
 
-def wheels_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> InstallWheels:
+def wheels_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> kinds.InstallWheels:
     """The toolkit's wheels in the release that torch pins or that leaves its CUDA runtime alone, else the newest."""
     release = _release(question, cuda) if wheel is None else _pinned(question, wheel)
     bounds = "" if release else f"=={cuda.release}.*"
-    return InstallWheels((Package("cuda-toolkit", release, PARTS, bounds),))
+    return kinds.InstallWheels((kinds.Package("cuda-toolkit", release, PARTS, bounds),))
 
 
 def package_of(question: Question, cuda: CudaVersion) -> tuple[Way, ...]:
@@ -113,7 +109,7 @@ def package_of(question: Question, cuda: CudaVersion) -> tuple[Way, ...]:
         if repository_of(platform) and cuda.release >= _FIRST_IN_REPOSITORIES
         else ()
     )
-    return (SetUpRepository(), InstallPackages(names, (nvcc,))) if names else ()
+    return (kinds.SetUpRepository(), kinds.InstallPackages(names, (nvcc,))) if names else ()
 
 
 def _hybrid(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
@@ -157,7 +153,10 @@ def _from_wheels(question: Question, cuda: CudaVersion, wheel: Wheel | None) -> 
         yield cannot(f"the CUDA {cuda.release} toolkit from wheels", what)
         return
     home = f"{_site_packages(question.facts)}/nvidia/cu{cuda.major}"
-    links = LinkFile(f"{home}/lib64", "lib"), LinkFile(f"{home}/lib/libcudart.so", f"libcudart.so.{cuda.major}")
+    links = (
+        kinds.LinkFile(f"{home}/lib64", "lib"),
+        kinds.LinkFile(f"{home}/lib/libcudart.so", f"libcudart.so.{cuda.major}"),
+    )
     yield chain(wheels_of(question, cuda, wheel), *links, cuda_home(home), proof=Proof.DOCUMENTED, by=rows[0].source)
 
 
@@ -239,7 +238,7 @@ def _by_runfile(question: Question, cuda: CudaVersion) -> Chain:
         fetch = ("curl", "-fLO", f"https://developer.download.nvidia.com/compute/cuda/{folder}/local_installers/{file}")
         commands = (fetch, typed(question.facts, "sh", file, "--silent", "--toolkit", "--override"))
     of = ("CUDA toolkit", str(cuda.release))
-    install = AskPerson("install-nvidias", Why.DECISION, commands, as_root=True, of=of)
+    install = kinds.AskPerson("install-nvidias", kinds.Why.DECISION, commands, as_root=True, of=of)
     return chain(install, cuda_home(prefix), by="docs.nvidia.com/cuda/cuda-installation-guide-linux, runfile")
 
 
@@ -253,5 +252,5 @@ def _from_conda(cuda: CudaVersion) -> Chain:
     if cuda.release < _FIRST_IN_CONDA_FORGE:
         by, channel = "anaconda.org/nvidia/cuda-toolkit, by label", f"nvidia/label/cuda-{cuda.release}.0"
     prefix = f"~/cuda-{cuda.release}"
-    conda = InstallConda(f"cuda-toolkit={cuda.release}", channel, prefix, "bin/nvcc")
+    conda = kinds.InstallConda(f"cuda-toolkit={cuda.release}", channel, prefix, "bin/nvcc")
     return chain(conda, cuda_home(prefix), proof=Proof.REPORTED, by=by)
