@@ -7,7 +7,7 @@ from dataclasses import replace
 from firstlight.facts.collect import Facts
 from firstlight.facts.fleet import FleetFacts
 from firstlight.facts.gpus import ComputeMode, Gpu, PciKind
-from firstlight.facts.health import FabricState, GpuHealth
+from firstlight.facts.health import WAITING, GpuHealth
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.tables import Tables
 from firstlight.tables.system_rows import Role
@@ -20,7 +20,6 @@ from firstlight.ways.system_names import roles_of
 from firstlight.ways.way import Way
 
 NO_LIMIT = 4611686018427387904  # what the probe gives for memory that may be locked without limit
-_WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)
 
 
 def after_devices(way: Way, facts: Facts, tables: Tables) -> Facts | None:
@@ -151,7 +150,7 @@ def _service(way: kinds.StartService, facts: Facts, tables: Tables) -> Facts:
         return facts  # it refuses to run
     running = becomes(health.fabric_manager_running, value=True, way=way)
     gpus = tuple(
-        replace(each, fabric_state=ONLY_RUNNING) if value_or(each.fabric_state, None) in _WAITING else each
+        replace(each, fabric_state=ONLY_RUNNING) if value_or(each.fabric_state, None) in WAITING else each
         for each in health.gpus
     )
     return asked_again(replace(facts, health=replace(health, fabric_manager_running=running, gpus=gpus)))

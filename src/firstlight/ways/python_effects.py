@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from firstlight.facts.ability import Prefix
 from firstlight.facts.collect import Facts
-from firstlight.facts.companions import Companion, NvidiaWheel
+from firstlight.facts.companions import NOT_COMPANIONS, NVIDIA_PROJECTS, Companion, NvidiaWheel
 from firstlight.facts.compilers import Tool
 from firstlight.facts.distributions import Distribution, duplicates, of_interest
 from firstlight.facts.known import Known, Origin, Unknown, value_or
@@ -34,8 +34,6 @@ from firstlight.ways.torch_on_paper import (
 from firstlight.ways.way import Way
 
 _NO_TORCH = Unknown("planned: no torch is installed there yet")
-_NVIDIA = ("nvidia-", "cuda-", "nvpl", "cutensor")
-_NOT_COMPANIONS = ("torch", "numpy", "setuptools")
 _BUILD = re.compile(r"cu\d{2,3}|cpu")  # how an index of PyTorch's is called
 
 
@@ -206,9 +204,9 @@ def _with_packages(
     around: dict[str, Companion] = {each.name: each for each in facts.companions}
     wheels: dict[str, NvidiaWheel] = {each.name: each for each in reversed(facts.nvidia_wheels)}
     for each in new:
-        if not of_interest(each.name) or each.name in _NOT_COMPANIONS:
+        if not of_interest(each.name) or each.name in NOT_COMPANIONS:
             continue
-        if each.name.startswith(_NVIDIA):
+        if each.name.startswith(NVIDIA_PROJECTS):
             wheels[each.name] = nvidia_wheel(facts, each)
         else:
             around[each.name] = companion(facts, tables, each, manner=manner, way=way)
