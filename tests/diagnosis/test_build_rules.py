@@ -176,6 +176,16 @@ def test_cuda_12_has_no_nvcc_on_pypi_and_none_is_offered() -> None:
     assert ways_of(found)[-1] == (*package(CudaVersion(12, 8)), home("/usr/local/cuda-12.8"))
 
 
+def test_conda_forge_has_no_compiler_before_cuda_12_and_nvidias_channel_none_before_11_3() -> None:
+    user = replace(facts_of("no-toolkit").ability, is_root=False, uid=1000, sudo=Sudo.ABSENT)
+    found = {}
+    for cuda in ("12.8", "11.8", "10.2"):
+        facts = replace(changed("no-toolkit", f"torch.wheel_cuda={cuda}"), ability=user)
+        [unset] = seen(cuda_home_unset, facts)
+        found[cuda] = [way.channel for ways in ways_of(unset) for way in ways if isinstance(way, InstallConda)]
+    assert found == {"12.8": ["conda-forge"], "11.8": ["nvidia/label/cuda-11.8.0"], "10.2": []}
+
+
 def test_without_root_no_package_of_the_system_is_promised() -> None:
     facts = facts_of("h100-nvcc-13-torch-cu128")
     user = replace(facts, ability=replace(facts.ability, is_root=False, uid=1000, sudo=Sudo.ABSENT))

@@ -50,6 +50,7 @@ ALLOWED = {
     ("lint/library_path_rules.py", ""): "reads apt lines of a Dockerfile, and answers with apt's name for the same",
     ("diagnosis/place_rules.py", "libnvidia-"): _READS,
     ("facts/driver.py", ""): _READS,
+    ("diagnosis/toolkit_answers.py", "https://developer.download.nvidia.com/compute/cuda/"): "an installer for all",
     ("facts/module_builds.py", "/var/lib/dkms"): "the program's own folder, which is the same everywhere",
     ("facts/nvml.py", "libnvidia-ml"): "the name of a library, which is the same everywhere",
     ("facts/children/nvml.py", "/libnvidia-ml"): "the same",

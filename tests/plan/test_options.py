@@ -153,10 +153,7 @@ def test_the_hybrid_of_field_report_001_is_named_unsound_with_the_reason() -> No
 def test_the_sound_form_of_the_hybrid_is_a_toolkit_of_torchs_own_major() -> None:
     ranked = _ranked(facts_of("h100-nvcc-13-torch-cu128"), goal=Goal.BUILD_EXTENSIONS)
     assert ranked.options[0].kind is Kind.TOOLKIT
-    assert [option.id for option in _of(ranked, Kind.TOOLKIT)] == [
-        "toolkit:install-packages-cuda-toolkit-12-8",
-        "toolkit:install-conda-cuda-toolkit-12.8",
-    ]
+    assert [option.id for option in _of(ranked, Kind.TOOLKIT)] == ["toolkit:install-packages-cuda-toolkit-12-8"]
     # The wheels of CUDA 12 carry ptxas alone; only from 13 on there is an nvcc among them.
     assert "no nvcc" in _why_not(ranked, "toolkit from wheels")
 

@@ -61,6 +61,25 @@ def v100_torch_cu130() -> Reconstruction:
     return parts.loader_cache(machine)
 
 
+def t4_driver_418_cu102() -> Reconstruction:
+    """Before CUDA 11 no driver runs a later release than its own, of the same major or not."""
+    thread = "daniilidis-group/neural_renderer#121 (torch 1.7.1 for CUDA 10.2, found version 10010)"
+    machine = gpu_box(
+        "t4-driver-418-cu102",
+        "T4 with driver 418.226.00, whose CUDA is 10.1, and torch 1.7.1 for CUDA 10.2: driver too old",
+        driver="418.226.00",
+        gpu=GpuSpec("Tesla T4", "7.5", 2, 14.7, "0x1eb8"),
+        cuda="10.1",
+        source=f"{thread}; GPU and driver are supposed, the driver's CUDA is told",
+    )
+    parts.driver(machine, "418.226.00", kind="proprietary", source=SUPPOSED)
+    site = wheels.python(machine, "/opt/venv", version="3.8", source=SUPPOSED)
+    archs = ("sm_37", "sm_50", "sm_60", "sm_70", "sm_75")
+    wheel = TorchWheel("1.7.1", "10.2", archs, tag="cp38-cp38-linux_x86_64")
+    wheels.torch(machine, site, wheel, source=f"{thread}; what it is compiled for is supposed")
+    return parts.loader_cache(machine)
+
+
 def gb10_torch_cu130() -> Reconstruction:
     """torch 2.10 warns about capability 12.1 and runs all the same: code for 12.0 runs on it."""
     thread = "pytorch/pytorch#172629, pytorch/pytorch#164590 (the warning is incorrect: 12.0 code runs on 12.1)"
@@ -283,6 +302,7 @@ def h100_cudnn_off_pin() -> Reconstruction:
 
 MACHINES = (
     v100_torch_cu130,
+    t4_driver_418_cu102,
     gb10_torch_cu130,
     gb10_triton_3_5,
     thor_torch_cu128,

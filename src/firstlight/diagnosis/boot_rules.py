@@ -91,7 +91,6 @@ def nouveau_in_early_image(question: Question) -> Iterator[Seen]:
 
 BOOT_RULES: tuple[Rule, ...] = (
     Rule(
-        code="nouveau-in-early-image",
         check=nouveau_in_early_image,
         severity=Severity.BLOCKS,
         depth=20,
@@ -119,7 +118,6 @@ BOOT_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="module-key-not-enrolled",
         check=module_key_not_enrolled,
         severity=Severity.BLOCKS,
         depth=20,

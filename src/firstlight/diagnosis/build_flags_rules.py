@@ -18,16 +18,7 @@ from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironm
 from firstlight.tables.compiler_rows import ToolkitTargets
 from firstlight.tables.system_rows import Role
 from firstlight.versions import ComputeCapability
-from firstlight.ways.kinds import (
-    InstallConda,
-    InstallPackages,
-    InstallWheels,
-    MakeEnvironment,
-    Package,
-    Scope,
-    SetVariables,
-    Variable,
-)
+from firstlight.ways import kinds
 from firstlight.ways.platform import Manager, platform_of
 from firstlight.ways.system_names import names_for
 from firstlight.ways.way import Chain, Proof, chain
@@ -47,7 +38,7 @@ _GIB_PER_JOB = 4
 # (github.com/Dao-AILab/flash-attention/pull/2079; 65 GB with 3 jobs: issues/1581)
 _GIB_PER_FLASH_THREAD = 5
 _FLASH = ("FLASH_ATTENTION_FORCE_BUILD", "FLASH_ATTN_CUDA_ARCHS")
-_OWN_ENVIRONMENT = (chain(MakeEnvironment()),)
+_OWN_ENVIRONMENT = (chain(kinds.MakeEnvironment()),)
 
 
 def arch_flag_drops_features(question: Question) -> Iterator[Seen]:
@@ -129,7 +120,9 @@ def _other_list(question: Question, name: str, *, kept: list[str], bad: list[str
 
 def _told(**variables: str) -> Chain:
     """Variables of the shell that builds."""
-    return chain(SetVariables(tuple(Variable(name, value) for name, value in variables.items()), Scope.BUILD))
+    return chain(
+        kinds.SetVariables(tuple(kinds.Variable(name, value) for name, value in variables.items()), kinds.Scope.BUILD)
+    )
 
 
 def _capability(part: str) -> ComputeCapability | None:
@@ -227,33 +220,34 @@ def _compiler(question: Question) -> tuple[Chain, ...]:
 
 def _ninja(question: Question) -> tuple[Chain, ...]:
     """The system's package or its wheel; the first alone beside a compiler, so that root is taken for both or none."""
-    return (*_packages(question, Role.NINJA, ()), chain(InstallWheels((Package("ninja"),))))
+    return (*_packages(question, Role.NINJA, ()), chain(kinds.InstallWheels((kinds.Package("ninja"),))))
 
 
 def _packages(question: Question, role: Role, brings: tuple[str, ...]) -> tuple[Chain, ...]:
     platform = platform_of(question.facts)
     names = names_for(role, platform, question.tables)
     there = names and platform.manager is not Manager.NONE and may_become_root(question.facts)
-    return (chain(InstallPackages(names, brings)),) if there else ()
+    return (chain(kinds.InstallPackages(names, brings)),) if there else ()
 
 
 def conda_compilers(facts: Facts, major: int = 0) -> Chain:
     """gcc and g++ of a major (0: the newest) from conda-forge, in a folder of their own."""
     prefix, name = f"~/gcc-{major}" if major else "~/gcc", f"{facts.place.arch}-conda-linux-gnu"
     package = "gxx_linux-aarch64" if facts.place.arch == "aarch64" else "gxx_linux-64"
-    conda = InstallConda(f"{package}={major}" if major else package, "conda-forge", prefix, f"bin/{name}-g++")
+    conda = kinds.InstallConda(f"{package}={major}" if major else package, "conda-forge", prefix, f"bin/{name}-g++")
     variables = host_compilers(f"{prefix}/bin/{name}-gcc", f"{prefix}/bin/{name}-g++")
     return chain(conda, variables, proof=Proof.REPORTED, by=f"anaconda.org/conda-forge/{package}")
 
 
-def host_compilers(gcc: str, gxx: str) -> SetVariables:
+def host_compilers(gcc: str, gxx: str) -> kinds.SetVariables:
     """The compilers that torch, CMake and nvcc start, for the shell that builds."""
-    return SetVariables((Variable("CC", gcc), Variable("CXX", gxx), Variable("CUDAHOSTCXX", gxx)), Scope.BUILD)
+    return kinds.SetVariables(
+        (kinds.Variable("CC", gcc), kinds.Variable("CXX", gxx), kinds.Variable("CUDAHOSTCXX", gxx)), kinds.Scope.BUILD
+    )
 
 
 BUILD_FLAGS_RULES = (
     Rule(
-        code="arch-flag-drops-features",
         check=arch_flag_drops_features,
         severity=Severity.NOTE,
         depth=60,
@@ -264,11 +258,10 @@ BUILD_FLAGS_RULES = (
         "wgmma does not assemble, and CUTLASS says 'Arch conditional MMA instruction used without targeting'.",
         error="ptxas error : Instruction 'wgmma.fence' not supported on .target 'sm_90'",
         source="docs.nvidia.com/cuda/cuda-compiler-driver-nvcc (GPU feature list)",
-        ways=(SetVariables,),
+        ways=(kinds.SetVariables,),
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
-        code="arch-unknown-to-toolkit",
         check=arch_unknown_to_toolkit,
         severity=Severity.NOTE,
         depth=60,
@@ -283,7 +276,6 @@ BUILD_FLAGS_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="too-little-memory-per-job",
         check=too_little_memory_per_job,
         severity=Severity.NOTE,
         depth=60,
@@ -295,11 +287,10 @@ BUILD_FLAGS_RULES = (
         means="The kernel kills a compiler when memory runs out, and the build fails far from the cause.",
         error="c++: fatal error: Killed signal terminated program cc1plus",
         source="github.com/Dao-AILab/flash-attention/issues/1581",
-        ways=(SetVariables,),
+        ways=(kinds.SetVariables,),
         for_goals=DEGRADES_BUILDS,
     ),
     Rule(
-        code="externally-managed-python",
         check=externally_managed_python,
         severity=Severity.NOTE,
         depth=60,
@@ -309,12 +300,11 @@ BUILD_FLAGS_RULES = (
         means="Pip refuses. --break-system-packages would install, and can break the system's own tools.",
         error="error: externally-managed-environment",
         source="peps.python.org/pep-0668",
-        ways=(MakeEnvironment,),
+        ways=(kinds.MakeEnvironment,),
         explains=("prefix-not-writable",),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="prefix-not-writable",
         check=prefix_not_writable,
         severity=Severity.NOTE,
         depth=60,
@@ -326,11 +316,10 @@ BUILD_FLAGS_RULES = (
         error='CMake Error: file INSTALL cannot make directory "/usr/local/lib/python3.12/dist-packages/caffe2": '
         "Permission denied.",
         source="docs.python.org/3/library/venv.html",
-        ways=(MakeEnvironment,),
+        ways=(kinds.MakeEnvironment,),
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="build-tools-missing",
         check=build_tools_missing,
         severity=Severity.NOTE,
         depth=60,
@@ -340,7 +329,7 @@ BUILD_FLAGS_RULES = (
         means="The extension builder of torch cannot compile here.",
         error="RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
         source="docs.pytorch.org/docs/stable/cpp_extension.html",
-        ways=(InstallPackages, InstallWheels, InstallConda, SetVariables),
+        ways=(kinds.InstallPackages, kinds.InstallWheels, kinds.InstallConda, kinds.SetVariables),
         for_goals=BLOCKS_BUILDS,
     ),
 )

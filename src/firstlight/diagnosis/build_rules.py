@@ -157,7 +157,6 @@ def _is_for_cuda(facts: Facts) -> bool:
 
 BUILD_RULES = (
     Rule(
-        code="cuda-home-unset",
         check=cuda_home_unset,
         severity=Severity.NOTE,
         depth=60,
@@ -172,7 +171,6 @@ BUILD_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="nvcc-is-wrapper",
         check=nvcc_is_wrapper,
         severity=Severity.NOTE,
         depth=60,
@@ -187,7 +185,6 @@ BUILD_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="nvcc-major-differs",
         check=nvcc_major_differs,
         severity=Severity.NOTE,
         depth=60,
@@ -203,7 +200,6 @@ BUILD_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="nvcc-minor-differs",
         check=nvcc_minor_differs,
         severity=Severity.NOTE,
         depth=60,
@@ -218,7 +214,6 @@ BUILD_RULES = (
         ways=(),
     ),
     Rule(
-        code="toolkit-incomplete",
         check=toolkit_incomplete,
         severity=Severity.NOTE,
         depth=60,

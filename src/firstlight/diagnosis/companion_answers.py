@@ -17,9 +17,7 @@ from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import TorchVersion
 from firstlight.ways.kinds import InstallWheels, Manner, Package
 from firstlight.ways.way import Chain, chain
-
-# PyTorch's own index has these for every CUDA variant.
-_ON_TORCH_INDEX = ("torchvision", "torchaudio", "xformers")
+from firstlight.ways.way_back import ON_TORCH_INDEX
 
 
 def one_torch_for_all(question: Question, clashing: list[tuple[Companion, str]]) -> Iterator[Chain]:
@@ -45,7 +43,7 @@ def for_this_torch(question: Question, *names: str) -> Iterator[Chain]:
 
 def for_this_cuda(question: Question, name: str) -> Iterator[Chain]:
     """The same, for the packages that PyTorch's own index has in torch's CUDA; nothing for others."""
-    return for_this_torch(question, *((name,) if name in _ON_TORCH_INDEX else ()))
+    return for_this_torch(question, *((name,) if name in ON_TORCH_INDEX else ()))
 
 
 def rebuilt(each: Companion) -> Chain:
@@ -62,7 +60,7 @@ def _release_for_this_torch(question: Question, name: str) -> Package | None:
     version = torch.value.version.value
     release = question.tables.torch_release(version, question.facts.place.arch)
     default = None if release is None else release.wheel_cuda
-    if name not in _ON_TORCH_INDEX and cuda is not None and (default is None or default.major != cuda.major):
+    if name not in ON_TORCH_INDEX and cuda is not None and (default is None or default.major != cuda.major):
         return None
     fitting = newest(tuple(row.version for row in question.tables.companions_for(name, version)))
     return Package(name, fitting) if fitting else None
@@ -77,7 +75,7 @@ def _install(question: Question, packages: list[Package]) -> InstallWheels:
     present = {(each.name, each.version.partition("+")[0]) for each in question.facts.companions}
     again = any((package.project, package.version) in present for package in packages)
     manner = Manner.AGAIN if again else Manner.PLAIN
-    if cuda is None or any(package.project not in _ON_TORCH_INDEX for package in packages):
+    if cuda is None or any(package.project not in ON_TORCH_INDEX for package in packages):
         return InstallWheels(tuple(packages), manner=manner)
     local = local_of(question.facts, cuda)
     named = (replace(one, version=f"{one.version}{local}") if one.project in COMPANIONS else one for one in packages)

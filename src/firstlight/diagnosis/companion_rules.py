@@ -251,7 +251,6 @@ def _cuda_of(each: Companion) -> str:
 
 COMPANION_RULES = (
     Rule(
-        code="duplicate-distributions",
         check=duplicate_distributions,
         severity=Severity.DEGRADES,
         depth=45,
@@ -264,7 +263,6 @@ COMPANION_RULES = (
         ways=(RemoveDistributions, InstallWheels),
     ),
     Rule(
-        code="companion-wants-other-torch",
         check=companion_wants_other_torch,
         severity=Severity.DEGRADES,
         depth=45,
@@ -283,7 +281,6 @@ COMPANION_RULES = (
         ),
     ),
     Rule(
-        code="companions-disagree",
         check=companions_disagree,
         severity=Severity.DEGRADES,
         depth=45,
@@ -297,7 +294,6 @@ COMPANION_RULES = (
         ways=(InstallWheels,),
     ),
     Rule(
-        code="extension-for-other-cuda",
         check=extension_for_other_cuda,
         severity=Severity.DEGRADES,
         depth=45,
@@ -316,7 +312,6 @@ COMPANION_RULES = (
         ways=(*TORCH_WAYS, SetVariables),
     ),
     Rule(
-        code="extension-for-other-torch",
         check=extension_for_other_torch,
         severity=Severity.DEGRADES,
         depth=45,

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstlight.diagnosis.compat_answers import (
-    UNWIRE_WAYS,
-    unwire_compat,
-    wired,
-)
+from firstlight.diagnosis.compat_answers import UNWIRE_WAYS, unwire_compat, wired
 from firstlight.diagnosis.compat_choice import (
     InUse,
     all_eligible,
@@ -93,10 +89,7 @@ def _refused_for_no_visible_reason(question: Question) -> Seen:
     which_one = (("ldconfig", "-p"), *((("dpkg", "-S", real),) if real else ()))
     return Seen(
         saw=f"cuInit of {which} gives {_NOT_ELIGIBLE}" + (f"; {below}" if below else ""),
-        answers=(
-            chain(AskPerson("load-own-libcuda", Why.DECISION, which_one)),
-            *_for_an_old_driver(question),
-        ),
+        answers=(chain(AskPerson("load-own-libcuda", Why.DECISION, which_one)), *_for_an_old_driver(question)),
         means="The library believes that it runs in compatibility mode, which this GPU may not use; torch sees no GPU.",
     )
 
@@ -203,7 +196,6 @@ _WIRING = ("libcuda.would_load", "libcuda.ld_library_path", "driver.kernel_versi
 
 COMPAT_RULES = (
     Rule(
-        code="compat-stale",
         check=compat_stale,
         severity=Severity.BLOCKS,
         depth=30,
@@ -217,7 +209,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-not-eligible",
         check=compat_not_eligible,
         severity=Severity.BLOCKS,
         depth=30,
@@ -231,7 +222,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-unused",
         check=compat_unused,
         severity=Severity.BLOCKS,
         depth=30,
@@ -252,7 +242,6 @@ COMPAT_RULES = (
         explains=("driver-too-old-for-wheel",),
     ),
     Rule(
-        code="compat-branch-not-accepted",
         check=compat_branch_not_accepted,
         severity=Severity.BLOCKS,
         depth=30,
@@ -267,7 +256,6 @@ COMPAT_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="compat-baked-in",
         check=compat_baked_in,
         severity=Severity.DEGRADES,
         depth=30,

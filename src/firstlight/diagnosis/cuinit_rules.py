@@ -39,11 +39,7 @@ def cuinit_hangs(question: Question) -> Iterator[Seen]:
     yield Seen(
         f"{code.reason}" + (f"; the kernel log has {xids[-1].text}" if xids else ""),
         lines=xids[-1:],
-        answers=(
-            chain(kinds.ResetGpu("")),
-            chain(kinds.Restart()),
-            *machine_answers(question, None),
-        ),
+        answers=(chain(kinds.ResetGpu("")), chain(kinds.Restart()), *machine_answers(question, None)),
     )
 
 
@@ -81,10 +77,7 @@ def _after_init_error(question: Question, code: int) -> tuple[Chain, ...]:
     if code == _OS_CALL:
         nodes = tuple(node.path for node in facts.driver.nodes if node.kind == "device")
         look = (("ls", "-l", *(nodes or ("/dev",))), kernel_log(facts))
-        return (
-            restarted,
-            chain(AskPerson("look-at-nodes", Why.DECISION, look, cures=False, as_root=True)),
-        )
+        return (restarted, chain(AskPerson("look-at-nodes", Why.DECISION, look, cures=False, as_root=True)))
     if code == _SYSTEM_NOT_READY:
         return start_fabric_manager(question)
     if code == _NO_MPS:
@@ -106,11 +99,7 @@ def _no_device(question: Question) -> tuple[Chain, ...]:
     facts = question.facts
     masked = isinstance(facts.gpus.cuda_visible_devices, Known)
     look = AskPerson("look-what-hides-gpus", Why.DECISION, (("nvidia-smi", "-L"),), cures=False)
-    return (
-        *((chain(kinds.UnsetVariables((_MASK,))),) if masked else ()),
-        *restart_with_gpus(question),
-        chain(look),
-    )
+    return (*((chain(kinds.UnsetVariables((_MASK,))),) if masked else ()), *restart_with_gpus(question), chain(look))
 
 
 def _let_in(question: Question) -> tuple[Chain, ...]:
@@ -126,7 +115,6 @@ def _let_in(question: Question) -> tuple[Chain, ...]:
 
 CUINIT_RULES: tuple[Rule, ...] = (
     Rule(
-        code="cuinit-hangs",
         check=cuinit_hangs,
         severity=Severity.BLOCKS,
         depth=20,
@@ -138,7 +126,6 @@ CUINIT_RULES: tuple[Rule, ...] = (
         ways=(kinds.ResetGpu, kinds.Restart, kinds.OtherMachine, AskPerson),
     ),
     Rule(
-        code="cuinit-fails",
         check=cuinit_fails,
         severity=Severity.BLOCKS,
         depth=30,

@@ -15,21 +15,13 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import NO_ROOT, container, may_become_root
 from firstlight.facts.known import Known, Unknown
 from firstlight.versions import CudaVersion
-from firstlight.ways.kinds import (
-    AskPerson,
-    Flavour,
-    InstallDriver,
-    InstallPackages,
-    RemovePackages,
-    Restart,
-    SetUpRepository,
-    Why,
-)
+from firstlight.ways import kinds
 from firstlight.ways.platform import GuestKind, platform_of
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 DRIVER_WAYS: tuple[type[Way], ...] = (
-    SetUpRepository, InstallPackages, RemovePackages, InstallDriver, Restart, AskPerson,
+    kinds.SetUpRepository, kinds.InstallPackages, kinds.RemovePackages, kinds.InstallDriver, kinds.Restart,
+    kinds.AskPerson,
 )  # fmt: skip
 _FLOORS = "docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 _VGPU = "docs.nvidia.com/vgpu: guest drivers and the host releases they go with"
@@ -72,13 +64,19 @@ def of_somebody_else(question: Question, branch: int, cuda: CudaVersion | None =
     guest = platform_of(question.facts).guest
     if guest in (GuestKind.WSL1, GuestKind.WSL2):
         return chain(
-            AskPerson("update-windows-driver", Why.WINDOWS, of=(str(branch),)), proof=Proof.DOCUMENTED, by=_FLOORS
+            kinds.AskPerson("update-windows-driver", kinds.Why.WINDOWS, of=(str(branch),)),
+            proof=Proof.DOCUMENTED,
+            by=_FLOORS,
         )
     if guest is GuestKind.JETSON:
         release = "a newer driver" if cuda is None else f"CUDA {cuda.major}"
-        return chain(AskPerson("update-jetpack", Why.BOARD, of=(release,)), proof=Proof.DOCUMENTED, by=_FLOORS)
+        return chain(
+            kinds.AskPerson("update-jetpack", kinds.Why.BOARD, of=(release,)), proof=Proof.DOCUMENTED, by=_FLOORS
+        )
     if guest is GuestKind.VGPU:
-        return chain(AskPerson("install-guest-driver", Why.PORTAL), Restart(), proof=Proof.DOCUMENTED, by=_VGPU)
+        return chain(
+            kinds.AskPerson("install-guest-driver", kinds.Why.PORTAL), kinds.Restart(), proof=Proof.DOCUMENTED, by=_VGPU
+        )
     return None
 
 
@@ -86,11 +84,11 @@ def _for_a_part(question: Question, branch: int, floor: int) -> tuple[Chain, ...
     """Where no module drives all GPUs: the one for the newer GPUs, and the one for the older."""
     return tuple(
         one
-        for flavour in (Flavour.OPEN, Flavour.PROPRIETARY)
+        for flavour in (kinds.Flavour.OPEN, kinds.Flavour.PROPRIETARY)
         for one in driver_chains(question, branch, flavour, floor=floor)[:1]
     )
 
 
-def installed(question: Question, branch: int, flavour: Flavour) -> Chain:
+def installed(question: Question, branch: int, flavour: kinds.Flavour) -> Chain:
     """A branch of the driver by this system's packages, and the restart after which it runs."""
     return of_somebody_else(question, branch) or driver_chains(question, branch, flavour)[0]

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.driver_answers import driver_answers, installed, of_somebody_else
-from firstlight.diagnosis.driver_packages import (
-    LTS_BRANCH,
-    branch_on_disk,
-    branch_to_have,
-    flavour_of,
-    open_only_gpus,
-)
+from firstlight.diagnosis.driver_packages import LTS_BRANCH, branch_on_disk, branch_to_have, flavour_of, open_only_gpus
 from firstlight.diagnosis.elsewhere_answers import WHOLE_SYSTEMS, libraries_of_host, started
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.module_build_answers import (

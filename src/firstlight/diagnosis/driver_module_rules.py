@@ -14,10 +14,7 @@ from firstlight.diagnosis.driver_module_answers import (
     open_module,
     same_version_again,
 )
-from firstlight.diagnosis.driver_packages import (
-    LTS_BRANCH,
-    open_only_gpus,
-)
+from firstlight.diagnosis.driver_packages import LTS_BRANCH, open_only_gpus
 from firstlight.diagnosis.elsewhere_answers import described_anew, nodes_opened, restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.log_lines import lines_with, summing_up
@@ -227,7 +224,6 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
 MODULE_RULES: tuple[Rule, ...] = (
     *NO_DEVICE_RULES,
     Rule(
-        code="nouveau-loaded",
         check=nouveau_loaded,
         severity=Severity.BLOCKS,
         depth=20,
@@ -247,7 +243,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="secure-boot-blocks-module",
         check=secure_boot_blocks_module,
         severity=Severity.BLOCKS,
         depth=20,
@@ -270,7 +265,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("driver-not-loaded", "cuinit-fails"),
     ),
     Rule(
-        code="driver-not-loaded",
         check=driver_not_loaded,
         severity=Severity.BLOCKS,
         depth=20,
@@ -294,7 +288,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "libcuda-missing"),
     ),
     Rule(
-        code="driver-library-mismatch",
         check=driver_library_mismatch,
         severity=Severity.BLOCKS,
         depth=20,
@@ -316,7 +309,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-access-lost"),
     ),
     Rule(
-        code="blackwell-needs-open-module",
         check=blackwell_needs_open_module,
         severity=Severity.BLOCKS,
         depth=20,
@@ -331,7 +323,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
     Rule(
-        code="device-nodes-missing",
         check=device_nodes_missing,
         severity=Severity.BLOCKS,
         depth=20,
@@ -351,7 +342,6 @@ MODULE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="uvm-not-loaded",
         check=uvm_not_loaded,
         severity=Severity.BLOCKS,
         depth=20,

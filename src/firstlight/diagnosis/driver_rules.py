@@ -133,7 +133,6 @@ def _driver_and_offer(question: Question) -> str:
 
 _VERSION_RULES: tuple[Rule, ...] = (
     Rule(
-        code="driver-too-old-for-wheel",
         check=driver_too_old_for_wheel,
         severity=Severity.BLOCKS,
         depth=20,
@@ -157,7 +156,6 @@ _VERSION_RULES: tuple[Rule, ...] = (
         explains=("driver-too-old-for-toolkit",),
     ),
     Rule(
-        code="driver-too-old-for-toolkit",
         check=driver_too_old_for_toolkit,
         severity=Severity.NOTE,
         depth=60,
@@ -180,7 +178,6 @@ _VERSION_RULES: tuple[Rule, ...] = (
         for_goals=((Goal.BUILD_EXTENSIONS, Severity.DEGRADES), (Goal.KERNELS, Severity.BLOCKS)),
     ),
     Rule(
-        code="minor-version-limits",
         check=minor_version_limits,
         severity=Severity.NOTE,
         depth=20,
@@ -194,7 +191,6 @@ _VERSION_RULES: tuple[Rule, ...] = (
         ways=(),
     ),
     Rule(
-        code="driver-branch-ended",
         check=driver_branch_ended,
         severity=Severity.NOTE,
         depth=20,
@@ -207,10 +203,4 @@ _VERSION_RULES: tuple[Rule, ...] = (
     ),
 )
 
-DRIVER_RULES: tuple[Rule, ...] = (
-    *MODULE_RULES,
-    *MODULE_FLAVOUR_RULES,
-    *START_RULES,
-    *CUINIT_RULES,
-    *_VERSION_RULES,
-)
+DRIVER_RULES: tuple[Rule, ...] = (*MODULE_RULES, *MODULE_FLAVOUR_RULES, *START_RULES, *CUINIT_RULES, *_VERSION_RULES)

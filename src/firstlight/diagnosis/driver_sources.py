@@ -9,16 +9,7 @@ from firstlight.diagnosis.finding import Question
 from firstlight.facts.image_systems import ImageSystem
 from firstlight.facts.known import value_or
 from firstlight.tables.system_rows import Family, Role, RowKind, SystemName
-from firstlight.ways.kinds import (
-    AskPerson,
-    Flavour,
-    InstallDriver,
-    InstallPackages,
-    RemovePackages,
-    Restart,
-    SetUpRepository,
-    Why,
-)
+from firstlight.ways import kinds
 from firstlight.ways.nvidia_repository import DEBIAN_NONFREE, EPEL, NVIDIA, RPM_FUSION
 from firstlight.ways.platform import ModuleBuilder, Platform, platform_of
 from firstlight.ways.system_names import (
@@ -39,7 +30,7 @@ _AUR = "aur"  # its packages are built by hand
 _PROOFS = {"measured": Proof.DOCUMENTED, "documented": Proof.DOCUMENTED, "reported": Proof.REPORTED}
 
 
-def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: int = 0) -> tuple[Chain, ...]:
+def driver_chains(question: Question, branch: int, flavour: kinds.Flavour, *, floor: int = 0) -> tuple[Chain, ...]:
     """A driver from each source that this system has one in, best first; by a person where the tables have none.
 
     `branch` is taken where the source has it, else the one supported longest from `floor` on that drives these GPUs.
@@ -51,7 +42,10 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
         by = f"the {kind} kernel of this system: the tables have no headers and no modules for it"
         return (
             chain(
-                AskPerson("start-plain-kernel", Why.DECISION, of=(str(branch),)), Restart(), proof=Proof.GUESSED, by=by
+                kinds.AskPerson("start-plain-kernel", kinds.Why.DECISION, of=(str(branch),)),
+                kinds.Restart(),
+                proof=Proof.GUESSED,
+                by=by,
             ),
         )
     rows = rows_for(Role.DRIVER, platform, question.tables, flavour=flavour.value, of=kernel_kind(platform))
@@ -62,9 +56,9 @@ def driver_chains(question: Question, branch: int, flavour: Flavour, *, floor: i
     if found:
         return tuple(found)
     if not platform.distribution:  # a machine of which only GPU and driver were named
-        return (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.DOCUMENTED, by=_FLOORS),)
+        return (chain(kinds.InstallDriver(branch, flavour), kinds.Restart(), proof=Proof.DOCUMENTED, by=_FLOORS),)
     by = f"{_FLOORS}; which packages bring it on {platform.distribution} {platform.release} is not known"
-    return (chain(InstallDriver(branch, flavour), Restart(), proof=Proof.GUESSED, by=by),)
+    return (chain(kinds.InstallDriver(branch, flavour), kinds.Restart(), proof=Proof.GUESSED, by=by),)
 
 
 def _goes_with_what_is_here(row: SystemName, platform: Platform) -> bool:
@@ -93,15 +87,15 @@ def _supported_until(question: Question, branch: int) -> str:
     return life.supported_until if life is not None and life.supported_until >= question.facts.collected_at[:7] else ""
 
 
-def _from(question: Question, row: SystemName, *, branch: int, flavour: Flavour) -> Chain:
+def _from(question: Question, row: SystemName, *, branch: int, flavour: kinds.Flavour) -> Chain:
     platform, tables = platform_of(question.facts), question.tables
     signed = _signed(question, row, branch=branch, flavour=flavour)
     packages = signed or filled(row, platform, branch=str(branch))
     if row.from_repository == _AUR:
-        by_hand = AskPerson("build-from-aur", Why.DECISION, of=(" and ".join(packages),))
-        return chain(by_hand, Restart(), proof=Proof.REPORTED, by=row.source)
+        by_hand = kinds.AskPerson("build-from-aur", kinds.Why.DECISION, of=(" and ".join(packages),))
+        return chain(by_hand, kinds.Restart(), proof=Proof.REPORTED, by=row.source)
     streams = names_for(Role.MODULE_STREAM, platform, tables, flavour=flavour.value, branch=str(branch))
-    driver = InstallDriver(
+    driver = kinds.InstallDriver(
         branch,
         flavour,
         packages,
@@ -110,11 +104,13 @@ def _from(question: Question, row: SystemName, *, branch: int, flavour: Flavour)
     )
     proof = _PROOFS[row.confidence.value]
     by = row.source if row.confidence.value == "reported" else _BY_GUIDE
-    before = (way for way in _before(question, row, branch=branch) if not signed or isinstance(way, SetUpRepository))
-    return chain(*before, driver, Restart(), proof=proof, by=by)
+    before = (
+        way for way in _before(question, row, branch=branch) if not signed or isinstance(way, kinds.SetUpRepository)
+    )
+    return chain(*before, driver, kinds.Restart(), proof=proof, by=by)
 
 
-def _signed(question: Question, row: SystemName, *, branch: int, flavour: Flavour) -> tuple[str, ...]:
+def _signed(question: Question, row: SystemName, *, branch: int, flavour: kinds.Flavour) -> tuple[str, ...]:
     """Under Secure Boot the modules that SUSE built and signed, in place of those that are built here; else ()."""
     platform = platform_of(question.facts)
     if platform.family is not Family.SUSE or not value_or(question.facts.health.secure_boot, default=False):
@@ -129,7 +125,7 @@ def _before(question: Question, row: SystemName, *, branch: int) -> Iterator[Way
     platform, tables = platform_of(question.facts), question.tables
     yield from _newer_taken_out(question, row, branch=branch)
     for name in _repositories(row, platform):
-        yield SetUpRepository(name)
+        yield kinds.SetUpRepository(name)
     if platform.family is Family.UBUNTU:
         return  # its kernels' packages bring the headers along, and its archive keeps every branch
     lock: tuple[str, ...] = ()
@@ -139,9 +135,9 @@ def _before(question: Question, row: SystemName, *, branch: int) -> Iterator[Way
     built_here = platform.family is not Family.ARCH or any(each.endswith("-dkms") for each in row.names)
     names = filled(headers, platform) if headers is not None and built_here else ()
     if names:
-        yield InstallPackages(names, version=version_of(headers, platform) if headers is not None else "")
+        yield kinds.InstallPackages(names, version=version_of(headers, platform) if headers is not None else "")
     if lock:
-        yield InstallPackages(lock)
+        yield kinds.InstallPackages(lock)
 
 
 def _newer_taken_out(question: Question, row: SystemName, *, branch: int) -> Iterator[Way]:
@@ -152,7 +148,7 @@ def _newer_taken_out(question: Question, row: SystemName, *, branch: int) -> Ite
     libraries = names_for(Role.DRIVER_LIBRARIES, platform, tables)
     key = names_for(Role.REPOSITORY_KEY, platform, tables, of="installed")
     packages = (*value_or(question.facts.driver.packages, ()), *libraries, *key)
-    yield RemovePackages(tuple(dict.fromkeys(packages)), purge=True)  # the list of a repository is a setting
+    yield kinds.RemovePackages(tuple(dict.fromkeys(packages)), purge=True)  # the list of a repository is a setting
 
 
 def _repositories(row: SystemName, platform: Platform) -> tuple[str, ...]:
@@ -165,28 +161,21 @@ def _repositories(row: SystemName, platform: Platform) -> tuple[str, ...]:
     return (row.from_repository,)
 
 
-def _with_the_image(question: Question, platform: Platform, branch: int, flavour: Flavour) -> Chain:
+def _with_the_image(question: Question, platform: Platform, branch: int, flavour: kinds.Flavour) -> Chain:
     """Nothing is installed into such a system step by step: its image or its configuration brings the driver."""
     of = "transactional" if platform.image_based is ImageSystem.TRANSACTIONAL else platform.image_based.value
     row = name_row(Role.IMAGE_DRIVER, platform, question.tables, flavour=flavour.value, of=of)
     if row is None:
         return chain(
-            AskPerson(
-                "take-image-with-driver",
-                Why.IMAGE,
-                of=(
-                    str(branch),
-                    flavour.value,
-                ),
-            ),
-            Restart(),
+            kinds.AskPerson("take-image-with-driver", kinds.Why.IMAGE, of=(str(branch), flavour.value)),
+            kinds.Restart(),
             proof=Proof.GUESSED,
         )
     names = filled(row, platform, branch=str(branch))
     if row.kind is RowKind.COMMAND:
-        asked = AskPerson("install-as-system-does", Why.IMAGE, (names,), as_root=True)
+        asked = kinds.AskPerson("install-as-system-does", kinds.Why.IMAGE, (names,), as_root=True)
     else:
-        asked = AskPerson(
-            "as-the-system-says", Why.IMAGE, (names[1:],) if names[1:] else (), as_root=True, of=names[:1]
+        asked = kinds.AskPerson(
+            "as-the-system-says", kinds.Why.IMAGE, (names[1:],) if names[1:] else (), as_root=True, of=names[:1]
         )
-    return chain(asked, Restart(), proof=Proof.REPORTED, by=row.source)
+    return chain(asked, kinds.Restart(), proof=Proof.REPORTED, by=row.source)

@@ -135,8 +135,7 @@ def fabric_manager_differs(question: Question) -> Iterator[Seen]:
     if manager.value == driver.value or not (has_switches(facts) or waiting_words(facts)):
         return
     yield Seen(
-        f"fabric manager {shown(manager)}; driver {shown(driver)}",
-        answers=_of_one_version(question, driver.value),
+        f"fabric manager {shown(manager)}; driver {shown(driver)}", answers=_of_one_version(question, driver.value)
     )
 
 
@@ -198,7 +197,6 @@ def version_spoofed(question: Question) -> Iterator[Seen]:
 
 START_RULES: tuple[Rule, ...] = (
     Rule(
-        code="device-access-lost",
         check=device_access_lost,
         severity=Severity.BLOCKS,
         depth=10,
@@ -213,7 +211,6 @@ START_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-nodes-missing"),
     ),
     Rule(
-        code="fabric-manager-differs",
         check=fabric_manager_differs,
         severity=Severity.BLOCKS,
         depth=20,
@@ -235,7 +232,6 @@ START_RULES: tuple[Rule, ...] = (
         explains=("fabric-manager-missing", "cuinit-fails"),
     ),
     Rule(
-        code="fabric-manager-missing",
         check=fabric_manager_missing,
         severity=Severity.BLOCKS,
         depth=20,
@@ -255,7 +251,6 @@ START_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="hmm-breaks-cuinit",
         check=hmm_breaks_cuinit,
         severity=Severity.BLOCKS,
         depth=20,
@@ -269,7 +264,6 @@ START_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="version-spoofed",
         check=version_spoofed,
         severity=Severity.BLOCKS,
         depth=20,

@@ -43,11 +43,7 @@ def extension_lacks_symbols(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{_named(worst)}: torch {_torch(facts)} does not have {_what(worst)}{others}"
             f"{_how_compiled(facts, worst)}",
-            answers=(
-                *_fitting(question, package, worst),
-                *torch,
-                *taken_out(question, package),
-            ),
+            answers=(*_fitting(question, package, worst), *torch, *taken_out(question, package)),
             means=f"torch itself works; importing {package}, or the part of it that loads that file, fails.",
             error=_complaint(worst),
         )
@@ -259,7 +255,6 @@ def _each_once(gpus: tuple[SeenGpu, ...]) -> tuple[SeenGpu, ...]:
 
 EXTENSION_RULES = (
     Rule(
-        code="extension-lacks-symbols",
         check=extension_lacks_symbols,
         severity=Severity.DEGRADES,
         depth=45,
@@ -273,7 +268,6 @@ EXTENSION_RULES = (
         ways=TORCH_WAYS,
     ),
     Rule(
-        code="extension-without-gpu-code",
         check=extension_without_gpu_code,
         severity=Severity.DEGRADES,
         depth=45,

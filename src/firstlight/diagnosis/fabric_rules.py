@@ -151,7 +151,6 @@ def _facts_of(*names: str) -> tuple[str, ...]:
 
 FABRIC_RULES: tuple[Rule, ...] = (
     Rule(
-        code="subnet-manager-missing",
         check=subnet_manager_missing,
         severity=Severity.BLOCKS,
         depth=20,
@@ -172,7 +171,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         explains=("fabric-manager-missing", "fabric-manager-differs", "cuinit-fails"),
     ),
     Rule(
-        code="rack-fabric-waits",
         check=rack_fabric_waits,
         severity=Severity.BLOCKS,
         depth=20,
@@ -187,7 +185,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         explains=("fabric-manager-missing", "cuinit-fails"),
     ),
     Rule(
-        code="fabric-joining",
         check=fabric_joining,
         severity=Severity.BLOCKS,
         depth=20,
@@ -203,7 +200,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         explains=("fabric-manager-missing", "cuinit-fails"),
     ),
     Rule(
-        code="imex-differs",
         check=imex_differs,
         severity=Severity.DEGRADES,
         depth=20,
@@ -215,7 +211,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetUpRepository, kinds.InstallPackages, kinds.StartService, AskPerson),
     ),
     Rule(
-        code="imex-missing",
         check=imex_missing,
         severity=Severity.DEGRADES,
         depth=20,
@@ -236,7 +231,6 @@ FABRIC_RULES: tuple[Rule, ...] = (
         for_goals=((Goal.INFER, Severity.NOTE), (Goal.BUILD_EXTENSIONS, Severity.NOTE), (Goal.KERNELS, Severity.NOTE)),
     ),
     Rule(
-        code="fabric-degraded",
         check=fabric_degraded,
         severity=Severity.DEGRADES,
         depth=70,

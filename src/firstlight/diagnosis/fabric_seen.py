@@ -5,17 +5,16 @@ from __future__ import annotations
 from firstlight.diagnosis.observed import counted_gpus, cuda_starts, init_code, listed
 from firstlight.facts.collect import Facts
 from firstlight.facts.gpus import PciKind
-from firstlight.facts.health import FabricState
+from firstlight.facts.health import WAITING, FabricState
 from firstlight.facts.known import Known, value_or
 
 SYSTEM_NOT_READY = 802  # of cuInit
-_WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)
 
 
 def waiting(facts: Facts) -> dict[str, FabricState]:
     """The GPUs that have not joined, with how far they are."""
     states = {gpu.id: gpu.fabric_state.value for gpu in facts.health.gpus if isinstance(gpu.fabric_state, Known)}
-    return {name: state for name, state in states.items() if state in _WAITING}
+    return {name: state for name, state in states.items() if state in WAITING}
 
 
 def waiting_words(facts: Facts) -> str:

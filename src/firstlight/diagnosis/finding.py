@@ -73,14 +73,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pure function and the words around it."""
+    """A pure function and the words around it; it is called by the function's name, which names the fault."""
 
-    code: str  # stable, names the fault: driver-too-old-for-wheel
-    check: Callable[[Question], Iterator[Seen]]
+    check: Callable[[Question], Iterator[Seen]]  # driver_too_old_for_wheel
     severity: Severity
-    depth: (
-        int  # how basic: 10 device and container, 20 kernel driver, 30 libcuda and compat, 40 torch, 50 libraries, ...
-    )
+    depth: int  # how basic: 10 device and container, 20 kernel driver, 30 libcuda, 40 torch, 50 libraries, ...
     title: str  # one plain sentence: what is wrong
     fires_when: str  # one sentence: the condition, for --explain-rule and --why-not
     looks_at: tuple[str, ...]  # paths of the facts it reads, e.g. driver.kernel_version
@@ -95,6 +92,11 @@ class Rule:
     of_host: bool = False  # about the machine around a container: from inside one it does not look
     settled_by: tuple[str, ...] = ()  # facts that answer no wherever they are known, inside a container too
     wanted_title: str = ""  # the title where the judged torch is only wanted: nothing of it is installed
+
+    @property
+    def code(self) -> str:
+        """driver-too-old-for-wheel: what screens, pages and documents call it; it stays as it is."""
+        return self.check.__name__.replace("_", "-")
 
     def severity_for(self, question: Question) -> Severity:
         """How bad it is for this goal and these wants."""

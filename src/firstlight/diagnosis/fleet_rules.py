@@ -10,11 +10,4 @@ from firstlight.diagnosis.mig_rules import MIG_RULES
 from firstlight.diagnosis.peer_rules import PEER_RULES
 from firstlight.diagnosis.vgpu_rules import VGPU_RULES
 
-FLEET_RULES: tuple[Rule, ...] = (
-    *MIG_RULES,
-    *VGPU_RULES,
-    *BOOT_RULES,
-    *FABRIC_RULES,
-    *GPU_SERVICE_RULES,
-    *PEER_RULES,
-)
+FLEET_RULES: tuple[Rule, ...] = (*MIG_RULES, *VGPU_RULES, *BOOT_RULES, *FABRIC_RULES, *GPU_SERVICE_RULES, *PEER_RULES)

@@ -266,7 +266,6 @@ def _say(name: str) -> str:
 
 FRAMEWORK_RULES = (
     Rule(
-        code="nvidia-wheels-left-over",
         check=nvidia_wheels_left_over,
         severity=Severity.NOTE,
         depth=60,
@@ -282,7 +281,6 @@ FRAMEWORK_RULES = (
         ways=(),
     ),
     Rule(
-        code="framework-wants-newer-library",
         check=framework_wants_newer_library,
         severity=Severity.DEGRADES,
         depth=45,
@@ -297,7 +295,6 @@ FRAMEWORK_RULES = (
         ways=TORCH_WAYS,
     ),
     Rule(
-        code="jax-plugin-of-other-version",
         check=jax_plugin_of_other_version,
         severity=Severity.DEGRADES,
         depth=45,
@@ -311,7 +308,6 @@ FRAMEWORK_RULES = (
         ways=(InstallWheels,),
     ),
     Rule(
-        code="packages-share-a-folder",
         check=packages_share_a_folder,
         severity=Severity.DEGRADES,
         depth=45,
@@ -326,7 +322,6 @@ FRAMEWORK_RULES = (
         ways=(RemoveDistributions, InstallWheels),
     ),
     Rule(
-        code="framework-finds-no-cuda",
         check=framework_finds_no_cuda,
         severity=Severity.DEGRADES,
         depth=45,
@@ -341,7 +336,6 @@ FRAMEWORK_RULES = (
         ways=(InstallWheels, RemoveDistributions),
     ),
     Rule(
-        code="framework-needs-torch-first",
         check=framework_needs_torch_first,
         severity=Severity.NOTE,
         depth=45,

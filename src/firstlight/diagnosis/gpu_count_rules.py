@@ -280,7 +280,6 @@ _WAYS = (*DRIVER_WAYS, kinds.BuildModules, kinds.ChooseModules, kinds.ForbidModu
 
 GPU_COUNT_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpu-left-out",
         check=gpu_left_out,
         severity=Severity.DEGRADES,
         depth=10,
@@ -297,7 +296,6 @@ GPU_COUNT_RULES: tuple[Rule, ...] = (
         explains=("gpu-lost", "xid-seen", "cuda-sees-fewer-devices"),
     ),
     Rule(
-        code="gpu-does-not-start",
         check=gpu_does_not_start,
         severity=Severity.BLOCKS,
         depth=25,  # behind the rules that know what a particular line means

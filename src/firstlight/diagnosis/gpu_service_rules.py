@@ -190,7 +190,6 @@ def ecc_change_pending(question: Question) -> Iterator[Seen]:
 
 GPU_SERVICE_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpus-not-ready",
         check=gpus_not_ready,
         severity=Severity.BLOCKS,
         depth=20,
@@ -204,7 +203,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "fabric-manager-differs", "cuda-sees-no-device"),
     ),
     Rule(
-        code="mps-left-behind",
         check=mps_left_behind,
         severity=Severity.BLOCKS,
         depth=30,
@@ -219,7 +217,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "cuinit-hangs"),
     ),
     Rule(
-        code="gsp-firmware-missing",
         check=gsp_firmware_missing,
         severity=Severity.BLOCKS,
         depth=20,
@@ -234,7 +231,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "device-nodes-missing", "cuda-sees-no-device", "gsp-fails", "gpu-does-not-start"),
     ),
     Rule(
-        code="gsp-fails",
         check=gsp_fails,
         severity=Severity.BLOCKS,
         depth=20,
@@ -256,7 +252,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="ecc-change-pending",
         check=ecc_change_pending,
         severity=Severity.NOTE,
         depth=70,
@@ -270,7 +265,6 @@ GPU_SERVICE_RULES: tuple[Rule, ...] = (
         ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
     ),
     Rule(
-        code="pages-retired",
         check=pages_retired,
         severity=Severity.NOTE,
         depth=70,

@@ -148,10 +148,7 @@ def gpu_throttled(question: Question) -> Iterator[Seen]:
         clocks = _clocks(gpus[health.id]) if health.id in gpus else ""
         power = any("power" in reason for reason in reasons)
         look = AskPerson("look-at-power" if power else "look-at-cooling", Why.COOLING, _STATE)
-        yield Seen(
-            f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)",
-            answers=(chain(look),),
-        )
+        yield Seen(f"{health.id} is held back by {listed(reasons)}{heat}{clocks} (NVML)", answers=(chain(look),))
 
 
 def _clocks(gpu: Gpu) -> str:
@@ -220,7 +217,6 @@ def _more_shared_memory(facts: Facts) -> Way:
 
 HEALTH_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpu-lost",
         check=gpu_lost,
         severity=Severity.BLOCKS,
         depth=10,
@@ -234,7 +230,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         explains=("xid-seen", "cuinit-fails", "cuinit-hangs", "gpu-memory-faulty"),
     ),
     Rule(
-        code="gpu-memory-faulty",
         check=gpu_memory_faulty,
         severity=Severity.DEGRADES,
         depth=70,
@@ -249,7 +244,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         explains=("xid-seen",),
     ),
     Rule(
-        code="xid-seen",
         check=xid_seen,
         severity=Severity.DEGRADES,
         depth=70,
@@ -263,7 +257,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=XID_WAYS,
     ),
     Rule(
-        code="gpu-throttled",
         check=gpu_throttled,
         severity=Severity.DEGRADES,
         depth=70,
@@ -275,7 +268,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=(AskPerson,),
     ),
     Rule(
-        code="disk-nearly-full",
         check=disk_nearly_full,
         severity=Severity.DEGRADES,
         depth=70,
@@ -288,7 +280,6 @@ HEALTH_RULES: tuple[Rule, ...] = (
         ways=(kinds.ClearCache, kinds.SetVariables, AskPerson),
     ),
     Rule(
-        code="shm-too-small",
         check=shm_too_small,
         severity=Severity.DEGRADES,
         depth=70,

@@ -145,7 +145,6 @@ def _all_flags(facts: Facts) -> str:
 
 HOST_COMPILER_RULES = (
     Rule(
-        code="host-compiler-out-of-range",
         check=host_compiler_out_of_range,
         severity=Severity.NOTE,
         depth=60,
@@ -160,7 +159,6 @@ HOST_COMPILER_RULES = (
         for_goals=BLOCKS_BUILDS,
     ),
     Rule(
-        code="glibc-breaks-cuda-headers",
         check=glibc_breaks_cuda_headers,
         severity=Severity.NOTE,
         depth=60,

@@ -92,7 +92,6 @@ def _without_them(question: Question, owners: tuple[FileOwner, ...]) -> tuple[Ch
 
 IMAGE_LIBRARY_RULES: tuple[Rule, ...] = (
     Rule(
-        code="image-brings-driver-libraries",
         check=image_brings_driver_libraries,
         severity=Severity.BLOCKS,
         depth=15,

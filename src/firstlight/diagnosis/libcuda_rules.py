@@ -101,8 +101,7 @@ def libcuda_damaged(question: Question) -> Iterator[Seen]:
     behind = [each.path for each in libcuda.candidates[1:] if not each.is_damaged and not each.is_stub]
     rest = f"; {behind[0]} behind it is not tried" if behind else ""
     yield Seen(
-        saw=f"{first.path} ({wired_by(first)}) is not an ELF file{real}{rest}",
-        answers=_without_damaged(question),
+        saw=f"{first.path} ({wired_by(first)}) is not an ELF file{real}{rest}", answers=_without_damaged(question)
     )
 
 
@@ -189,7 +188,6 @@ def _package(question: Question) -> tuple[Way, ...]:
 
 LIBCUDA_RULES = (
     Rule(
-        code="stub-libcuda-wins",
         check=stub_libcuda_wins,
         severity=Severity.BLOCKS,
         depth=30,
@@ -203,7 +201,6 @@ LIBCUDA_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="libcuda-missing",
         check=libcuda_missing,
         severity=Severity.BLOCKS,
         depth=30,
@@ -226,7 +223,6 @@ LIBCUDA_RULES = (
         explains=("cuinit-fails", "driver-library-mismatch"),
     ),
     Rule(
-        code="libcuda-damaged",
         check=libcuda_damaged,
         severity=Severity.BLOCKS,
         depth=30,

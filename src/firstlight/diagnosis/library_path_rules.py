@@ -139,7 +139,6 @@ def plain(path: str) -> str:
 
 LIBRARY_PATH_RULES = (
     Rule(
-        code="library-path-breaks",
         check=library_path_breaks,
         severity=Severity.BLOCKS,
         depth=50,
@@ -163,7 +162,6 @@ LIBRARY_PATH_RULES = (
         explains=("library-path-shadows",),
     ),
     Rule(
-        code="library-path-shadows",
         check=library_path_shadows,
         severity=Severity.DEGRADES,
         depth=50,

@@ -32,19 +32,8 @@ from firstlight.facts.known import Known, Unknown
 from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.torch_libraries import MissingLibrary
 from firstlight.tables.system_rows import Role
+from firstlight.ways import kinds
 from firstlight.ways.families import family_of, release_of
-from firstlight.ways.kinds import (
-    AskPerson,
-    CloseLibraries,
-    InstallWheels,
-    Manner,
-    Package,
-    RemoveDistributions,
-    RemovePackages,
-    Unwire,
-    Why,
-    WiredBy,
-)
 from firstlight.ways.platform import Manager, platform_of
 from firstlight.ways.system_names import names_for, renamed_libraries
 from firstlight.ways.way import Chain, Proof, chain
@@ -84,7 +73,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
 def _closed(question: Question, names: tuple[str, ...]) -> Iterator[Chain]:
     """The names of which it is known who brings them, at once; another torch may not ask for them."""
     if names and not hides_another(question.facts):
-        close = CloseLibraries(names, wheels_for(question, names))
+        close = kinds.CloseLibraries(names, wheels_for(question, names))
         yield chain(close, proof=Proof.DOCUMENTED, by="the files of the packages that bring them")
     yield from torch_answers(question)
 
@@ -152,7 +141,7 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
             foreign = [each for each in both if each.name.split(".")[2] != str(major)]
             path = [each.entry for each in foreign if each.found_by is LoaderRule.LIBRARY_PATH]
             unwired = (
-                (chain(Unwire(tuple(dict.fromkeys(path)), WiredBy.LIBRARY_PATH)),)
+                (chain(kinds.Unwire(tuple(dict.fromkeys(path)), kinds.WiredBy.LIBRARY_PATH)),)
                 if path and len(path) == len(foreign)
                 else ()
             )
@@ -169,7 +158,7 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
                 f"runtime of {runtime.name} {runtime.version}; torch is built for CUDA {major}",
                 answers=(
                     *for_this_cuda(question, companion.name),
-                    chain(RemoveDistributions((companion.name,)), title=f"take {companion.name} out"),
+                    chain(kinds.RemoveDistributions((companion.name,)), title=f"take {companion.name} out"),
                 ),
             )
 
@@ -188,11 +177,13 @@ def _same_files(question: Question) -> Iterator[Seen]:
             continue
         right = [wheel for wheel in wheels if wheel.name.endswith(f"-cu{major}")]
         wrong = tuple(dict.fromkeys(wheel.name for wheel in wheels if right and wheel not in right))
-        again = tuple(Package(wheel.name, wheel.version) for wheel in right)
+        again = tuple(kinds.Package(wheel.name, wheel.version) for wheel in right)
         yield Seen(
             saw=f"{listed(f'{wheel.name} {wheel.version}' for wheel in wheels)} are both installed into {folder}; "
             + (f"torch is built for CUDA {major}" if major else "which CUDA torch is built for is not known"),
-            answers=(chain(RemoveDistributions(wrong), InstallWheels(again, manner=Manner.AGAIN)),) if wrong else (),
+            answers=(chain(kinds.RemoveDistributions(wrong), kinds.InstallWheels(again, manner=kinds.Manner.AGAIN)),)
+            if wrong
+            else (),
             means=f"The files in {folder} are those of whichever was installed last, and uninstalling one takes the "
             "other's away. torch may meet a library that lacks what it was built against.",
         )
@@ -229,18 +220,17 @@ def _apart(question: Question, other: LibraryFound) -> Iterator[Chain]:
     path = (each for each in facts.libcuda.ld_library_path if each)
     entries = tuple(each for each in path if posixpath.normpath(each) == folder)
     if entries:
-        yield chain(Unwire(entries, WiredBy.LIBRARY_PATH))
+        yield chain(kinds.Unwire(entries, kinds.WiredBy.LIBRARY_PATH))
     elif other.found_in is FoundIn.SYSTEM and platform.manager is not Manager.NONE and names:
-        yield chain(RemovePackages(names, alone=True))
+        yield chain(kinds.RemovePackages(names, alone=True))
     else:
-        yield chain(AskPerson("take-cudnn-off", Why.DECISION, (("ls", "-l", other.path),)))
+        yield chain(kinds.AskPerson("take-cudnn-off", kinds.Why.DECISION, (("ls", "-l", other.path),)))
     yield from torch_answers(question, lambda wheel: wheel.torch.release >= _CUDNN_FROM_ONE_FOLDER_SINCE)
 
 
 LIBRARY_RULES = (
     *RUNTIME_LIBRARY_RULES,
     Rule(
-        code="missing-library",
         check=missing_library,
         severity=Severity.BLOCKS,
         depth=50,
@@ -251,11 +241,10 @@ LIBRARY_RULES = (
         means="Importing torch fails at the first of them.",
         error="ImportError: lib....so...: cannot open shared object file: No such file or directory",
         source="github.com/pollen-robotics/microduck_rl/pull/39",
-        ways=(CloseLibraries, *TORCH_WAYS),
+        ways=(kinds.CloseLibraries, *TORCH_WAYS),
     ),
     *LIBRARY_PATH_RULES,
     Rule(
-        code="two-cuda-majors",
         check=two_cuda_majors,
         severity=Severity.DEGRADES,
         depth=50,
@@ -268,10 +257,9 @@ LIBRARY_RULES = (
         "then lacks functions it was built against.",
         error="ImportError: .../torch/lib/libtorch_cuda.so: undefined symbol: ...",
         source="github.com/pytorch/pytorch/issues/186591",
-        ways=(Unwire, RemoveDistributions, InstallWheels),
+        ways=(kinds.Unwire, kinds.RemoveDistributions, kinds.InstallWheels),
     ),
     Rule(
-        code="cudnn-mix",
         check=cudnn_mix,
         severity=Severity.BLOCKS,
         depth=50,
@@ -284,6 +272,6 @@ LIBRARY_RULES = (
         "different versions.",
         error="RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
         source="github.com/pytorch/pytorch/issues/188892",
-        ways=(Unwire, RemovePackages, AskPerson, *TORCH_WAYS),
+        ways=(kinds.Unwire, kinds.RemovePackages, kinds.AskPerson, *TORCH_WAYS),
     ),
 )

@@ -143,7 +143,6 @@ def _larger(question: Question, gpu: Gpu) -> tuple[Chain, ...]:
 
 MIG_RULES: tuple[Rule, ...] = (
     Rule(
-        code="mig-device-unknown",
         check=mig_device_unknown,
         severity=Severity.BLOCKS,
         depth=10,
@@ -161,7 +160,6 @@ MIG_RULES: tuple[Rule, ...] = (
         explains=("devices-masked", "mig-without-slices", "cuda-sees-no-device", "cuinit-fails"),
     ),
     Rule(
-        code="mig-mask-form",
         check=mig_mask_form,
         severity=Severity.BLOCKS,
         depth=10,
@@ -176,7 +174,6 @@ MIG_RULES: tuple[Rule, ...] = (
         explains=("devices-masked", "cuda-sees-no-device", "cuinit-fails"),
     ),
     Rule(
-        code="mig-hides-gpus",
         check=mig_hides_gpus,
         severity=Severity.DEGRADES,
         depth=30,
@@ -189,7 +186,6 @@ MIG_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetVariables, kinds.UnsetVariables, kinds.TurnOffMig),
     ),
     Rule(
-        code="mig-change-pending",
         check=mig_change_pending,
         severity=Severity.DEGRADES,
         depth=70,
@@ -201,7 +197,6 @@ MIG_RULES: tuple[Rule, ...] = (
         ways=(kinds.ResetGpu, kinds.Restart, AskPerson),
     ),
     Rule(
-        code="mig-slice-small",
         check=mig_slice_small,
         severity=Severity.NOTE,
         depth=70,

@@ -21,15 +21,11 @@ def gpus_need_different_modules(question: Question) -> Iterator[Seen]:
     loaded = f"; the {kind.value.value} module is loaded ({kind.seen_in})" if isinstance(kind, Known) else ""
     old = closed_only_gpus(question)
     apart = AskPerson("put-gpu-elsewhere", Why.HARDWARE)
-    yield Seen(
-        f"{listed(open_only_gpus(question))}; {listed(old)}{loaded}",
-        answers=(chain(apart),),
-    )
+    yield Seen(f"{listed(open_only_gpus(question))}; {listed(old)}{loaded}", answers=(chain(apart),))
 
 
 MODULE_FLAVOUR_RULES: tuple[Rule, ...] = (
     Rule(
-        code="gpus-need-different-modules",
         check=gpus_need_different_modules,
         severity=Severity.DEGRADES,
         depth=25,

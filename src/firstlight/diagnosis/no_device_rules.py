@@ -64,9 +64,7 @@ def _given_one(facts: Facts) -> tuple[Chain, ...]:
 
 def _in_wsl_1(facts: Facts) -> Seen:
     turned = AskPerson(
-        "turn-into-wsl-2",
-        Why.WINDOWS,
-        (("wsl", "--update"), ("wsl", "--set-version", "DISTRIBUTION", "2")),
+        "turn-into-wsl-2", Why.WINDOWS, (("wsl", "--update"), ("wsl", "--set-version", "DISTRIBUTION", "2"))
     )
     packages = tuple(value_or(facts.driver.packages, ()))
     inside = f"; {listed(packages[:2])} inside cannot change that" if packages else ""
@@ -84,7 +82,6 @@ _WITHOUT_GPU = "WSL 1 reaches no GPU, whatever driver is installed inside; WSL 2
 
 NO_DEVICE_RULES: tuple[Rule, ...] = (
     Rule(
-        code="no-nvidia-device",
         check=no_nvidia_device,
         severity=Severity.NOTE,
         depth=10,

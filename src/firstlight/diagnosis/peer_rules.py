@@ -104,8 +104,7 @@ def locked_memory_small(question: Question) -> Iterator[Seen]:
     around = container(facts)
     way = kinds.StartContainer(("--ulimit", "memlock=-1")) if around is not None else kinds.AllowLockedMemory()
     yield Seen(
-        f"a process may lock {limit.value >> 10} KiB ({limit.seen_in}); {_adapters(facts)}",
-        answers=(chain(way),),
+        f"a process may lock {limit.value >> 10} KiB ({limit.seen_in}); {_adapters(facts)}", answers=(chain(way),)
     )
 
 
@@ -146,7 +145,6 @@ def far_from_gpus(question: Question) -> Iterator[Seen]:
 
 PEER_RULES: tuple[Rule, ...] = (
     Rule(
-        code="power-limit-low",
         check=power_limit_low,
         severity=Severity.DEGRADES,
         depth=70,
@@ -158,7 +156,6 @@ PEER_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetPowerLimit,),
     ),
     Rule(
-        code="pcie-link-narrow",
         check=pcie_link_narrow,
         severity=Severity.NOTE,
         depth=70,
@@ -170,7 +167,6 @@ PEER_RULES: tuple[Rule, ...] = (
         ways=(AskPerson,),
     ),
     Rule(
-        code="locked-memory-small",
         check=locked_memory_small,
         severity=Severity.DEGRADES,
         depth=70,
@@ -183,7 +179,6 @@ PEER_RULES: tuple[Rule, ...] = (
         for_goals=_ONLY_FOR_TRAINING,
     ),
     Rule(
-        code="gpus-behind-acs",
         check=gpus_behind_acs,
         severity=Severity.DEGRADES,
         depth=70,
@@ -197,7 +192,6 @@ PEER_RULES: tuple[Rule, ...] = (
         for_goals=_ONLY_FOR_TRAINING,
     ),
     Rule(
-        code="peermem-not-loaded",
         check=peermem_not_loaded,
         severity=Severity.NOTE,
         depth=70,
@@ -209,7 +203,6 @@ PEER_RULES: tuple[Rule, ...] = (
         ways=(kinds.LoadModules, AskPerson),
     ),
     Rule(
-        code="gdrcopy-not-loaded",
         check=gdrcopy_not_loaded,
         severity=Severity.NOTE,
         depth=70,
@@ -221,7 +214,6 @@ PEER_RULES: tuple[Rule, ...] = (
         ways=(kinds.LoadModules, AskPerson),
     ),
     Rule(
-        code="far-from-gpus",
         check=far_from_gpus,
         severity=Severity.NOTE,
         depth=70,

@@ -264,7 +264,6 @@ def _any_libraries(question: Question) -> tuple[str, ...]:
 
 PLACE_RULES: tuple[Rule, ...] = (
     Rule(
-        code="no-gpu-in-container",
         check=no_gpu_in_container,
         severity=Severity.BLOCKS,
         depth=10,
@@ -287,7 +286,6 @@ PLACE_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="container-gate-differs",
         check=container_gate_differs,
         severity=Severity.DEGRADES,
         depth=10,
@@ -300,7 +298,6 @@ PLACE_RULES: tuple[Rule, ...] = (
         ways=(kinds.ChangeImage, kinds.OtherMachine, *TORCH_WAYS),
     ),
     Rule(
-        code="container-runtime-missing",
         check=container_runtime_missing,
         severity=Severity.NOTE,
         depth=10,
@@ -315,7 +312,6 @@ PLACE_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetUpRepository, kinds.InstallPackages, kinds.ConfigureContainers, kinds.StartService),
     ),
     Rule(
-        code="shell-lacks-container-env",
         check=shell_lacks_container_env,
         severity=Severity.DEGRADES,
         depth=10,
@@ -329,7 +325,6 @@ PLACE_RULES: tuple[Rule, ...] = (
     ),
     *VISIBLE_GPU_RULES,
     Rule(
-        code="wsl-libcuda-shadowed",
         check=wsl_libcuda_shadowed,
         severity=Severity.BLOCKS,
         depth=30,

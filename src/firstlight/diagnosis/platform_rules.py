@@ -217,7 +217,6 @@ def _symptoms_of_musl() -> tuple[str, ...]:
 
 PLATFORM_RULES: tuple[Rule, ...] = (
     Rule(
-        code="musl-has-no-cuda",
         check=musl_has_no_cuda,
         severity=Severity.BLOCKS,
         depth=10,
@@ -232,7 +231,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=_symptoms_of_musl(),
     ),
     Rule(
-        code="system-comes-as-image",
         check=system_comes_as_image,
         severity=Severity.NOTE,
         depth=20,
@@ -248,7 +246,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(),
     ),
     Rule(
-        code="label-refuses-gpu",
         check=label_refuses_gpu,
         severity=Severity.BLOCKS,
         depth=10,
@@ -263,7 +260,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("device-access-lost", "cuinit-fails"),
     ),
     Rule(
-        code="groups-left-outside",
         check=groups_left_outside,
         severity=Severity.BLOCKS,
         depth=10,
@@ -279,7 +275,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("device-access-lost", "device-nodes-missing", "cuinit-fails"),
     ),
     Rule(
-        code="node-is-no-device",
         check=node_is_no_device,
         severity=Severity.BLOCKS,
         depth=10,
@@ -294,7 +289,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "uvm-not-loaded", "device-nodes-missing", "cuda-sees-no-device"),
     ),
     Rule(
-        code="uvm-not-allowed",
         check=uvm_not_allowed,
         severity=Severity.BLOCKS,
         depth=10,
@@ -318,7 +312,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails", "uvm-not-loaded"),
     ),
     Rule(
-        code="description-of-other-driver",
         check=description_of_other_driver,
         severity=Severity.NOTE,
         depth=10,
@@ -332,7 +325,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(kinds.ConfigureContainers,),
     ),
     Rule(
-        code="podman-knows-no-gpus",
         check=podman_knows_no_gpus,
         severity=Severity.NOTE,
         depth=10,
@@ -347,7 +339,6 @@ PLATFORM_RULES: tuple[Rule, ...] = (
         ways=(kinds.ConfigureContainers,),
     ),
     Rule(
-        code="toolkit-writes-no-rules",
         check=toolkit_writes_no_rules,
         severity=Severity.NOTE,
         depth=10,

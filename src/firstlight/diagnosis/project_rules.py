@@ -65,7 +65,6 @@ def _how_to_keep(file: ProjectFile, recorded: str, *, cuda: CudaVersion | None) 
 
 PROJECT_RULES = (
     Rule(
-        code="project-would-undo",
         check=project_would_undo,
         severity=Severity.DEGRADES,
         depth=45,

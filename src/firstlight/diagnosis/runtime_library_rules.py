@@ -106,7 +106,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 RUNTIME_LIBRARY_RULES = (
     Rule(
-        code="glibc-too-old",
         check=glibc_too_old,
         severity=Severity.BLOCKS,
         depth=50,
@@ -122,7 +121,6 @@ RUNTIME_LIBRARY_RULES = (
         explains=("libstdcxx-too-old",),
     ),
     Rule(
-        code="libstdcxx-too-old",
         check=libstdcxx_too_old,
         severity=Severity.BLOCKS,
         depth=50,

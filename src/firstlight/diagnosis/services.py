@@ -31,18 +31,7 @@ def _called(role: Role) -> str:
 def start(question: Question, of: str, action: Service = Service.START) -> Way:
     """The service started, by its unit or by a person."""
     name = unit(question, of)
-    return (
-        StartService(name, action)
-        if name
-        else AskPerson(
-            "service",
-            Why.DECISION,
-            of=(
-                action.value,
-                _CALLED[of],
-            ),
-        )
-    )
+    return StartService(name, action) if name else AskPerson("service", Why.DECISION, of=(action.value, _CALLED[of]))
 
 
 def comes_as_image(question: Question) -> bool:

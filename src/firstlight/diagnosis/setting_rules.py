@@ -38,7 +38,6 @@ def _matters(read_by: SettingReader, facts: Facts) -> bool:
 
 SETTING_RULES: tuple[Rule, ...] = (
     Rule(
-        code="setting-slows",
         check=setting_slows,
         severity=Severity.DEGRADES,
         depth=70,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.library_providers import installed_wheel
-from firstlight.diagnosis.observed import NO_ROOT, may_become_root
+from firstlight.diagnosis.observed import NO_ROOT, may_become_root, typed
 from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.toolkit_in_use import has_compiler, is_wrapped, toolkit_in_use
 from firstlight.diagnosis.wheel_answers import Fits, cuda_of_torch, torch_chain, torch_wheels
@@ -17,25 +17,26 @@ from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.tables.system_rows import Role
 from firstlight.versions import CudaVersion
+from firstlight.ways import kinds
 from firstlight.ways.building import environment_to_change
-from firstlight.ways.kinds import (
-    InstallConda,
-    InstallPackages,
-    InstallWheels,
-    LinkFile,
-    Package,
-    Scope,
-    SetUpRepository,
-    SetVariables,
-    Variable,
-)
 from firstlight.ways.nvidia_repository import repository_of
 from firstlight.ways.platform import Manager, platform_of
 from firstlight.ways.system_names import names_for
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 PARTS = ("nvcc", "cudart", "cccl", "crt", "nvvm")
-TOOLKIT_WAYS = (SetVariables, LinkFile, InstallWheels, SetUpRepository, InstallPackages, InstallConda)
+_FIRST_IN_REPOSITORIES = CudaVersion(11, 0)  # of the oldest system that they still serve, Ubuntu 20.04
+_LAST_UNDER_PROD = 10  # the folder of its runfiles; later ones lie under their version
+_FIRST_IN_CONDA, _FIRST_IN_CONDA_FORGE = CudaVersion(11, 3), CudaVersion(12, 0)
+TOOLKIT_WAYS = (
+    kinds.SetVariables,
+    kinds.LinkFile,
+    kinds.InstallWheels,
+    kinds.SetUpRepository,
+    kinds.InstallPackages,
+    kinds.InstallConda,
+    kinds.AskPerson,
+)
 
 
 def toolkit_answers(question: Question) -> tuple[Chain, ...]:
@@ -65,7 +66,8 @@ def toolkits_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = Non
     """
     here = _that_are_here(question, cuda.major)
     of_system = tuple(_from_the_system(question, cuda))
-    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, _from_conda(cuda)))
+    other = _by_runfile(question, cuda) if cuda.release < _FIRST_IN_CONDA else _from_conda(cuda)
+    return (*here, *_from_wheels(question, cuda, wheel), *else_conda(of_system, other))
 
 
 def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
@@ -73,30 +75,30 @@ def else_conda(of_system: tuple[Chain, ...], conda: Chain) -> tuple[Chain, ...]:
     return of_system if any(not each.why_not for each in of_system) else (*of_system, conda)
 
 
-def cuda_home(path: str) -> SetVariables:
+def cuda_home(path: str) -> kinds.SetVariables:
     """CUDA_HOME for the shell that builds: torch looks at it before anything else."""
-    return SetVariables((Variable("CUDA_HOME", path),), Scope.BUILD)
+    return kinds.SetVariables((kinds.Variable("CUDA_HOME", path),), kinds.Scope.BUILD)
 
 
 def is_wheel(toolkit: Toolkit) -> bool:
     return "site-packages" in toolkit.found_by or posixpath.basename(posixpath.dirname(toolkit.path)) == "nvidia"
 
 
-def missing_links(toolkit: Toolkit) -> tuple[LinkFile, ...]:
+def missing_links(toolkit: Toolkit) -> tuple[kinds.LinkFile, ...]:
     """What the wheels of a toolkit leave out and a link replaces: nvcc names lib64, the linker libcudart.so."""
     major = toolkit.version.value.major if isinstance(toolkit.version, Known) else 13  # the first with nvcc as a wheel
     links = {
-        Part.LIB64: LinkFile(f"{toolkit.path}/lib64", "lib"),
-        Part.CUDART_LINK: LinkFile(f"{toolkit.path}/lib/libcudart.so", f"libcudart.so.{major}"),
+        Part.LIB64: kinds.LinkFile(f"{toolkit.path}/lib64", "lib"),
+        Part.CUDART_LINK: kinds.LinkFile(f"{toolkit.path}/lib/libcudart.so", f"libcudart.so.{major}"),
     }
     return tuple(link for part, link in links.items() if is_wheel(toolkit) and part in toolkit.missing)
 
 
-def wheels_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> InstallWheels:
+def wheels_of(question: Question, cuda: CudaVersion, wheel: Wheel | None = None) -> kinds.InstallWheels:
     """The toolkit's wheels in the release that torch pins or that leaves its CUDA runtime alone, else the newest."""
     release = _release(question, cuda) if wheel is None else _pinned(question, wheel)
     bounds = "" if release else f"=={cuda.release}.*"
-    return InstallWheels((Package("cuda-toolkit", release, PARTS, bounds),))
+    return kinds.InstallWheels((kinds.Package("cuda-toolkit", release, PARTS, bounds),))
 
 
 def package_of(question: Question, cuda: CudaVersion) -> tuple[Way, ...]:
@@ -104,10 +106,10 @@ def package_of(question: Question, cuda: CudaVersion) -> tuple[Way, ...]:
     platform, nvcc = platform_of(question.facts), f"/usr/local/cuda-{cuda.release}/bin/nvcc"
     names = (
         names_for(Role.TOOLKIT, platform, question.tables, major=str(cuda.major), minor=str(cuda.minor))
-        if repository_of(platform)
+        if repository_of(platform) and cuda.release >= _FIRST_IN_REPOSITORIES
         else ()
     )
-    return (SetUpRepository(), InstallPackages(names, (nvcc,))) if names else ()
+    return (kinds.SetUpRepository(), kinds.InstallPackages(names, (nvcc,))) if names else ()
 
 
 def _hybrid(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
@@ -151,7 +153,10 @@ def _from_wheels(question: Question, cuda: CudaVersion, wheel: Wheel | None) -> 
         yield cannot(f"the CUDA {cuda.release} toolkit from wheels", what)
         return
     home = f"{_site_packages(question.facts)}/nvidia/cu{cuda.major}"
-    links = LinkFile(f"{home}/lib64", "lib"), LinkFile(f"{home}/lib/libcudart.so", f"libcudart.so.{cuda.major}")
+    links = (
+        kinds.LinkFile(f"{home}/lib64", "lib"),
+        kinds.LinkFile(f"{home}/lib/libcudart.so", f"libcudart.so.{cuda.major}"),
+    )
     yield chain(wheels_of(question, cuda, wheel), *links, cuda_home(home), proof=Proof.DOCUMENTED, by=rows[0].source)
 
 
@@ -223,9 +228,29 @@ def _from_the_system(question: Question, cuda: CudaVersion) -> Iterator[Chain]:
     yield chain(*packages, cuda_home(f"/usr/local/cuda-{cuda.release}"), proof=Proof.DOCUMENTED, by=by)
 
 
+def _by_runfile(question: Question, cuda: CudaVersion) -> Chain:
+    """NVIDIA's installer, without the driver in it; a person reads its terms."""
+    row, prefix = question.tables.cuda_runfile(cuda), f"/usr/local/cuda-{cuda.release}"
+    commands: tuple[tuple[str, ...], ...] = ()
+    if row is not None and row.driver_shipped_with is not None and question.facts.place.arch == "x86_64":
+        folder = row.toolkit if cuda.major > _LAST_UNDER_PROD else f"{cuda.release}/Prod"
+        file = f"cuda_{row.toolkit}_{row.driver_shipped_with}_linux.run"
+        fetch = ("curl", "-fLO", f"https://developer.download.nvidia.com/compute/cuda/{folder}/local_installers/{file}")
+        commands = (fetch, typed(question.facts, "sh", file, "--silent", "--toolkit", "--override"))
+    of = ("CUDA toolkit", str(cuda.release))
+    install = kinds.AskPerson("install-nvidias", kinds.Why.DECISION, commands, as_root=True, of=of)
+    return chain(install, cuda_home(prefix), by="docs.nvidia.com/cuda/cuda-installation-guide-linux, runfile")
+
+
 def _from_conda(cuda: CudaVersion) -> Chain:
-    """In a folder of its own; that torch's extension builder takes conda's layout was not tried."""
+    """In a folder of its own; that torch's extension builder takes conda's layout was not tried.
+
+    conda-forge has compilers from CUDA 12 on; of older ones NVIDIA's channel has a label each.
+    """
     by = "anaconda.org/conda-forge/cuda-toolkit: all toolkit packages for CUDA development"
+    channel = "conda-forge"
+    if cuda.release < _FIRST_IN_CONDA_FORGE:
+        by, channel = "anaconda.org/nvidia/cuda-toolkit, by label", f"nvidia/label/cuda-{cuda.release}.0"
     prefix = f"~/cuda-{cuda.release}"
-    conda = InstallConda(f"cuda-toolkit={cuda.release}", "conda-forge", prefix, "bin/nvcc")
+    conda = kinds.InstallConda(f"cuda-toolkit={cuda.release}", channel, prefix, "bin/nvcc")
     return chain(conda, cuda_home(prefix), proof=Proof.REPORTED, by=by)

@@ -38,8 +38,7 @@ def torch_cpu_only(question: Question) -> Iterator[Seen]:
     if torch is None or _is_plain_arm_wheel(question, torch) or _needsjetson_wheel(question):
         return
     yield Seen(
-        saw=f"torch {_shown(torch)} was built without CUDA; {_gpus_shown(question)}",
-        answers=torch_or_else(question),
+        saw=f"torch {_shown(torch)} was built without CUDA; {_gpus_shown(question)}", answers=torch_or_else(question)
     )
 
 
@@ -65,8 +64,7 @@ def torch_for_other_vendor(question: Question) -> Iterator[Seen]:
         return
     vendor = {TorchBuild.ROCM: "AMD (ROCm)", TorchBuild.XPU: "Intel (XPU)"}[torch.build.value]
     yield Seen(
-        saw=f"torch {_shown(torch)} was built for {vendor}; {_gpus_shown(question)}",
-        answers=torch_or_else(question),
+        saw=f"torch {_shown(torch)} was built for {vendor}; {_gpus_shown(question)}", answers=torch_or_else(question)
     )
 
 
@@ -119,10 +117,7 @@ def no_wheel_for_python(question: Question) -> Iterator[Seen]:
     yield Seen(
         saw=f"torch {version.public} has wheels for Python {listed(release.cpython)} (PyPI, {release.date}); this is "
         f"Python {shown(python) if isinstance(python, Known) else 'unknown'}",
-        answers=(
-            chain(MakeEnvironment(f"~/venv-{newest}", newest), torch),
-            *_nearest(question, version),
-        ),
+        answers=(chain(MakeEnvironment(f"~/venv-{newest}", newest), torch), *_nearest(question, version)),
     )
 
 
@@ -306,7 +301,6 @@ _BUILD = ("torch.build", "torch.version", "torch.recorded_version", "place.arch"
 
 BUILD_OF_TORCH_RULES = (
     Rule(
-        code="no-wheel-for-python",
         check=no_wheel_for_python,
         severity=Severity.BLOCKS,
         depth=40,
@@ -320,7 +314,6 @@ BUILD_OF_TORCH_RULES = (
         ways=(MakeEnvironment, *TORCH_WAYS),
     ),
     Rule(
-        code="jetson-needs-own-wheel",
         check=jetson_needs_own_wheel,
         severity=Severity.BLOCKS,
         depth=40,
@@ -334,7 +327,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("arch-not-in-wheel", "torch-cpu-only", "aarch64-wheel-without-cuda"),
     ),
     Rule(
-        code="torch-cpu-only",
         check=torch_cpu_only,
         severity=Severity.BLOCKS,
         depth=40,
@@ -350,7 +342,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("extension-lacks-symbols",),
     ),
     Rule(
-        code="aarch64-wheel-without-cuda",
         check=aarch64_wheel_without_cuda,
         severity=Severity.BLOCKS,
         depth=40,
@@ -365,7 +356,6 @@ BUILD_OF_TORCH_RULES = (
         explains=("extension-lacks-symbols",),
     ),
     Rule(
-        code="torch-for-other-vendor",
         check=torch_for_other_vendor,
         severity=Severity.BLOCKS,
         depth=40,
@@ -380,7 +370,6 @@ BUILD_OF_TORCH_RULES = (
         ways=TORCH_OR_ELSE_WAYS,
     ),
     Rule(
-        code="arch-not-in-wheel",
         check=arch_not_in_wheel,
         severity=Severity.BLOCKS,
         depth=40,

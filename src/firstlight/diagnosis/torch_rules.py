@@ -122,7 +122,6 @@ def _newer_ptxas(question: Question, gpu: SeenGpu) -> Iterator[Chain]:
 
 TORCH_RULES = (
     Rule(
-        code="torch-not-installed",
         check=torch_not_installed,
         severity=Severity.BLOCKS,
         depth=40,
@@ -135,7 +134,6 @@ TORCH_RULES = (
         ways=TORCH_OR_ELSE_WAYS,
     ),
     Rule(
-        code="torch-not-as-wanted",
         check=torch_not_as_wanted,
         severity=Severity.DEGRADES,
         depth=40,
@@ -148,7 +146,6 @@ TORCH_RULES = (
     ),
     *BUILD_OF_TORCH_RULES,
     Rule(
-        code="triton-too-old-for-gpu",
         check=triton_too_old_for_gpu,
         severity=Severity.DEGRADES,
         depth=40,
@@ -163,7 +160,6 @@ TORCH_RULES = (
     ),
     *TORCH_SHADOW_RULES,
     Rule(
-        code="nvidia-wheel-off-pin",
         check=nvidia_wheel_off_pin,
         severity=Severity.DEGRADES,
         depth=40,

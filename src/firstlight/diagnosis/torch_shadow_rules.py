@@ -176,7 +176,6 @@ _ABOUT_A_TORCH = (
 
 TORCH_SHADOW_RULES: tuple[Rule, ...] = (
     Rule(
-        code="torch-shadowed",
         check=torch_shadowed,
         severity=Severity.DEGRADES,
         depth=40,

@@ -149,7 +149,6 @@ def _of_the_hosts(facts: Facts) -> tuple[Chain, ...]:
 
 VGPU_RULES: tuple[Rule, ...] = (
     Rule(
-        code="vgpu-releases-differ",
         check=vgpu_releases_differ,
         severity=Severity.BLOCKS,
         depth=20,
@@ -171,7 +170,6 @@ VGPU_RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        code="vgpu-unlicensed",
         check=vgpu_unlicensed,
         severity=Severity.DEGRADES,
         depth=20,

@@ -111,10 +111,7 @@ def _to_slices(question: Question, number: str) -> tuple[Chain, ...]:
         Why.HOST if around else Why.DECISION,
         ((*mig, "-lgip"), (*mig, "-cgi", "PROFILE", "-C")),
         as_root=True,
-        of=(
-            number,
-            str(" on the host" if around else ""),
-        ),
+        of=(number, str(" on the host" if around else "")),
     )
     if around and around.value is ContainerKind.KUBERNETES:  # the GPU is its other pods' too: its slices are asked for
         whole = AskPerson("ask-for-whole-gpu", Why.HOST)
@@ -239,7 +236,6 @@ def _mask_words(facts: Facts) -> str:
 
 VISIBLE_GPU_RULES: tuple[Rule, ...] = (
     Rule(
-        code="devices-masked",
         check=devices_masked,
         severity=Severity.BLOCKS,
         depth=10,
@@ -253,7 +249,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="mig-without-slices",
         check=mig_without_slices,
         severity=Severity.BLOCKS,
         depth=10,
@@ -268,7 +263,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         explains=("cuinit-fails",),
     ),
     Rule(
-        code="mig-slice",
         check=mig_slice,
         severity=Severity.NOTE,
         depth=10,
@@ -281,7 +275,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(),
     ),
     Rule(
-        code="gpu-prohibited",
         check=gpu_prohibited,
         severity=Severity.BLOCKS,
         depth=10,
@@ -294,7 +287,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetComputeMode,),
     ),
     Rule(
-        code="mixed-gpus",
         check=mixed_gpus,
         severity=Severity.NOTE,
         depth=10,
@@ -308,7 +300,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.SetVariables,),
     ),
     Rule(
-        code="cuda-sees-no-device",
         check=cuda_sees_no_device,
         severity=Severity.BLOCKS,
         depth=30,
@@ -329,7 +320,6 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         ways=(kinds.UnsetVariables, kinds.StartContainer, AskPerson),
     ),
     Rule(
-        code="cuda-sees-fewer-devices",
         check=cuda_sees_fewer_devices,
         severity=Severity.NOTE,
         depth=30,

@@ -15,13 +15,7 @@ from firstlight.diagnosis.leftover_wheels import written_over
 from firstlight.diagnosis.observed import listed
 from firstlight.diagnosis.source_answers import source_answers
 from firstlight.diagnosis.specifiers import newest, satisfies
-from firstlight.diagnosis.wheel_choice import (
-    Wheel,
-    cuda_major_in_reach,
-    gpus_of,
-    unproved_wheels,
-    wheels_that_run,
-)
+from firstlight.diagnosis.wheel_choice import Wheel, cuda_major_in_reach, gpus_of, unproved_wheels, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, duplicates, find_distribution
@@ -30,23 +24,20 @@ from firstlight.facts.torch_install import TorchInstall
 from firstlight.tables.row import Confidence
 from firstlight.tables.torch_rows import TorchRelease, VariantTargets
 from firstlight.versions import CudaVersion, TorchVersion
-from firstlight.ways.kinds import (
-    AskPerson,
-    BuildFromSource,
-    InstallDriver,
-    InstallWheels,
-    Package,
-    RemoveDistributions,
-    Restart,
-    UnsetVariables,
-)
+from firstlight.ways import kinds
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
 
 # One release of each goes with one of torch; who changes torch changes them with it.
 COMPANIONS = ("torchvision", "torchaudio")
 Fits = Callable[[Wheel], bool]
-TORCH_WAYS: tuple[type[Way], ...] = (InstallWheels, RemoveDistributions, UnsetVariables)
-TORCH_OR_ELSE_WAYS: tuple[type[Way], ...] = (*TORCH_WAYS, BuildFromSource, InstallDriver, Restart, AskPerson)
+TORCH_WAYS: tuple[type[Way], ...] = (kinds.InstallWheels, kinds.RemoveDistributions, kinds.UnsetVariables)
+TORCH_OR_ELSE_WAYS: tuple[type[Way], ...] = (
+    *TORCH_WAYS,
+    kinds.BuildFromSource,
+    kinds.InstallDriver,
+    kinds.Restart,
+    kinds.AskPerson,
+)
 
 
 def torch_answers(question: Question, fits: Fits = lambda _: True) -> tuple[Chain, ...]:
@@ -94,7 +85,7 @@ def _in_front(facts: Facts) -> tuple[Way, ...]:
     """
     torch, environment = facts.torch, facts.environment
     if isinstance(torch, Known) and torch.value.found_via == "PYTHONPATH":
-        return (UnsetVariables(("PYTHONPATH",)),)
+        return (kinds.UnsetVariables(("PYTHONPATH",)),)
     if environment is None or isinstance(torch, Unknown):
         return ()
     torches = tuple(each for each in environment.distributions if each.name == "torch")
@@ -123,18 +114,18 @@ def installed_as(question: Question, wheel: Wheel) -> tuple[Way, ...]:
     """
     facts = question.facts
     local = f"+{wheel.cuda.tag}" if wheel.index else ""
-    packages = [Package("torch", f"{wheel.torch.public}{local}")]
+    packages = [kinds.Package("torch", f"{wheel.torch.public}{local}")]
     names = {each.name for each in facts.companions}
     for project in COMPANIONS:
         rows = question.tables.companions_for(project, wheel.torch) if project in names else ()
         if fitting := newest(tuple(row.version for row in rows)):
-            packages.append(Package(project, fitting + (local_of(facts, wheel.cuda) if wheel.index else "")))
-    install = InstallWheels(tuple(packages), wheel.index)
+            packages.append(kinds.Package(project, fitting + (local_of(facts, wheel.cuda) if wheel.index else "")))
+    install = kinds.InstallWheels(tuple(packages), wheel.index)
     here = find_distribution(facts.environment.distributions, "torch") if facts.environment is not None else None
     same = here is not None and not wheel.index and here.version.partition("+")[0] == wheel.torch.public
     gone = (*(("torch",) if same else ()), *(("pytorch-triton",) if _brings_triton(question, wheel) & names else ()))
     gone += written_over(facts, wheel.cuda.major)
-    return (RemoveDistributions(gone), install) if gone else (install,)
+    return (kinds.RemoveDistributions(gone), install) if gone else (install,)
 
 
 def _brings_triton(question: Question, wheel: Wheel) -> set[str]:
@@ -148,10 +139,10 @@ def local_of(facts: Facts, cuda: CudaVersion) -> str:
     return f"+{cuda.release.tag}" if facts.place.arch == "x86_64" else ""
 
 
-def within(project: str, specifier: str) -> Package:
+def within(project: str, specifier: str) -> kinds.Package:
     """A package as a requirement bounds it: ==9.1.0.70 is a version, >=2.29,<3 are bounds."""
     exact = re.fullmatch(r"==\s*([^,*\s]+)", specifier.strip())
-    return Package(project, exact[1]) if exact else Package(project, bounds=specifier.replace(" ", ""))
+    return kinds.Package(project, exact[1]) if exact else kinds.Package(project, bounds=specifier.replace(" ", ""))
 
 
 def judged_torch(question: Question) -> TorchInstall | None:

@@ -45,12 +45,12 @@ _EXTENSIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "vllm": (("vllm", "_C*.so"),),
     "xformers": (("xformers", "_C*.so"),),
 }
-_NOT_COMPANIONS = ("torch", "numpy", "setuptools")
-_NVIDIA = ("nvidia-", "cuda-", "nvpl", "cutensor")
+NOT_COMPANIONS = ("torch", "numpy", "setuptools")
+NVIDIA_PROJECTS = ("nvidia-", "cuda-", "nvpl", "cutensor")
 _LIBRARY_LINE = rb"(?:nvidia/\w+|nvpl|cutensor|cusparselt)/lib(?:64)?/lib[^/,\n]*\.so[.\d]*"
 # Packages whose own version.py has the local part that the record of a PyPI wheel lacks.
 _VERSION_FILES = {"torchvision": "torchvision", "torchaudio": "torchaudio", "torchcodec": "torchcodec"}
-_WATCHED = ("torch", "triton", "pytorch-triton", "nvidia-", "cuda-", "xformers", "flash", "vllm", "numpy", "sgl-kernel")
+WATCHED = ("torch", "triton", "pytorch-triton", "nvidia-", "cuda-", "xformers", "flash", "vllm", "numpy", "sgl-kernel")
 _FRAMEWORKS = ("jax-cuda", "tensorflow", "onnxruntime-gpu", "cupy")
 _CUDA_EXTRAS = ("with-cuda", "and-cuda", "cuda", "cudnn", "ctk")
 _LOCAL_VERSION = r"__version__\s*=\s*['\"][^'\"+]*\+([^'\"]+)['\"]"
@@ -96,7 +96,7 @@ def probe_companions(machine: Machine, environment: PythonEnvironment) -> tuple[
     """Every package here that must fit torch or CUDA; of one installed twice, the one found first."""
     seen: dict[str, Companion] = {}
     for each in environment.distributions:
-        if each.name not in seen and each.name not in _NOT_COMPANIONS and not each.name.startswith(_NVIDIA):
+        if each.name not in seen and each.name not in NOT_COMPANIONS and not each.name.startswith(NVIDIA_PROJECTS):
             seen[each.name] = _look(machine, each, environment=environment)
     return tuple(seen.values())
 
@@ -128,7 +128,7 @@ def _look(machine: Machine, each: Distribution, *, environment: PythonEnvironmen
         built_for_cuda=cuda,
         cuda_major=_cuda_major(machine, each, cuda=cuda, local=local),
         cuda_choices=_cuda_choices(machine, each),
-        requires=tuple(one for one in required if one.name.startswith(_WATCHED)),
+        requires=tuple(one for one in required if one.name.startswith(WATCHED)),
         gpu_requires=_gpu_requires(lines, each.name, arch=machine.host.arch, python=python),
     )
 
@@ -138,7 +138,7 @@ def _gpu_requires(lines: tuple[str, ...], name: str, *, arch: str, python: str) 
     if not name.startswith(_FRAMEWORKS):
         return ()
     found = requirements(lines, asked_by=name, arch=arch, python=python, extras=_CUDA_EXTRAS)
-    return tuple(one for one in found if one.name.startswith(_NVIDIA))
+    return tuple(one for one in found if one.name.startswith(NVIDIA_PROJECTS))
 
 
 def _local_tag(machine: Machine, each: Distribution) -> Fact[str]:
@@ -276,7 +276,7 @@ def probe_nvidia_wheels(machine: Machine, environment: PythonEnvironment) -> tup
     return tuple(
         NvidiaWheel(each.name, each.version, each.folder, _library_folder(machine, each))
         for each in environment.distributions
-        if each.name.startswith(_NVIDIA)
+        if each.name.startswith(NVIDIA_PROJECTS)
     )
 
 

@@ -7,7 +7,7 @@ import re
 from firstlight.errors import BadVersion
 from firstlight.facts.driver import DriverFacts
 from firstlight.facts.gpus import Gpu, GpuFacts, PciKind
-from firstlight.facts.health import FabricState, HealthFacts
+from firstlight.facts.health import WAITING, FabricState, HealthFacts
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.nvml import NvmlAnswer
 from firstlight.facts.present import is_there, runs_as
@@ -25,7 +25,6 @@ _IMEX = "/usr/bin/nvidia-imex"
 _IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 _IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
 _VERSION = r"version is\s*:\s*(\d[\d.]*)"
-_WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)
 _ALL_JOINED = "not asked: no GPU waits for the fabric"
 _BLACKWELL = 10  # 10.0 and 10.3 are the data-center Blackwells, which have NVLink 5
 # Two bits a field, from the lowest: 1 says that it is so (nvmlGpuFabricInfo_v2, health mask).
@@ -82,7 +81,7 @@ def probe_fabric(
     five = any(_is_blackwell(gpu) for gpu in gpus.devices)
     rack = five and machine.host.arch == "aarch64"
     imex = is_there(machine, _IMEX)
-    waits = any(value_or(gpu.fabric_state, None) in _WAITING for gpu in health.gpus)
+    waits = any(value_or(gpu.fabric_state, None) in WAITING for gpu in health.gpus)
     return FabricFacts(
         generation_five=Known(five, "NVML"),
         across_nodes=Known(rack, f"NVML and {machine.host.arch}"),

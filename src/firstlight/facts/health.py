@@ -45,6 +45,9 @@ class FabricState(enum.Enum):
     COMPLETED = "completed"
 
 
+WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)  # the fabric manager has not set the GPU up
+
+
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
     """The counters of one GPU, e.g. gpu-0 with ecc_uncorrected_volatile 0."""

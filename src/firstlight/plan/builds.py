@@ -9,12 +9,7 @@ from dataclasses import replace
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import listed, platform
 from firstlight.diagnosis.wheel_bounds import glibc_of_wheel, may_have_code, variants_of, why_no_variant
-from firstlight.diagnosis.wheel_choice import (
-    cuda_major_in_reach,
-    glibc_takes,
-    gpus_of,
-    wheels_that_run,
-)
+from firstlight.diagnosis.wheel_choice import cuda_major_in_reach, glibc_takes, gpus_of, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.known import Known, Origin, Unknown
 from firstlight.facts.place import Platform

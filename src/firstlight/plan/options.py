@@ -19,20 +19,7 @@ from firstlight.plan.room import with_room
 from firstlight.plan.search import Found, Order, search, working
 from firstlight.plan.wants import LeftOut, Solved, answers_to_wants, are_installed, left_out, solved, what_cannot_be_had
 from firstlight.versions import TorchVersion
-from firstlight.ways import traits
-from firstlight.ways.kinds import (
-    AskPerson,
-    BuildFromSource,
-    InstallDriver,
-    InstallWheels,
-    OtherMachine,
-    Package,
-    RemoveDistributions,
-    Scope,
-    SetVariables,
-    UseImage,
-    Why,
-)
+from firstlight.ways import kinds, traits
 from firstlight.ways.platform import Platform, platform_of
 from firstlight.ways.way import Chain, Proof, Reversible, Risk, Way
 from firstlight.ways.way_back import comes_back, replaced_of_condas
@@ -92,7 +79,7 @@ def _roots(frame: Frame, wanted: Solved | None) -> tuple[Chain, ...]:
 
 def _is_own(way: Way) -> bool:
     """Whether a way installs a torch of which no table knows the number."""
-    torch = way.package("torch") if isinstance(way, InstallWheels) else None
+    torch = way.package("torch") if isinstance(way, kinds.InstallWheels) else None
     return torch is not None and not torch.version
 
 
@@ -141,7 +128,7 @@ def _risk(way: Way, frame: Frame) -> Risk:
 
 def _only_for(ways: tuple[Way, ...], platform: Platform) -> str:
     """Whom a chain reaches that sets variables in start-up files; "" where it reaches every program."""
-    if not any(isinstance(way, SetVariables) and way.scope is Scope.LOGIN for way in ways):
+    if not any(isinstance(way, kinds.SetVariables) and way.scope is kinds.Scope.LOGIN for way in ways):
         return ""
     gone = ", and it goes with this container" if platform.in_container else ""
     return f"login shells alone: a service, a job or a notebook needs it where that is started{gone}"
@@ -149,7 +136,7 @@ def _only_for(ways: tuple[Way, ...], platform: Platform) -> str:
 
 def _is_by_hand(ways: tuple[Way, ...], platform: Platform) -> bool:
     """Whether no program here can do it: nothing of it, or the part that a person is asked to do."""
-    asked = any(isinstance(way, AskPerson) and way.cures for way in ways)
+    asked = any(isinstance(way, kinds.AskPerson) and way.cures for way in ways)
     if any(isinstance(way, ELSEWHERE) for way in ways):
         return True
     return asked or (bool(ways) and all(traits.by_person(way, platform) for way in ways))
@@ -204,7 +191,7 @@ def _left(frame: Frame, found: Found) -> tuple[LeftOut, ...]:
 
 def _keeps(frame: Frame, ways: tuple[Way, ...]) -> Keeps:
     """How much of what the user has stays; what was asked for by name is no loss."""
-    if any(isinstance(way, OtherMachine | UseImage) for way in ways):
+    if any(isinstance(way, kinds.OtherMachine | kinds.UseImage) for way in ways):
         return Keeps.NOTHING
     if _gives_up(frame, ways):
         return Keeps.FEWER
@@ -220,17 +207,17 @@ def _gives_up(frame: Frame, ways: tuple[Way, ...]) -> bool:
     gone = {
         project
         for way in ways
-        if isinstance(way, RemoveDistributions)
+        if isinstance(way, kinds.RemoveDistributions)
         for project in way.projects
         if project in names and way.copies >= records.count(project)
     }
-    return bool(gone) and not any(isinstance(way, InstallWheels) for way in ways)
+    return bool(gone) and not any(isinstance(way, kinds.InstallWheels) for way in ways)
 
 
 def _torch_kept(frame: Frame, ways: tuple[Way, ...]) -> Keeps:
     torch, installed = _torch_of(ways), _installed(frame)
     if torch is None or installed is None or frame.request.wants:
-        return Keeps.RELEASE if any(isinstance(way, BuildFromSource) for way in ways) else Keeps.ALL
+        return Keeps.RELEASE if any(isinstance(way, kinds.BuildFromSource) for way in ways) else Keeps.ALL
     release = _release(torch)
     if release == installed.release:
         return Keeps.RELEASE
@@ -250,19 +237,21 @@ def _has_driver(frame: Frame) -> bool:
 
 
 def _changes_driver(way: Way) -> bool:
-    return isinstance(way, InstallDriver) or (isinstance(way, AskPerson) and way.why in (Why.BOARD, Why.WINDOWS))
+    return isinstance(way, kinds.InstallDriver) or (
+        isinstance(way, kinds.AskPerson) and way.why in (kinds.Why.BOARD, kinds.Why.WINDOWS)
+    )
 
 
-def _torch_of(ways: tuple[Way, ...]) -> Package | None:
-    installs = (way.package("torch") for way in ways if isinstance(way, InstallWheels))
+def _torch_of(ways: tuple[Way, ...]) -> kinds.Package | None:
+    installs = (way.package("torch") for way in ways if isinstance(way, kinds.InstallWheels))
     return next((each for each in installs if each is not None), None)
 
 
-def _public(torch: Package) -> str:
+def _public(torch: kinds.Package) -> str:
     return torch.version.partition("+")[0]
 
 
-def _release(torch: Package) -> tuple[int, ...]:
+def _release(torch: kinds.Package) -> tuple[int, ...]:
     try:
         return TorchVersion.parse(torch.version).release
     except BadVersion:
@@ -305,7 +294,7 @@ def _sorted_out(frame: Frame, options: tuple[Option, ...]) -> tuple[tuple[Option
 
 def _takes_root_here(option: Option, platform: Platform) -> bool:
     """Whether root of this system is needed; whoever runs the host has the root of the host."""
-    host = [way for way in option.ways if isinstance(way, AskPerson) and way.why is Why.HOST]
+    host = [way for way in option.ways if isinstance(way, kinds.AskPerson) and way.why is kinds.Why.HOST]
     return any(traits.needs_root(way, platform) for way in option.ways if way not in host)
 
 

@@ -15,11 +15,11 @@ from firstlight.tables import Tables
 from firstlight.tables.pin_rows import PackagePins, WheelSize
 from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import CudaVersion
+from firstlight.ways.way_back import ON_TORCH_INDEX
 
 # Those that require much of the others come first, so that the search seldom has to go back.
 ORDER = ("vllm", "xformers", "torchvision", "torchaudio", "triton", "flash-attn")
 # PyTorch's own index has these for its CUDA variants.
-ON_TORCH_INDEX = ("torchvision", "torchaudio", "xformers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,12 @@ from dataclasses import replace
 from firstlight.facts.collect import Facts
 from firstlight.facts.fleet import FleetFacts
 from firstlight.facts.gpus import ComputeMode, Gpu, PciKind
-from firstlight.facts.health import FabricState, GpuHealth
+from firstlight.facts.health import WAITING, GpuHealth
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.tables import Tables
 from firstlight.tables.system_rows import Role
+from firstlight.ways import kinds
 from firstlight.ways.arguments import CDI_FILE
-from firstlight.ways.kinds import (
-    AllowLockedMemory,
-    ConfigureContainers,
-    MakeImexChannel,
-    ResetGpu,
-    SetComputeMode,
-    SetPowerLimit,
-    StartService,
-    TurnOffMig,
-)
 from firstlight.ways.libcuda_on_paper import asked_again
 from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, becomes, opened
 from firstlight.ways.platform import platform_of
@@ -29,31 +20,30 @@ from firstlight.ways.system_names import roles_of
 from firstlight.ways.way import Way
 
 NO_LIMIT = 4611686018427387904  # what the probe gives for memory that may be locked without limit
-_WAITING = (FabricState.NOT_STARTED, FabricState.IN_PROGRESS)
 
 
 def after_devices(way: Way, facts: Facts, tables: Tables) -> Facts | None:
     """The facts after a way of GPUs, services and container engines; None for any other way."""
     match way:
-        case ResetGpu():
+        case kinds.ResetGpu():
             return _reset(facts, _named(facts, way.gpu), way)
-        case SetComputeMode():
+        case kinds.SetComputeMode():
             return _of_gpus(facts, _named(facts, way.gpu), way)
-        case TurnOffMig():
+        case kinds.TurnOffMig():
             return _of_gpus(facts, _named(facts, way.gpu), way)
-        case SetPowerLimit():
+        case kinds.SetPowerLimit():
             return _of_gpus(facts, _named(facts, way.gpu), way)
-        case MakeImexChannel():
+        case kinds.MakeImexChannel():
             fabric = facts.fleet.fabric
             fabric = replace(fabric, imex_channels=becomes(fabric.imex_channels, 1, way))
             return replace(facts, fleet=replace(facts.fleet, fabric=fabric))
-        case AllowLockedMemory():
+        case kinds.AllowLockedMemory():
             peers = facts.fleet.peers
             peers = replace(peers, locked_memory_bytes=becomes(peers.locked_memory_bytes, NO_LIMIT, way))
             return replace(facts, fleet=replace(facts.fleet, peers=peers))
-        case StartService():
+        case kinds.StartService():
             return _service(way, facts, tables)
-        case ConfigureContainers():
+        case kinds.ConfigureContainers():
             runtime = facts.container.runtime
             if way.file:
                 written = facts.driver.kernel_version
@@ -131,19 +121,19 @@ def _of_gpus(facts: Facts, names: set[str], way: Way) -> Facts:
     if devices == facts.gpus.devices:
         return facts
     facts = replace(facts, gpus=replace(facts.gpus, devices=devices))
-    return facts if isinstance(way, SetPowerLimit) else asked_again(facts)
+    return facts if isinstance(way, kinds.SetPowerLimit) else asked_again(facts)
 
 
 def _with_mode(gpu: Gpu, way: Way) -> Gpu:
-    if isinstance(way, SetComputeMode):
+    if isinstance(way, kinds.SetComputeMode):
         return replace(gpu, compute_mode=becomes(gpu.compute_mode, ComputeMode.DEFAULT, way))
-    if isinstance(way, SetPowerLimit):
+    if isinstance(way, kinds.SetPowerLimit):
         return replace(gpu, power_limit_w=becomes(gpu.power_limit_w, float(way.watts), way))
     off = becomes(gpu.mig_mode, value=False, way=way)
     return replace(gpu, mig_mode=off, mig_pending=becomes(gpu.mig_pending, value=False, way=way), mig_devices=())
 
 
-def _service(way: StartService, facts: Facts, tables: Tables) -> Facts:
+def _service(way: kinds.StartService, facts: Facts, tables: Tables) -> Facts:
     rows = roles_of(way.unit.removesuffix(".service"), platform_of(facts), tables)
     served = {row.of for row in rows if row.role is Role.SERVICE}
     health = facts.health
@@ -160,7 +150,7 @@ def _service(way: StartService, facts: Facts, tables: Tables) -> Facts:
         return facts  # it refuses to run
     running = becomes(health.fabric_manager_running, value=True, way=way)
     gpus = tuple(
-        replace(each, fabric_state=ONLY_RUNNING) if value_or(each.fabric_state, None) in _WAITING else each
+        replace(each, fabric_state=ONLY_RUNNING) if value_or(each.fabric_state, None) in WAITING else each
         for each in health.gpus
     )
     return asked_again(replace(facts, health=replace(health, fabric_manager_running=running, gpus=gpus)))

@@ -22,21 +22,8 @@ from firstlight.facts.libcuda import LibcudaCandidate
 from firstlight.tables import Tables
 from firstlight.tables.system_rows import Role
 from firstlight.versions import DriverVersion
+from firstlight.ways import kinds
 from firstlight.ways.device_effects import after_start_of_gpus
-from firstlight.ways.kinds import (
-    BuildModules,
-    ChooseModules,
-    EnrolKey,
-    Flavour,
-    ForbidModule,
-    InstallDriver,
-    LoadModules,
-    MakeDeviceNodes,
-    ReloadModules,
-    Restart,
-    SetModuleOption,
-    StartKernel,
-)
 from firstlight.ways.libcuda_on_paper import (
     asked_again,
     asked_anew,
@@ -60,35 +47,35 @@ _CHANNEL, _FIRMWARE = "NVreg_CreateImexChannel0", "NVreg_EnableGpuFirmware"
 def after_driver(way: Way, facts: Facts, tables: Tables) -> Facts | None:
     """The facts after a way of the kernel driver; None for any other way."""
     match way:
-        case InstallDriver():
-            kind = ModuleKind.OPEN if way.flavour is Flavour.OPEN else ModuleKind.PROPRIETARY
+        case kinds.InstallDriver():
+            kind = ModuleKind.OPEN if way.flavour is kinds.Flavour.OPEN else ModuleKind.PROPRIETARY
             version = newest_of_branch(tables, way.branch)
             facts = with_driver(_with_module(facts, tables, way, kind=kind), tables, version, way=way)
             return _with_libraries(facts, tables, planned(version, way), way)
-        case LoadModules():
+        case kinds.LoadModules():
             return _beside(way, _loaded(way, facts, tables, modules=way.modules))
-        case ReloadModules():
+        case kinds.ReloadModules():
             return _reloaded(way, facts, tables)
-        case BuildModules():
+        case kinds.BuildModules():
             path = f"/lib/modules/{way.kernel}/{_module_folder(facts, tables, by=way.by)}/nvidia.ko"
             file = facts.driver.module_file
             built = file if isinstance(file, Known) else planned(path, way)
             return replace(
                 facts, driver=replace(facts.driver, module_file=built, module_on_disk=_built_version(facts, way))
             )
-        case ForbidModule():
+        case kinds.ForbidModule():
             return _forbidden(way, facts)
-        case SetModuleOption():
+        case kinds.SetModuleOption():
             return _with_option(way, facts)
-        case ChooseModules():
+        case kinds.ChooseModules():
             return _chosen(way, facts)
-        case StartKernel():
+        case kinds.StartKernel():
             return _with_kernel(way, facts)
-        case EnrolKey():
+        case kinds.EnrolKey():
             return _let_in(way, facts)
-        case MakeDeviceNodes():
+        case kinds.MakeDeviceNodes():
             return asked_again(_speaking_again(with_nodes(facts)))
-        case Restart():
+        case kinds.Restart():
             return _restarted(way, facts, tables)
     return None
 
@@ -164,7 +151,7 @@ def _module_folder(facts: Facts, tables: Tables, *, by: str = "") -> str:
     return found[0] if found else "updates"  # what depmod looks into first, wherever no row says otherwise
 
 
-def _with_module(facts: Facts, tables: Tables, way: InstallDriver, *, kind: ModuleKind) -> Facts:
+def _with_module(facts: Facts, tables: Tables, way: kinds.InstallDriver, *, kind: ModuleKind) -> Facts:
     driver = facts.driver
     file = driver.module_file
     by = "akmods" if any(name.startswith("akmod-") for name in way.packages) else ""
@@ -217,7 +204,7 @@ def _loaded(way: Way, facts: Facts, tables: Tables, *, modules: tuple[str, ...])
     return facts
 
 
-def _beside(way: LoadModules, facts: Facts) -> Facts:
+def _beside(way: kinds.LoadModules, facts: Facts) -> Facts:
     """Modules beside the driver's own: what network adapters and NVLSM speak through."""
     peers, fabric = facts.fleet.peers, facts.fleet.fabric
     if "nvidia_peermem" in way.modules:
@@ -260,7 +247,7 @@ def parsed_driver(text: str) -> DriverVersion | None:
         return None
 
 
-def _reloaded(way: ReloadModules, facts: Facts, tables: Tables) -> Facts:
+def _reloaded(way: kinds.ReloadModules, facts: Facts, tables: Tables) -> Facts:
     driver = facts.driver
     if "nvidia" not in way.modules:
         return asked_again(facts)
@@ -272,7 +259,7 @@ def _reloaded(way: ReloadModules, facts: Facts, tables: Tables) -> Facts:
     return after_start_of_gpus(asked_again(_speaking_again(with_nodes(facts))), way)
 
 
-def _forbidden(way: ForbidModule, facts: Facts) -> Facts:
+def _forbidden(way: kinds.ForbidModule, facts: Facts) -> Facts:
     pci = tuple(_without_rival(each, way.module) for each in facts.gpus.pci)
     driver = facts.driver
     if way.module == "nouveau":
@@ -287,7 +274,7 @@ def _without_rival(each: PciDevice, module: str) -> PciDevice:
     return replace(each, driver=Unknown("no driver is bound to it")) if freed else each
 
 
-def _with_option(way: SetModuleOption, facts: Facts) -> Facts:
+def _with_option(way: kinds.SetModuleOption, facts: Facts) -> Facts:
     name, _, value = way.option.partition("=")
     if name == _CHANNEL and isinstance(facts.fleet.fabric.imex_channels, Known):
         fabric = replace(facts.fleet.fabric, imex_channels=becomes(facts.fleet.fabric.imex_channels, 1, way))
@@ -304,9 +291,9 @@ def _with_option(way: SetModuleOption, facts: Facts) -> Facts:
     return asked_again(facts) if changed else facts
 
 
-def _chosen(way: ChooseModules, facts: Facts) -> Facts:
+def _chosen(way: kinds.ChooseModules, facts: Facts) -> Facts:
     """The kind of module that is built next; it is in use after the build and a restart, like a driver."""
-    kind = ModuleKind.OPEN if way.flavour is Flavour.OPEN else ModuleKind.PROPRIETARY
+    kind = ModuleKind.OPEN if way.flavour is kinds.Flavour.OPEN else ModuleKind.PROPRIETARY
     variant = facts.place.boot.module_variant
     if way.instead_of and isinstance(variant, Known):
         boot = replace(facts.place.boot, module_variant=becomes(variant, way.line, way))
@@ -314,7 +301,7 @@ def _chosen(way: ChooseModules, facts: Facts) -> Facts:
     return replace(facts, driver=replace(facts.driver, module_kind=becomes(facts.driver.module_kind, kind, way)))
 
 
-def _with_kernel(way: StartKernel, facts: Facts) -> Facts:
+def _with_kernel(way: kinds.StartKernel, facts: Facts) -> Facts:
     """The kernel that runs after the restart, with the module that lies ready for it."""
     ready = way.kernel in value_or(facts.driver.kernels_with_module, ())
     path = f"/lib/modules/{way.kernel}/nvidia.ko"
@@ -323,14 +310,14 @@ def _with_kernel(way: StartKernel, facts: Facts) -> Facts:
     return replace(facts, place=place, driver=replace(facts.driver, module_file=file))
 
 
-def _let_in(way: EnrolKey, facts: Facts) -> Facts:
+def _let_in(way: kinds.EnrolKey, facts: Facts) -> Facts:
     file = facts.driver.module_file
     if isinstance(file, Unknown) or file.origin is Origin.PLANNED:
         return facts
     return replace(facts, driver=replace(facts.driver, module_file=planned(file.value, way)))
 
 
-def _built_version(facts: Facts, way: BuildModules) -> Fact[DriverVersion]:
+def _built_version(facts: Facts, way: kinds.BuildModules) -> Fact[DriverVersion]:
     """What is built is of the version of the packages that are installed, which the libraries have."""
     disk, library = facts.driver.module_on_disk, facts.driver.nvml_library_version
     return becomes(disk, library.value, way) if isinstance(disk, Known) and isinstance(library, Known) else disk
@@ -346,7 +333,7 @@ def _waits_on_disk(facts: Facts) -> bool:
     return not isinstance(disk, Known) or disk.value != kernel.value
 
 
-def _restarted(way: Restart, facts: Facts, tables: Tables) -> Facts:
+def _restarted(way: kinds.Restart, facts: Facts, tables: Tables) -> Facts:
     """What waits for a restart is so: one version of the driver everywhere, modules loaded, nodes made."""
     driver = facts.driver
     if isinstance(driver.kernel_version, Unknown):

@@ -12,22 +12,11 @@ from typing import Any
 
 from firstlight.facts.collect import Facts
 from firstlight.tables import Tables
+from firstlight.ways import kinds
 from firstlight.ways.device_effects import after_devices
 from firstlight.ways.driver_effects import after_driver
 from firstlight.ways.elsewhere_effects import after_elsewhere
 from firstlight.ways.extras import Extras
-from firstlight.ways.kinds import (
-    AskPerson,
-    ClearCache,
-    ConstrainEnvironment,
-    ConstrainProject,
-    HoldPackages,
-    OtherMachine,
-    PinConda,
-    SetUpRepository,
-    UseImage,
-    Variable,
-)
 from firstlight.ways.loader_effects import after_loader
 from firstlight.ways.paper import ONLY_RUNNING, open_after
 from firstlight.ways.python_effects import after_python
@@ -37,17 +26,11 @@ from firstlight.ways.way import Way
 
 __all__ = ["ONLY_RUNNING", "after", "after_all", "at_home", "open_after"]
 
-_EFFECTS = (
-    after_packages,
-    after_driver,
-    after_devices,
-    after_loader,
-    after_variables,
-)
+_EFFECTS = (after_packages, after_driver, after_devices, after_loader, after_variables)
 # What they do is no fact that was looked at: room on a disk, where packages come from, what a person does, and
 # another place, of which nothing is known that was found here.
-_HOLDS = (HoldPackages, ConstrainEnvironment, ConstrainProject, PinConda)
-_NO_FACT = (*_HOLDS, ClearCache, SetUpRepository, AskPerson, UseImage, OtherMachine)
+_HOLDS = (kinds.HoldPackages, kinds.ConstrainEnvironment, kinds.ConstrainProject, kinds.PinConda)
+_NO_FACT = (*_HOLDS, kinds.ClearCache, kinds.SetUpRepository, kinds.AskPerson, kinds.UseImage, kinds.OtherMachine)
 
 
 _NO_EXTRAS = Extras()
@@ -71,7 +54,7 @@ def at_home(value: Any, home: str) -> Any:
         return f"{home}/{value[2:]}" if value.startswith("~/") else value
     if isinstance(value, tuple):
         return tuple(at_home(each, home) for each in value)
-    if isinstance(value, (Way, Variable)):
+    if isinstance(value, (Way, kinds.Variable)):
         made: Any = value
         return replace(made, **{each.name: at_home(getattr(made, each.name), home) for each in fields(made)})
     return value

@@ -14,14 +14,7 @@ from firstlight.facts.torch_install import TorchBuild, TorchChannel
 from firstlight.tables import Tables
 from firstlight.versions import CudaVersion, TorchVersion
 from firstlight.ways.driver_effects import with_nodes
-from firstlight.ways.kinds import (
-    BuildFromSource,
-    ChangeImage,
-    InstallWheels,
-    Manner,
-    Package,
-    StartContainer,
-)
+from firstlight.ways.kinds import BuildFromSource, ChangeImage, InstallWheels, Manner, Package, StartContainer
 from firstlight.ways.libcuda_on_paper import asked_again, drivers_own, put_in_cache, with_candidates
 from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, becomes, planned
 from firstlight.ways.python_effects import after_python

@@ -57,11 +57,7 @@ def guest_of(facts: Facts) -> GuestKind:
     return GuestKind.PASSTHROUGH if given or is_virtual(facts) else GuestKind.BARE
 
 
-_BY_MACHINE = {
-    MachineKind.WSL1: GuestKind.WSL1,
-    MachineKind.WSL2: GuestKind.WSL2,
-    MachineKind.JETSON: GuestKind.JETSON,
-}
+_BY_MACHINE = {MachineKind.WSL1: GuestKind.WSL1, MachineKind.WSL2: GuestKind.WSL2, MachineKind.JETSON: GuestKind.JETSON}
 
 
 def is_vgpu(facts: Facts) -> bool:

@@ -21,11 +21,7 @@ _BEFORE_CACHE = (Rule.PATH, Rule.PRELOAD, Rule.RPATH, Rule.LIBRARY_PATH, Rule.RU
 def asked_anew(facts: Facts) -> Facts:
     """The facts without what cuInit said: it was another driver, library or setting that said it."""
     libcuda = replace(
-        facts.libcuda,
-        init_code=ONLY_RUNNING,
-        init_name=ONLY_RUNNING,
-        init_text=ONLY_RUNNING,
-        device_count=ONLY_RUNNING,
+        facts.libcuda, init_code=ONLY_RUNNING, init_name=ONLY_RUNNING, init_text=ONLY_RUNNING, device_count=ONLY_RUNNING
     )
     return replace(facts, libcuda=libcuda)
 

@@ -15,16 +15,7 @@ from firstlight.facts.mps import MpsFacts
 from firstlight.facts.toolkits import Part, Toolkit
 from firstlight.facts.torch_libraries import MissingLibrary, TorchLibraries
 from firstlight.tables import Tables
-from firstlight.ways.kinds import (
-    FetchCompat,
-    LinkFile,
-    RefreshLoaderCache,
-    RegisterFolder,
-    RemoveFiles,
-    Unwire,
-    WireCompat,
-    WiredBy,
-)
+from firstlight.ways import kinds
 from firstlight.ways.libcuda_on_paper import (
     after_ldconfig,
     asked_again,
@@ -46,33 +37,33 @@ _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 def after_loader(way: Way, facts: Facts, tables: Tables) -> Facts | None:
     """The facts after a way of the loader; None for any other way."""
     match way:
-        case Unwire(by=WiredBy.LIBRARY_PATH):
+        case kinds.Unwire(by=kinds.WiredBy.LIBRARY_PATH):
             gone = _all_names(facts, way.folders)
             kept = tuple(each for each in facts.libcuda.ld_library_path if not each or plain(each) not in gone)
             return with_library_path(facts, tables, kept, way=way)
-        case Unwire(by=WiredBy.PRELOAD):
+        case kinds.Unwire(by=kinds.WiredBy.PRELOAD):
             kept = tuple(each for each in facts.libcuda.ld_preload if each not in way.folders)
             return with_preload(facts, tables, kept, way=way)
-        case Unwire(by=WiredBy.LOADER_CONF):
+        case kinds.Unwire(by=kinds.WiredBy.LOADER_CONF):
             return _without_conf(way, facts, tables)
-        case Unwire():
+        case kinds.Unwire():
             return _without_runtimes_copy(way, facts, tables)
-        case RegisterFolder():
+        case kinds.RegisterFolder():
             return _registered(way, facts, tables)
-        case RefreshLoaderCache():
+        case kinds.RefreshLoaderCache():
             return _cache_made_anew(way, facts, tables)
-        case FetchCompat():
+        case kinds.FetchCompat():
             return replace(facts, compat=with_compat(facts, _fetched(way)))
-        case WireCompat():
+        case kinds.WireCompat():
             return _wired(way, facts, tables)
-        case LinkFile():
+        case kinds.LinkFile():
             return _linked(way, facts)
-        case RemoveFiles():
+        case kinds.RemoveFiles():
             return _moved_aside(way, facts, tables)
     return None
 
 
-def _cache_made_anew(way: RefreshLoaderCache, facts: Facts, tables: Tables) -> Facts:
+def _cache_made_anew(way: kinds.RefreshLoaderCache, facts: Facts, tables: Tables) -> Facts:
     """ldconfig forgets what is gone, and gives a driver's file the name that it is asked for by."""
     left = tuple(each for each in facts.libcuda.candidates if not is_forgotten(each))
     nameless = next((each for each in facts.libcuda.out_of_reach if posixpath.basename(each) != LIBCUDA), "")
@@ -186,7 +177,7 @@ def _torch_without(facts: Facts, tables: Tables, torch: TorchLibraries, *, gone:
     return replace(torch, loaded=tuple(loaded), missing=tuple(missing), shadowed=shadowed, libstdcxx_offered=offered)
 
 
-def _without_conf(way: Unwire, facts: Facts, tables: Tables) -> Facts:
+def _without_conf(way: kinds.Unwire, facts: Facts, tables: Tables) -> Facts:
     gone = _all_names(facts, way.folders)
     candidates = facts.libcuda.candidates
     if way.conf in facts.libcuda.compat_conf_files or any(_by_conf(each, way.conf, gone) for each in candidates):
@@ -207,7 +198,7 @@ def _by_conf(each: LibcudaCandidate, conf: str, folders: set[str]) -> bool:
     return cached and (each.entry == conf or posixpath.dirname(plain(each.path)) in folders)
 
 
-def _without_runtimes_copy(way: Unwire, facts: Facts, tables: Tables) -> Facts:
+def _without_runtimes_copy(way: kinds.Unwire, facts: Facts, tables: Tables) -> Facts:
     """The image's compat library no longer lies over the host's own libcuda."""
     found, kernel = facts.libcuda.would_load, facts.driver.kernel_version
     if isinstance(found, Unknown) or isinstance(kernel, Unknown):
@@ -220,7 +211,7 @@ def _without_runtimes_copy(way: Unwire, facts: Facts, tables: Tables) -> Facts:
     return with_candidates(facts, tables, (own, *others), way=way)
 
 
-def _registered(way: RegisterFolder, facts: Facts, tables: Tables) -> Facts:
+def _registered(way: kinds.RegisterFolder, facts: Facts, tables: Tables) -> Facts:
     folder = plain(way.folder)
     path = next((each for each in facts.libcuda.out_of_reach if posixpath.dirname(each) == folder), "")
     if path:
@@ -243,7 +234,7 @@ def without_missing(facts: Facts, names: set[str]) -> Facts:
     return replace(facts, torch_libraries=replace(torch, value=replace(torch.value, missing=left)))
 
 
-def _fetched(way: FetchCompat) -> CompatLibrary:
+def _fetched(way: kinds.FetchCompat) -> CompatLibrary:
     return CompatLibrary(
         folder=way.folder,
         aliases=(),
@@ -262,7 +253,7 @@ def with_compat(facts: Facts, library: CompatLibrary) -> tuple[CompatLibrary, ..
     return (*facts.compat, library)
 
 
-def _wired(way: WireCompat, facts: Facts, tables: Tables) -> Facts:
+def _wired(way: kinds.WireCompat, facts: Facts, tables: Tables) -> Facts:
     """A program started through the wire: it loads the compat library, where the driver is of its branches."""
     kernel = facts.driver.kernel_version
     library = next((each for each in facts.compat if way.folder in (each.folder, *each.aliases)), None)
@@ -295,7 +286,7 @@ def _as_proved(facts: Facts, library: LibcudaCandidate, way: Way) -> Facts:
     return replace(facts, libcuda=libcuda)
 
 
-def _linked(way: LinkFile, facts: Facts) -> Facts:
+def _linked(way: kinds.LinkFile, facts: Facts) -> Facts:
     toolkits = tuple(_with_link(each, way) for each in facts.toolkits.toolkits)
     if toolkits != facts.toolkits.toolkits:
         return replace(facts, toolkits=replace(facts.toolkits, toolkits=toolkits))
@@ -308,7 +299,7 @@ def _linked(way: LinkFile, facts: Facts) -> Facts:
     return without_missing(facts, {name})
 
 
-def _with_link(toolkit: Toolkit, way: LinkFile) -> Toolkit:
+def _with_link(toolkit: Toolkit, way: kinds.LinkFile) -> Toolkit:
     """lib64 beside nvcc, or the libcudart.so that -lcudart asks for."""
     part = None
     if any(way.path == f"{home}/lib64" for home in (toolkit.path, *toolkit.found_by)):
@@ -328,7 +319,7 @@ def with_parts(toolkit: Toolkit, parts: tuple[Part, ...]) -> Toolkit:
     return replace(toolkit, has=has, missing=tuple(part for part in Part if part not in has))
 
 
-def _moved_aside(way: RemoveFiles, facts: Facts, tables: Tables) -> Facts:
+def _moved_aside(way: kinds.RemoveFiles, facts: Facts, tables: Tables) -> Facts:
     gone = set(way.paths)
     candidates = tuple(each for each in facts.libcuda.candidates if not gone & {each.path, each.real_path})
     facts = with_candidates(facts, tables, after_ldconfig(candidates), way=way)

@@ -8,37 +8,13 @@ from dataclasses import replace
 
 from firstlight.facts.gpus import ComputeMode
 from firstlight.facts.known import Known
+from firstlight.ways import kinds
 from firstlight.ways.arguments import CDI_FILE
 from firstlight.ways.argv import CONTAINER_SETTINGS, IMEX_CHANNEL, commands, rebuild_early_image
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv, Back, BackKind, removed_file, through
-from firstlight.ways.building import (
-    NOT_MEASURED,
-    blank,
-    exists,
-    once,
-    prints,
-    slug,
-    succeeds,
-    written,
-)
+from firstlight.ways.building import NOT_MEASURED, blank, exists, once, prints, slug, succeeds, written
 from firstlight.ways.in_use import loaded_after
-from firstlight.ways.kinds import (
-    ConfigureContainers,
-    ForbidModule,
-    LoadModules,
-    MakeDeviceNodes,
-    MakeImexChannel,
-    RefreshLoaderCache,
-    ReloadModules,
-    ResetGpu,
-    Service,
-    SetComputeMode,
-    SetModuleOption,
-    SetPowerLimit,
-    StartService,
-    TurnOffMig,
-)
 from firstlight.ways.step import CheckKind, Condition, FileChange, Step, StepKind
 from firstlight.ways.way import Way
 from firstlight.ways.words import title_of
@@ -62,7 +38,7 @@ def root_step(way: Way, at: At) -> Step:
     )
 
 
-def load_steps(way: LoadModules, at: At) -> Iterator[Step]:
+def load_steps(way: kinds.LoadModules, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     back = through(step.commands[0], Back(BackKind.UNLOAD_MODULES, tuple(reversed(way.modules))))
     yield replace(step, done_when=tuple(_loaded(each) for each in way.modules), back=(back,))
@@ -72,7 +48,7 @@ def _loaded(module: str) -> Condition:
     return exists(f"/sys/module/{module.replace('-', '_')}")
 
 
-def reload_steps(way: ReloadModules, at: At) -> Iterator[Step]:
+def reload_steps(way: kinds.ReloadModules, at: At) -> Iterator[Step]:
     yield replace(
         root_step(way, at),
         done_when=(
@@ -84,14 +60,14 @@ def reload_steps(way: ReloadModules, at: At) -> Iterator[Step]:
     )
 
 
-def forbid_steps(way: ForbidModule, at: At) -> Iterator[Step]:
+def forbid_steps(way: kinds.ForbidModule, at: At) -> Iterator[Step]:
     path = f"/etc/modprobe.d/firstlight-no-{way.module}.conf"
     text = f"# Written by firstlight; `firstlight undo` takes it back.\nblacklist {way.module}\n"
     change = FileChange(path, at.extras.text_of(path) or "", f"{text}options {way.module} modeset=0\n")
     yield _with_early_image(way, change, written(change), at, note="It takes effect at the next start of the machine.")
 
 
-def option_steps(way: SetModuleOption, at: At) -> Iterator[Step]:
+def option_steps(way: kinds.SetModuleOption, at: At) -> Iterator[Step]:
     before = at.extras.text_of(way.file) or ""
     line = f"options {way.module} {way.option}"
     gap = "" if before.endswith("\n") or not before else "\n"
@@ -122,11 +98,11 @@ def _tool(argv: Argv) -> str:
     return argv[1] if argv[0] == "sudo" else argv[0]
 
 
-def cache_steps(way: RefreshLoaderCache, at: At) -> Iterator[Step]:
+def cache_steps(way: kinds.RefreshLoaderCache, at: At) -> Iterator[Step]:
     yield replace(root_step(way, at), done_when=(once("ldconfig has read its files"),))
 
 
-def node_steps(way: MakeDeviceNodes, at: At) -> Iterator[Step]:
+def node_steps(way: kinds.MakeDeviceNodes, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     yield replace(
         step,
@@ -136,10 +112,10 @@ def node_steps(way: MakeDeviceNodes, at: At) -> Iterator[Step]:
     )
 
 
-def service_steps(way: StartService, at: At) -> Iterator[Step]:
+def service_steps(way: kinds.StartService, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     active = succeeds("systemctl", "is-active", "--quiet", way.unit)
-    if way.action is Service.RESTART:
+    if way.action is kinds.Service.RESTART:
         yield replace(step, done_when=(once(f"{way.unit} was started before"), active))
         return
     kinds_back = (BackKind.STOP_SERVICE, BackKind.DISABLE_SERVICE)
@@ -150,12 +126,12 @@ def service_steps(way: StartService, at: At) -> Iterator[Step]:
     )
 
 
-def reset_steps(way: ResetGpu, at: At) -> Iterator[Step]:
+def reset_steps(way: kinds.ResetGpu, at: At) -> Iterator[Step]:
     answers = succeeds("nvidia-smi", "-q", *(("-i", way.gpu) if way.gpu else ()))
     yield replace(root_step(way, at), done_when=(once("a reset leaves no trace"), answers), note=_OFF_THE_GPU)
 
 
-def compute_mode_steps(way: SetComputeMode, at: At) -> Iterator[Step]:
+def compute_mode_steps(way: kinds.SetComputeMode, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     was = next((gpu.compute_mode for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
     mode = _MODES.get(was.value) if isinstance(was, Known) else None
@@ -168,7 +144,7 @@ def _number(name: str) -> str:
     return name.rpartition("-")[2]
 
 
-def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
+def mig_steps(way: kinds.TurnOffMig, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     yield replace(
         step,
@@ -178,7 +154,7 @@ def mig_steps(way: TurnOffMig, at: At) -> Iterator[Step]:
     )
 
 
-def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
+def power_steps(way: kinds.SetPowerLimit, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     was = next((gpu.power_limit_w for gpu in at.facts.gpus.devices if way.gpu in (gpu.id, _number(gpu.id))), None)
     before = (way.gpu, f"{was.value:g}") if isinstance(was, Known) else ()
@@ -190,7 +166,7 @@ def power_steps(way: SetPowerLimit, at: At) -> Iterator[Step]:
     )
 
 
-def channel_steps(way: MakeImexChannel, at: At) -> Iterator[Step]:
+def channel_steps(way: kinds.MakeImexChannel, at: At) -> Iterator[Step]:
     step = root_step(way, at)
     back = through(step.commands[0], removed_file(IMEX_CHANNEL))
     note = "It is gone after a restart of the machine."
@@ -203,7 +179,7 @@ def _says(gpu: str, field: str, value: str) -> Condition:
     return prints(value, "nvidia-smi", "-i", gpu, f"--query-gpu={field}", "--format=csv,noheader")
 
 
-def container_steps(way: ConfigureContainers, at: At) -> Iterator[Step]:
+def container_steps(way: kinds.ConfigureContainers, at: At) -> Iterator[Step]:
     if way.file:
         yield replace(
             root_step(way, at),

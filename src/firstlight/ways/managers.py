@@ -87,7 +87,4 @@ def held(packages: tuple[str, ...], platform: Platform) -> Argv:
 def reset_and_enabled(stream: str) -> tuple[Argv, ...]:
     """dnf told to take a module from one stream: another one that was chosen before would be in the way."""
     module = stream.partition(":")[0]
-    return (
-        ("dnf", "module", "reset", "--assumeyes", module),
-        ("dnf", "module", "enable", "--assumeyes", stream),
-    )
+    return (("dnf", "module", "reset", "--assumeyes", module), ("dnf", "module", "enable", "--assumeyes", stream))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from firstlight.facts.known import Known
 from firstlight.tables.system_rows import Role
+from firstlight.ways import kinds
 from firstlight.ways.argv import commands
 from firstlight.ways.at import At
 from firstlight.ways.back import Argv, Back, BackKind, shown, through
@@ -21,14 +22,6 @@ from firstlight.ways.building import (
     prints,
     slug,
     succeeds,
-)
-from firstlight.ways.kinds import (
-    BuildModules,
-    HoldPackages,
-    InstallConda,
-    InstallDriver,
-    InstallPackages,
-    RemovePackages,
 )
 from firstlight.ways.managers import of_driver, versioned
 from firstlight.ways.persons import asked
@@ -68,10 +61,10 @@ _NO_SOURCE = (
 _IN_BETWEEN = "Programs that use the GPU go on with the old driver until the restart; new ones may fail in between."
 
 
-def package_steps(way: InstallPackages | InstallDriver, at: At) -> Iterator[Step]:
+def package_steps(way: kinds.InstallPackages | kinds.InstallDriver, at: At) -> Iterator[Step]:
     """One run of the package manager for all of them."""
     version = way.version
-    brings = way.brings if isinstance(way, InstallPackages) else ()
+    brings = way.brings if isinstance(way, kinds.InstallPackages) else ()
     step, before = _of_packages(way.packages, at), _fabric_manager_before(way, at)
     yield replace(
         replace(step, back=shown(*commands(before, at.platform))) if before is not None else step,
@@ -81,7 +74,7 @@ def package_steps(way: InstallPackages | InstallDriver, at: At) -> Iterator[Step
         done_when=(*_installed(way.packages, version, at), *(exists(expanded(path, at)) for path in brings)),
         seconds=NETWORK,
         bytes=NETWORK,
-        note=_IN_BETWEEN if isinstance(way, InstallDriver) else "",
+        note=_IN_BETWEEN if isinstance(way, kinds.InstallDriver) else "",
     )
 
 
@@ -91,7 +84,7 @@ def _lists(at: At) -> tuple[Argv, ...]:
     return (as_root(at.platform, "apt-get", "update"),) if empty else ()
 
 
-def _fabric_manager_before(way: InstallPackages | InstallDriver, at: At) -> InstallPackages | None:
+def _fabric_manager_before(way: kinds.InstallPackages | kinds.InstallDriver, at: At) -> kinds.InstallPackages | None:
     """The fabric manager that is here in another version: it gives way to the new one, and comes back by undo."""
     found = at.facts.health.fabric_manager_version
     rows = roles_of(way.packages[0], at.platform, at.tables)
@@ -99,12 +92,12 @@ def _fabric_manager_before(way: InstallPackages | InstallDriver, at: At) -> Inst
         return None
     branch = found.value.branch
     names = names_for(Role.FABRIC_MANAGER, at.platform, at.tables, number=branch, branch=str(branch))
-    return InstallPackages(names, version=of_driver(found.value)) if names else None
+    return kinds.InstallPackages(names, version=of_driver(found.value)) if names else None
 
 
 def _of_packages(packages: tuple[str, ...], at: At) -> Step:
     """Their removal is run by undo; apt's is for a reader, because undo knows what to bring back by itself."""
-    [removal] = commands(RemovePackages(packages), at.platform)
+    [removal] = commands(kinds.RemovePackages(packages), at.platform)
     kind = _BACK_BY.get(at.platform.manager)
     back = shown(removal) if kind is None else (through(removal, Back(kind, packages)),)
     return replace(blank(at), kind=StepKind.APT, needs_root=True, back=back)
@@ -131,7 +124,7 @@ def _of_rpm(package: str, version: str) -> Condition:
     return succeeds("sh", "-c", ask, "sh", package, version.rstrip("*"))
 
 
-def removal_steps(way: RemovePackages, at: At) -> Iterator[Step]:
+def removal_steps(way: kinds.RemovePackages, at: At) -> Iterator[Step]:
     """The packages taken out, each by its name where dpkg was asked; undo brings the versions of before back."""
     names = tuple(dict.fromkeys(name for each in way.packages for name in _names(each, at)))
     named = replace(way, packages=names)
@@ -146,7 +139,7 @@ def removal_steps(way: RemovePackages, at: At) -> Iterator[Step]:
         commands=commands(named, at.platform),
         needs_root=True,
         done_when=_gone(way.packages, at),
-        back=shown(*(commands(InstallPackages(before), at.platform) if before else ())),
+        back=shown(*(commands(kinds.InstallPackages(before), at.platform) if before else ())),
         note=" ".join(filter(None, (_unknown_names(unknown, at), _PURGED if way.purge else ""))),
     )
 
@@ -182,7 +175,7 @@ def _as_installed(package: str, at: At) -> str:
     return versioned(package, versions[0], at.platform) if len(versions) == 1 else package
 
 
-def hold_steps(way: HoldPackages, at: At) -> Iterator[Step]:
+def hold_steps(way: kinds.HoldPackages, at: At) -> Iterator[Step]:
     """The packages marked, so that an upgrade passes them over."""
     [argv] = commands(way, at.platform)
     manager = at.platform.manager
@@ -201,14 +194,14 @@ def hold_steps(way: HoldPackages, at: At) -> Iterator[Step]:
     )
 
 
-def module_build_steps(way: BuildModules, at: At) -> Iterator[Step]:
+def module_build_steps(way: kinds.BuildModules, at: At) -> Iterator[Step]:
     """The headers of the running kernel where they lack, then dkms or akmods."""
     build = commands(replace(way, headers=""), at.platform)
     if way.headers and at.platform.manager is Manager.NONE:
         yield asked(way, at, why=f"which package manager has {way.headers} is not known here")
         return
     if way.headers:
-        yield from package_steps(InstallPackages((way.headers,), version=way.version), at)
+        yield from package_steps(kinds.InstallPackages((way.headers,), version=way.version), at)
     looks = (as_root(at.platform, "sh", "-c", _NO_SOURCE),) if way.by == "dkms" else ()
     yield replace(
         blank(at),
@@ -223,7 +216,7 @@ def module_build_steps(way: BuildModules, at: At) -> Iterator[Step]:
     )
 
 
-def conda_steps(way: InstallConda, at: At) -> Iterator[Step]:
+def conda_steps(way: kinds.InstallConda, at: At) -> Iterator[Step]:
     """A prefix of its own, so that no environment changes; or the judged environment where that is meant."""
     step = replace(
         blank(at),

@@ -33,10 +33,7 @@ _EARLY_IMAGES = {
 
 
 # Where the files did not tell: Image-based systems but NixOS may have either, so they are not here.
-_LIBCS = {
-    **dict.fromkeys((*_EARLY_IMAGES, Family.NIXOS, Family.OSTREE), Libc.GLIBC),
-    Family.ALPINE: Libc.MUSL,
-}
+_LIBCS = {**dict.fromkeys((*_EARLY_IMAGES, Family.NIXOS, Family.OSTREE), Libc.GLIBC), Family.ALPINE: Libc.MUSL}
 
 
 class Manager(enum.Enum):

@@ -8,24 +8,16 @@ from dataclasses import replace
 
 from firstlight.facts.ability import Prefix
 from firstlight.facts.collect import Facts
-from firstlight.facts.companions import Companion, NvidiaWheel
+from firstlight.facts.companions import NOT_COMPANIONS, NVIDIA_PROJECTS, Companion, NvidiaWheel
 from firstlight.facts.compilers import Tool
 from firstlight.facts.distributions import Distribution, duplicates, of_interest
 from firstlight.facts.known import Known, Origin, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, ProjectFile, PythonEnvironment
 from firstlight.tables import Tables
 from firstlight.versions import canonical
+from firstlight.ways import kinds
 from firstlight.ways.building import environment_to_change
 from firstlight.ways.extension_effects import NO_EXTENSIONS, without_extensions
-from firstlight.ways.kinds import (
-    CloseLibraries,
-    InstallWheels,
-    KeepInProject,
-    MakeEnvironment,
-    Manner,
-    Package,
-    RemoveDistributions,
-)
 from firstlight.ways.loader_effects import without_missing
 from firstlight.ways.paper import NOT_READ, planned
 from firstlight.ways.project_steps import project_of
@@ -42,8 +34,6 @@ from firstlight.ways.torch_on_paper import (
 from firstlight.ways.way import Way
 
 _NO_TORCH = Unknown("planned: no torch is installed there yet")
-_NVIDIA = ("nvidia-", "cuda-", "nvpl", "cutensor")
-_NOT_COMPANIONS = ("torch", "numpy", "setuptools")
 _BUILD = re.compile(r"cu\d{2,3}|cpu")  # how an index of PyTorch's is called
 
 
@@ -51,15 +41,15 @@ def after_python(way: Way, facts: Facts, tables: Tables, *, home: str) -> Facts 
     """The facts after a way of Python packages; None for any other way. `home`: where a new environment is made."""
     own = f"{home}/firstlight-venv"
     match way:
-        case MakeEnvironment():
+        case kinds.MakeEnvironment():
             return _with_environment(facts, way.folder or own, way, python=way.python)
-        case InstallWheels():
+        case kinds.InstallWheels():
             return _installed(way, facts, tables, folder=own)
-        case RemoveDistributions():
+        case kinds.RemoveDistributions():
             return _removed(way, facts, tables)
-        case KeepInProject():
+        case kinds.KeepInProject():
             return _kept_by_project(facts, way.packages)
-        case CloseLibraries():
+        case kinds.CloseLibraries():
             return without_missing(facts, set(way.missing))
     return None
 
@@ -103,7 +93,7 @@ def _with_environment(facts: Facts, folder: str, way: Way, *, python: str = "") 
     )
 
 
-def _installed(way: InstallWheels, facts: Facts, tables: Tables, *, folder: str) -> Facts:
+def _installed(way: kinds.InstallWheels, facts: Facts, tables: Tables, *, folder: str) -> Facts:
     if environment_to_change(facts) is None:
         facts = _with_environment(facts, folder, way)
     environment = facts.environment
@@ -112,7 +102,7 @@ def _installed(way: InstallWheels, facts: Facts, tables: Tables, *, folder: str)
     named = tuple(replace(each, project=canonical(each.project)) for each in way.packages)
     packages = (*named, *toolkit_parts(tables, named))
     new = tuple(_distribution(each.project, _version(way, tables, each), site) for each in packages)
-    unchanged = {each.name for each in new if _is_there(environment, each) and way.manner is Manner.PLAIN}
+    unchanged = {each.name for each in new if _is_there(environment, each) and way.manner is kinds.Manner.PLAIN}
     changed = tuple(each for each in new if each.name not in unchanged)
     torch = next((each for each in changed if each.name == "torch"), None)
     if torch is None and isinstance(facts.torch, Known) and facts.torch.origin is Origin.WANTED:
@@ -125,16 +115,16 @@ def _installed(way: InstallWheels, facts: Facts, tables: Tables, *, folder: str)
     facts = with_toolkit_wheels(facts, packages, site=site, way=way)
     facts = without_missing(facts, _provided(facts, tables, changed))
     facts = without_extensions(facts, {each.name for each in changed})
-    through = project_of(facts, environment) is not None and way.manner in (Manner.PLAIN, Manner.EARLY)
-    return _kept_by_project(facts, tuple(Package(each.name, each.version) for each in new)) if through else facts
+    through = project_of(facts, environment) is not None and way.manner in (kinds.Manner.PLAIN, kinds.Manner.EARLY)
+    return _kept_by_project(facts, tuple(kinds.Package(each.name, each.version) for each in new)) if through else facts
 
 
-def _version(way: InstallWheels, tables: Tables, package: Package) -> str:
+def _version(way: kinds.InstallWheels, tables: Tables, package: kinds.Package) -> str:
     """The version with the build that the index stands for: torch 2.9.0 of .../whl/cu128 is 2.9.0+cu128."""
     version, build = version_of(tables, package), way.index.rstrip("/").rpartition("/")[2]
     if package.project == "torch" and "+" not in version and package.version and _BUILD.fullmatch(build):
         return f"{version}+{build}"
-    if package.project == "torch" and way.manner is Manner.EARLY and not package.version:
+    if package.project == "torch" and way.manner is kinds.Manner.EARLY and not package.version:
         return f"{NEWEST}+{build}"
     return version
 
@@ -206,15 +196,17 @@ def _with_torch(facts: Facts, tables: Tables, found: Distribution, *, named: set
     return replace(facts, torch=seen, torch_libraries=NOT_READ)
 
 
-def _with_packages(facts: Facts, tables: Tables, new: tuple[Distribution, ...], *, way: InstallWheels | Way) -> Facts:
+def _with_packages(
+    facts: Facts, tables: Tables, new: tuple[Distribution, ...], *, way: kinds.InstallWheels | Way
+) -> Facts:
     """Companions and NVIDIA's wheels in the versions that are installed now."""
-    manner = way.manner if isinstance(way, InstallWheels) else Manner.PLAIN
+    manner = way.manner if isinstance(way, kinds.InstallWheels) else kinds.Manner.PLAIN
     around: dict[str, Companion] = {each.name: each for each in facts.companions}
     wheels: dict[str, NvidiaWheel] = {each.name: each for each in reversed(facts.nvidia_wheels)}
     for each in new:
-        if not of_interest(each.name) or each.name in _NOT_COMPANIONS:
+        if not of_interest(each.name) or each.name in NOT_COMPANIONS:
             continue
-        if each.name.startswith(_NVIDIA):
+        if each.name.startswith(NVIDIA_PROJECTS):
             wheels[each.name] = nvidia_wheel(facts, each)
         else:
             around[each.name] = companion(facts, tables, each, manner=manner, way=way)
@@ -227,7 +219,7 @@ def _with_packages(facts: Facts, tables: Tables, new: tuple[Distribution, ...], 
     )
 
 
-def _with_tools(facts: Facts, packages: tuple[Package, ...], way: Way) -> Facts:
+def _with_tools(facts: Facts, packages: tuple[kinds.Package, ...], way: Way) -> Facts:
     """Programs that come as wheels and are looked for on PATH."""
     if all(each.project != "ninja" for each in packages) or isinstance(facts.compilers.find("ninja"), Known):
         return facts
@@ -245,7 +237,7 @@ def _provided(facts: Facts, tables: Tables, new: tuple[Distribution, ...]) -> se
     return {soname for soname, found in rows.items() if any(row.project in names for row in found)}
 
 
-def _removed(way: RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
+def _removed(way: kinds.RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
     """Packages taken out, every copy of them, or those of a folder; of torch the one behind them is imported then."""
     environment = facts.environment
     names = {canonical(each) for each in way.projects}
@@ -277,11 +269,11 @@ def _removed(way: RemoveDistributions, facts: Facts, tables: Tables) -> Facts:
     return replace(facts, torch=_NO_TORCH, torch_libraries=NOT_READ)
 
 
-def _lies_there(distribution: Distribution, way: RemoveDistributions) -> bool:
+def _lies_there(distribution: Distribution, way: kinds.RemoveDistributions) -> bool:
     return way.folder in ("", distribution.folder)
 
 
-def _kept_by_project(facts: Facts, packages: tuple[Package, ...]) -> Facts:
+def _kept_by_project(facts: Facts, packages: tuple[kinds.Package, ...]) -> Facts:
     """The files of the project that fills the judged environment say what is installed."""
     torch = next((each for each in packages if each.project == "torch"), None)
     environment = facts.environment

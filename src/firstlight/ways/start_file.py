@@ -195,8 +195,5 @@ wire()
 def start_module(wiring: Wiring) -> str:
     """The text of _firstlight_compat.py: decides and loads without starting a process; never raises."""
     return _TEXT.format(
-        cuda=wiring.cuda,
-        folder=ascii(wiring.folder),
-        here=ascii(wiring.here),
-        driver_folders=ascii(DRIVER_FOLDERS),
+        cuda=wiring.cuda, folder=ascii(wiring.folder), here=ascii(wiring.here), driver_folders=ascii(DRIVER_FOLDERS)
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
-from firstlight.facts.companions import Companion, NvidiaWheel
+from firstlight.facts.companions import WATCHED, Companion, NvidiaWheel
 from firstlight.facts.distributions import Distribution, InstalledFrom, Requirement
 from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
@@ -19,7 +19,6 @@ from firstlight.ways.way import Way
 from firstlight.ways.wheels_on_paper import cuda_of, torch_wheel
 
 NEWEST = "newest"  # of a package whose newest version within its bounds no table knows
-_WATCHED = ("torch", "triton", "pytorch-triton", "nvidia-", "cuda-", "xformers", "flash", "vllm", "numpy", "sgl-kernel")
 _OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
 
 
@@ -122,7 +121,7 @@ def companion(facts: Facts, tables: Tables, found: Distribution, *, manner: Mann
         requires=tuple(
             Requirement(pin.project, pin.extras, pin.spec, "", found.name)
             for pin in pins
-            if pin.project.startswith(_WATCHED)
+            if pin.project.startswith(WATCHED)
         ),
         gpu_requires=(),
     )

@@ -13,15 +13,7 @@ from firstlight.shells.kinds import Dialect, dialect_of
 from firstlight.ways.at import At
 from firstlight.ways.building import a_person, blank, expanded, state_of, succeeds, written
 from firstlight.ways.kinds import ReadEnvironment, Scope, SetVariables, UnsetVariables, Variable, Why
-from firstlight.ways.shell_edits import (
-    Edit,
-    cleaning_steps,
-    edit_steps,
-    find_step,
-    line_step,
-    login_files,
-    this_shell,
-)
+from firstlight.ways.shell_edits import Edit, cleaning_steps, edit_steps, find_step, line_step, login_files, this_shell
 from firstlight.ways.step import FileChange, Step, StepKind
 from firstlight.ways.way import Way
 from firstlight.ways.words import title_of

@@ -16,7 +16,11 @@ from firstlight.ways.names import normal
 from firstlight.ways.traits import reversible
 from firstlight.ways.way import Reversible, Way
 
-ON_TORCH_INDEX = ("torchvision", "torchaudio", "xformers")  # of the packages that go with torch
+ON_TORCH_INDEX = (
+    "torchvision",
+    "torchaudio",
+    "xformers",
+)  # what it has for every CUDA, of the packages that go with torch
 _PYPI = ""
 _COMPILED = ("flash-attn",)  # no index has a wheel of it
 _OF_TORCH = ("torch", "torchvision", "torchaudio")
