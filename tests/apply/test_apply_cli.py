@@ -226,7 +226,7 @@ def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person:
     assert f"  command  {person.python} -m pip install --isolated --no-deps --no-index --only-binary :all:" in said
     assert "No matching distribution found for sympy" in said
     assert "  explain  " in said
-    assert "  go on    `firstlight apply` goes on where it stopped" in said
+    assert "  go on    `firstlight apply` continues where it stopped" in said
     assert "  back     `firstlight undo` takes back" in said
     log = next(line.split()[-1] for line in said.splitlines() if line.startswith("  log "))
     assert "No matching distribution" in Path(log).read_text()
@@ -261,7 +261,7 @@ def test_a_signal_is_passed_on_as_an_interrupt_and_the_next_apply_goes_on(person
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert "`firstlight apply` goes on where it stopped" in said
+    assert "`firstlight apply` continues where it stopped" in said
     assert (person.hold / "heard").read_text() == str(signal.SIGINT.value)
     assert person.apply().returncode == 0
     assert "sympy==1.13.3" in (installed_distributions(person.python) or ())

@@ -79,7 +79,7 @@ def test_killed_while_it_compiles_it_goes_on_and_is_proved(room: Room) -> None:
     compiled = {each.output for each in read_ninja_log(str(room.folder / "build")) if each.output.endswith(".o")}
     times = {each: os.stat(room.folder / "build" / each).st_mtime_ns for each in compiled}
     told = room.firstlight("build", "--status")
-    assert "not running: the same command goes on where it stopped" in told.stdout
+    assert "not running: the same command continues where it stopped" in told.stdout
     done = room.build()
     assert done.returncode == 0, done.stderr
     assert "taking back" not in done.stderr, "what was stopped goes on; nothing of it is given up"

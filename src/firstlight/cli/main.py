@@ -28,7 +28,7 @@ VERBS = {
     "undo": ("undo", "take back what apply did, newest first"),
     "build": (
         "build",
-        "build from source: checked before it starts, can be stopped and gone on with, proves its result",
+        "build from source: checked before it starts, can be stopped and resumed, proves its result",
     ),
     "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
     "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
