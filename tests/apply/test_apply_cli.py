@@ -249,7 +249,7 @@ def test_where_no_journal_can_be_made_nothing_is_begun_and_nobody_is_told_to_go_
     done = person.apply(FIRSTLIGHT_STATE_DIR=state)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
-    assert "goes on where it stopped" not in done.stderr
+    assert "continues where it stopped" not in done.stderr
     assert "takes back" not in done.stderr
     assert installed_distributions(person.python) == before
 
