@@ -96,7 +96,7 @@ def test_it_shows_the_plan_as_plan_does_then_does_it_and_says_what_it_took(perso
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(plan.stdout)
     assert "s (expected 1.0 s), " in done.stdout
-    assert "0.00 of money (expected 0.00)" in done.stdout
+    assert "cost 0.00 (expected 0.00)" in done.stdout
     assert "run 1: 1 step done in" in done.stdout
     assert "[1/1] write 1 runtime setting" in done.stderr
 
@@ -313,7 +313,7 @@ def test_what_only_a_person_can_do_is_shown_as_such(person: Person) -> None:
     done = person.run("apply", "--want", "torch==2.9.0", "--python", person.python, "--yes")
     assert done.returncode == 1
     assert "nothing was changed: what firstlight can do waits for what you have to do first" in done.stdout
-    assert "left for you\n  - start the container anew" in done.stdout
+    assert "left for you\n  - start the container again" in done.stdout
     assert not person.state.exists()
 
 
@@ -332,7 +332,7 @@ def test_verify_that_fails_is_told_apart_from_the_steps(person: Person) -> None:
     [
         (("--with", "no-such-step", *WANT), "no optional step is called that; accepted: none in this plan, or all"),
         (("--offline", "no/such", *WANT), "no bundle (bundle.json: No such file or directory)"),
-        (("--option", "7", *WANT), "give a number of these, or an id"),
+        (("--option", "7", *WANT), "--option 7: accepted: 1, or an id"),
         (("--rate", "-1", *WANT), "accepted is the price of an hour"),
         (("--tuning", "NO_SUCH=1"), "not known to read"),
     ],
