@@ -193,7 +193,7 @@ def test_nothing_to_take_back_is_no_fault(shelf: Shelf, capsys: pytest.CaptureFi
         (["verify", "--hosts", "a", "--only", "bogus"], "bogus"),
         (["bench", "--hosts", "a", "--runs", "0"], "--runs"),
         (["status"], "there is no run yet"),
-        (["apply", "--retry", "--yes"], "there is no run to go on with"),
+        (["apply", "--retry", "--yes"], "there is no run to resume"),
         (["apply", "--retry", "--hosts", "a"], "leave hosts"),
         (["apply", "--retry", "--become"], "leave --become out, or begin another run with it"),
         (["apply", "--retry", "--ssh-config", "c"], "leave --ssh-config out, or begin another run with it"),
