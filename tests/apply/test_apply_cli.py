@@ -96,7 +96,7 @@ def test_it_shows_the_plan_as_plan_does_then_does_it_and_says_what_it_took(perso
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(plan.stdout)
     assert "s (expected 1.0 s), " in done.stdout
-    assert "0.00 of money (expected 0.00)" in done.stdout
+    assert "cost 0.00 (expected 0.00)" in done.stdout
     assert "run 1: 1 step done in" in done.stdout
     assert "[1/1] write 1 runtime setting" in done.stderr
 
@@ -226,7 +226,7 @@ def test_a_failure_says_what_failed_what_is_known_of_it_and_how_to_go_on(person:
     assert f"  command  {person.python} -m pip install --isolated --no-deps --no-index --only-binary :all:" in said
     assert "No matching distribution found for sympy" in said
     assert "  explain  " in said
-    assert "  go on    `firstlight apply` goes on where it stopped" in said
+    assert "  go on    `firstlight apply` continues where it stopped" in said
     assert "  back     `firstlight undo` takes back" in said
     log = next(line.split()[-1] for line in said.splitlines() if line.startswith("  log "))
     assert "No matching distribution" in Path(log).read_text()
@@ -249,7 +249,7 @@ def test_where_no_journal_can_be_made_nothing_is_begun_and_nobody_is_told_to_go_
     done = person.apply(FIRSTLIGHT_STATE_DIR=state)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
-    assert "goes on where it stopped" not in done.stderr
+    assert "continues where it stopped" not in done.stderr
     assert "takes back" not in done.stderr
     assert installed_distributions(person.python) == before
 
@@ -261,7 +261,7 @@ def test_a_signal_is_passed_on_as_an_interrupt_and_the_next_apply_goes_on(person
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert "`firstlight apply` goes on where it stopped" in said
+    assert "`firstlight apply` continues where it stopped" in said
     assert (person.hold / "heard").read_text() == str(signal.SIGINT.value)
     assert person.apply().returncode == 0
     assert "sympy==1.13.3" in (installed_distributions(person.python) or ())
@@ -313,7 +313,7 @@ def test_what_only_a_person_can_do_is_shown_as_such(person: Person) -> None:
     done = person.run("apply", "--want", "torch==2.9.0", "--python", person.python, "--yes")
     assert done.returncode == 1
     assert "nothing was changed: what firstlight can do waits for what you have to do first" in done.stdout
-    assert "left for you\n  - start the container anew" in done.stdout
+    assert "left for you\n  - start the container again" in done.stdout
     assert not person.state.exists()
 
 
@@ -332,7 +332,7 @@ def test_verify_that_fails_is_told_apart_from_the_steps(person: Person) -> None:
     [
         (("--with", "no-such-step", *WANT), "no optional step is called that; accepted: none in this plan, or all"),
         (("--offline", "no/such", *WANT), "no bundle (bundle.json: No such file or directory)"),
-        (("--option", "7", *WANT), "give a number of these, or an id"),
+        (("--option", "7", *WANT), "--option 7: accepted: 1, or an id"),
         (("--rate", "-1", *WANT), "accepted is the price of an hour"),
         (("--tuning", "NO_SUCH=1"), "not known to read"),
     ],

@@ -69,7 +69,7 @@ def test_another_project_than_the_one_asked_for_is_refused(tmp_path: Path) -> No
     tree = make_standin(tmp_path / "tree", units=1)
     done = dry_run(tmp_path, "other==1", "--source", str(tree))
     assert done.returncode == 1
-    assert "other==1 is asked for, and the tree is standin 1.0" in " ".join(done.stdout.split())
+    assert "other==1 was asked for, but the tree is standin 1.0" in " ".join(done.stdout.split())
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:

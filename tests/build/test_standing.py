@@ -69,7 +69,7 @@ def test_a_proved_build_is_told_by_its_wheel_and_its_proofs(tmp_path: Path) -> N
     mark_done(spec, Stage.WHEEL, {"file": wheel.name, "sha256": digest_of_file(str(wheel))})
     assert standing_of(kept) is Standing.BEGUN
     text = status_text(status_in(tmp_path), standing_of(kept), ended_of(spec))
-    assert "not running: the same command goes on" in text
+    assert "not running: the same command continues" in text
     mark_done(spec, Stage.PROVE, {"of": installation(spec), "proofs": ["import: x"]})
     assert standing_of(kept) is Standing.WHEEL
     text = status_text(status_in(tmp_path), standing_of(kept), ended_of(spec))

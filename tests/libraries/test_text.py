@@ -51,9 +51,9 @@ def test_each_kind_of_fault_has_its_own_words(tree: Tree, tmp_path: Path) -> Non
     assert f"stub libcuda.so.1 is {stub}, by LD_LIBRARY_PATH: made to link against" in text
     assert "two CUDAs CUDA 12: libcublas.so.12 for libtorch_python.so CUDA 13: libcudart.so.13" in text
     assert f"exchanged libc10.so: {toolkit}/libc10.so by LD_LIBRARY_PATH" in text
-    assert "system libibverbs.so.1, asked for by libtorch_python.so the package libibverbs1 has it" in text
-    assert "libnobody.so.7, asked for by libtorch_python.so no package that the tables know has it" in text
-    assert "unknown libcublas.so.12, asked for by libtorch_python.so only packages for CUDA 12 have it" in text
+    assert "system libibverbs.so.1, needed by libtorch_python.so the package libibverbs1 has it" in text
+    assert "libnobody.so.7, needed by libtorch_python.so no package that the tables know has it" in text
+    assert "unknown libcublas.so.12, needed by libtorch_python.so only packages for CUDA 12 have it" in text
 
 
 def test_a_symbol_version_that_is_not_there_blocks(tree: Tree) -> None:

@@ -27,7 +27,7 @@ def test_the_page_has_the_figures_of_the_results() -> None:
     page = (ROOT / "docs/lint.md").read_text()
     for each in RESULT["first_runs"]["sets"]:
         assert f"| {each['set']}, first run | {_figures(each)} |" in page
-    assert f"| all of them, once what those runs showed was mended | {_figures(RESULT['now'])} |" in page
+    assert f"| all of them, once what those runs showed was corrected | {_figures(RESULT['now'])} |" in page
     assert f"{RESULT['now']['files']} files as found in public repositories" in page
 
 

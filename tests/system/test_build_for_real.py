@@ -79,7 +79,7 @@ def test_killed_while_it_compiles_it_goes_on_and_is_proved(room: Room) -> None:
     compiled = {each.output for each in read_ninja_log(str(room.folder / "build")) if each.output.endswith(".o")}
     times = {each: os.stat(room.folder / "build" / each).st_mtime_ns for each in compiled}
     told = room.firstlight("build", "--status")
-    assert "not running: the same command goes on where it stopped" in told.stdout
+    assert "not running: the same command continues where it stopped" in told.stdout
     done = room.build()
     assert done.returncode == 0, done.stderr
     assert "taking back" not in done.stderr, "what was stopped goes on; nothing of it is given up"
@@ -110,7 +110,7 @@ def test_a_lost_wheel_is_made_and_installed_again_without_compiling(room: Room) 
     done = room.build()
     assert done.returncode == 0, done.stderr
     assert room.objects() == before
-    assert "held already: compile" in done.stderr
+    assert "done already: compile" in done.stderr
 
 
 def test_another_folder_for_a_build_that_is_kept_is_refused_by_a_dry_run_too(room: Room) -> None:
@@ -135,7 +135,7 @@ def test_into_a_prefix_nothing_is_compiled_again(room: Room) -> None:
     assert done.returncode == 0, done.stderr
     assert room.objects() == before
     assert list((room.base / "prefix").rglob("standin/__init__.py"))
-    assert "held already: prove it" not in done.stderr, "another copy is proved for itself"
+    assert "done already: prove it" not in done.stderr, "another copy is proved for itself"
     assert room.total() == str(sum(range(UNITS))), "the environment keeps its own"
     undone = room.firstlight("undo", "--yes")
     assert undone.returncode == 0, undone.stderr

@@ -160,5 +160,5 @@ def test_units_that_are_killed_for_memory_are_got_over_at_fewer_jobs(small: Smal
     logs = "".join(each.read_text() for each in small.disk.glob("state/machines/*/logs/*compile*"))
     assert done.returncode == 0, done.stderr
     assert "killed for memory" in logs, logs[-2000:]
-    assert "they go on, 1 at a time" in logs
+    assert "they continue, 1 at a time" in logs
     assert small.compiled() == UNITS + 3

@@ -88,7 +88,7 @@ def refuse_folder(folder: str) -> None:
     if foreign:
         raise BadInput(
             f"--out {folder}: it holds {foreign[0]!a}, which is no part of a bundle; accepted: a new folder, an empty "
-            "one, or a bundle to go on with."
+            "one, or a bundle to continue."
         )
 
 
@@ -173,5 +173,5 @@ def _run(folder: str, part: Part, target: Target, *, watch: Callable[[str], None
     wanted = " ".join(part.requirements)
     raise CouldNotAct(
         f"pip could not download {wanted} for {target.words}: {last.removeprefix('ERROR: ')[:300]}. "
-        f"The whole output is in {folder}/{LOG}; the same command goes on with what is there."
+        f"The whole output is in {folder}/{LOG}; the same command continues with what is there."
     )

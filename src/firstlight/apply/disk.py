@@ -179,8 +179,8 @@ def named(path: str) -> Iterator[None]:
 
 
 _ADVICE = {
-    errno.ENOSPC: "Free some space there; nothing was lost: the same command goes on where it stopped.",
-    errno.EDQUOT: "Free some of your quota; nothing was lost: the same command goes on where it stopped.",
+    errno.ENOSPC: "Free some space there; nothing was lost: the same command continues where it stopped.",
+    errno.EDQUOT: "Free some of your quota; nothing was lost: the same command continues where it stopped.",
     errno.EROFS: "That file system is read-only; remount it, or set FIRSTLIGHT_STATE_DIR if it is the state folder.",
     errno.EACCES: "Run as a user that may write there (sudo), or choose an option that needs no root.",
     errno.EPERM: "Run as a user that may write there (sudo), or choose an option that needs no root.",

@@ -113,7 +113,7 @@ def _in_passes(spec: BuildSpec, progress: Progress, *, jobs: int, units: tuple[s
             raise CouldNotAct(failure_text(failed, ended.lines))
         jobs = fewer_jobs(jobs, len(starved))
         first = starved[0].output
-        say(f"firstlight: {len(starved)} units were killed for memory ({first}); they go on, {jobs} at a time")
+        say(f"firstlight: {len(starved)} units were killed for memory ({first}); they continue, {jobs} at a time")
 
 
 def fewer_jobs(jobs: int, starved: int) -> int:
@@ -142,7 +142,7 @@ def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
         failed = failed_units(list(ended.lines))
         if failed and all(each.for_memory for each in failed) and jobs > 1:
             jobs = fewer_jobs(jobs, len(failed))
-            say(f"firstlight: {len(failed)} units were killed for memory; the rest goes on, {jobs} at a time")
+            say(f"firstlight: {len(failed)} units were killed for memory; the rest continues, {jobs} at a time")
             continue
         left = ninja_folder(spec)
         if failed and left and spec.backend is Backend.TORCH_EXTENSION:

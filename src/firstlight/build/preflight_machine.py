@@ -165,7 +165,7 @@ def paths(case: BuildCase) -> Iterator[Fault]:
 def unit_record(case: BuildCase) -> Iterator[Fault]:
     if case.project.backend is Backend.OTHER:
         yield note(
-            "unknown-backend", "this backend is run as a whole: its units cannot be counted or gone on with one by one"
+            "unknown-backend", "this backend is run as a whole: its units cannot be counted or resumed one by one"
         )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from firstlight.ways.shelf import Shelf
     from firstlight.ways.step import Step
 
-RESUME = "`firstlight apply` goes on where it stopped"
+RESUME = "`firstlight apply` continues where it stopped"
 BACK = "`firstlight undo` takes back what was done; after that another option can be chosen"
 
 
@@ -74,7 +74,7 @@ def command(ctx: click.Context, /, wanted: Wanted, **given: Any) -> None:
     """Show the chosen option as `plan` does, ask once, and do it.
 
     A step whose result is there already is skipped, and every step is checked after it was done. Everything is written
-    to a journal first: after a kill, a reboot or a full disk the same command goes on, and `firstlight undo` takes it
+    to a journal first: after a kill, a reboot or a full disk the same command continues, and `firstlight undo` takes it
     back. Exit code 0: done, or nothing to do; 1: a step or verify failed, or only you can do what is left; 2: usage, or
     no terminal to ask; 4: another firstlight is at work; 130: interrupted.
     """

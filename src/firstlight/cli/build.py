@@ -94,7 +94,7 @@ def command(ctx: click.Context, /, look: Look, target: str, **given: Any) -> Non
     """Build TARGET (torch==2.9.1, a folder, an sdist or git+URL@REF) from source and install the wheel.
 
     Everything that would stop the build later is checked first, and all faults are reported together. If it is stopped,
-    the same command goes on. Exit code 0: built, installed and proved; 1: a stage failed, or a fault stops it; 4:
+    the same command continues. Exit code 0: built, installed and proved; 1: a stage failed, or a fault stops it; 4:
     another build is at work; 130: interrupted, everything kept.
     """
     form = Form.JSON if given["as_json"] else Form.TEXT

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 BY_PIP = ("build-requirements", "no-cmake", "cmake-too-old", "no-ninja", "ninja-too-old")  # faults of preflight
 WATCH = "How far it is, in any shell:\n    firstlight build --status --follow"
-RESUME = "The same command goes on where it stopped."
+RESUME = "The same command continues where it stopped."
 BACK = "`firstlight undo` takes an installed wheel away again and leaves the tree."
 MINE = "build:"  # how runs of builds are called in the journal
 

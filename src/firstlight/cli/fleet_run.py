@@ -213,7 +213,7 @@ def _run_to_do(shelf: Shelf, begun: FleetRun, given: dict[str, Any]) -> FleetRun
     if before is None or not _is_the_same(before, run) or not _is_unfinished(before):
         return run
     shelf.forget_unbegun(run.id)
-    click.echo(f"run {before.id} is not finished; it is gone on with", err=True)
+    click.echo(f"run {before.id} is not finished; it is resumed", err=True)
     return before
 
 
@@ -240,21 +240,17 @@ def _readable(option: str, path: str) -> str:
 
 def _run_to_retry(shelf: Shelf, verb: Verb, words: tuple[str, ...], given: dict[str, Any]) -> FleetRun:
     if words or named_from(given) or given["limit"]:
-        raise BadInput(
-            f"--retry goes on with the newest run as it is; leave hosts, --limit and options of {verb.value} out"
-        )
+        raise BadInput(f"--retry resumes the newest run as it is; leave hosts, --limit and options of {verb.value} out")
     for name in ("ssh_config", "become", "become_password_file", "vault_password_file"):
         if given[name]:
             raise BadInput(
-                f"--retry goes on with the newest run as it is; leave --{name.replace('_', '-')} out, or begin another "
+                f"--retry resumes the newest run as it is; leave --{name.replace('_', '-')} out, or begin another "
                 "run with it"
             )
     run = next(shelf.runs(verb), None)
     _refuse_damaged(shelf, newer_than="" if run is None else run.id)
     if run is None:
-        raise BadInput(
-            f"there is no run to go on with; `firstlight fleet {verb.value} --hosts node01,node02` makes one"
-        )
+        raise BadInput(f"there is no run to resume; `firstlight fleet {verb.value} --hosts node01,node02` makes one")
     return run
 
 

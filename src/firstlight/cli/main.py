@@ -13,7 +13,7 @@ import click
 
 from firstlight import __version__
 from firstlight.cli.given import refuse_nothing
-from firstlight.cli.printing import guarded_streams, raw
+from firstlight.cli.printing import guarded_streams
 from firstlight.cli.streams import drop, keep_writable, nowhere_to_write
 from firstlight.errors import FirstlightError
 
@@ -28,7 +28,7 @@ VERBS = {
     "undo": ("undo", "take back what apply did, newest first"),
     "build": (
         "build",
-        "build from source: checked before it starts, can be stopped and gone on with, proves its result",
+        "build from source: checked before it starts, can be stopped and resumed, proves its result",
     ),
     "bundle": ("bundle", "the wheels for a machine without a network, in a folder"),
     "run": ("run", "run CMD with the libcuda that works on this machine, decided now"),
@@ -150,7 +150,7 @@ def run(args: list[str] | None = None) -> int:
 
 def _heard(code: int) -> int:
     """The exit code; 4 where a result was written to a stdout that cannot take it."""
-    if not nowhere_to_write(raw(sys.stdout)):
+    if not nowhere_to_write():
         return code
     return _complain(
         f"the output could not be written: stdout is not open for writing (otherwise the exit code would be {code})", 4

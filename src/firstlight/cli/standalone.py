@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from firstlight import __version__
-from firstlight.cli.printing import guarded_streams, raw
+from firstlight.cli.printing import guarded_streams
 from firstlight.cli.streams import drop, keep_writable, nowhere_to_write
 from firstlight.errors import FirstlightError
 from firstlight.facts.document import to_text
@@ -72,7 +72,7 @@ def _printed(text: str) -> int:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-        if not nowhere_to_write(raw(sys.stdout)):
+        if not nowhere_to_write():
             return 0
     except OSError as error:
         drop(sys.stdout.fileno())

@@ -11,16 +11,16 @@ import io
 import os
 import stat
 import sys
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 
 class _Closed(io.FileIO):
     """In the place of a stdout that was closed (`>&-`): drops everything, and knows whether there was anything."""
 
-    lost = False
+    lost = False  # of the process: there is one stdout
 
     def write(self, data: Any, /) -> int:
-        self.lost = True
+        _Closed.lost = True
         return super().write(data)
 
 
@@ -42,6 +42,7 @@ def keep_writable() -> None:
     (`| head -1`) fails at the next write, or not, depending on who is faster; an `apply` at work must not be stopped
     by that.
     """
+    _Closed.lost = False
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is not None and mode == "w" and stream is getattr(sys, f"__{name}__") and _is_for_reading(stream):
@@ -54,10 +55,9 @@ def keep_writable() -> None:
             setattr(sys, name, _forgiving(stream))
 
 
-def nowhere_to_write(stream: TextIO) -> bool:
+def nowhere_to_write() -> bool:
     """Whether something was written to a stdout that was closed before we started, and so is lost."""
-    stands_in = getattr(stream, "buffer", None)
-    return isinstance(stands_in, _Closed) and stands_in.lost
+    return _Closed.lost
 
 
 def drop(handle: int) -> None:

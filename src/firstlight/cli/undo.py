@@ -27,7 +27,7 @@ from firstlight.machine.live import LiveMachine
 if TYPE_CHECKING:
     from firstlight.apply.runs import Run
 
-RESUME = "`firstlight undo` again goes on with the rest"
+RESUME = "`firstlight undo` again continues with the rest"
 BACK = "what was taken back stays so; `firstlight apply` does it again"
 
 

@@ -207,7 +207,7 @@ BUILD_RULES = (
         fires_when="The nvcc that torch.utils.cpp_extension would start has torch's major and another minor.",
         looks_at=("toolkits.cpp_extension_home", "toolkits.toolkits", "torch.wheel_cuda"),
         needs=("toolkits.cpp_extension_home",),
-        means="Extensions build; torch prints a remark and goes on.",
+        means="Extensions build; torch only prints a remark.",
         error="The detected CUDA version (12.9) has a minor version mismatch with the version that was used to compile "
         "PyTorch (12.8). Most likely this shouldn't be a problem.",
         source="docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",

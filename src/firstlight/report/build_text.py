@@ -103,7 +103,7 @@ def status_text(status: BuildStatus, standing: Standing, ended: Ended) -> str:
     """Where a build stands, in a few lines."""
     if not status.alive and standing in ENDED:
         return _line("BUILD", f"{status.id}, {standing.value}") + ended_text(ended) + _line("log", status.log)
-    state = "running" if status.alive else "not running: the same command goes on where it stopped"
+    state = "running" if status.alive else "not running: the same command continues where it stopped"
     out = _line("BUILD", f"{status.id}, {status.stage.value}, {state}")
     if status.total:
         passed = max(1.0, status.written_at - status.begun_at)

@@ -69,8 +69,8 @@ def send(way: Way, missing: tuple[Missing, ...], told: Callable[[int], None]) ->
     if status:
         ended = f"ended with {status}" if status > 0 else f"was ended by signal {-status}"
         raise CouldNotLook(
-            f"sending was cut off: rsync {ended} ({_first(said)}). What arrived is kept there; the same "
-            "command goes on from it."
+            f"sending was cut off: rsync {ended} ({_first(said)}). What arrived is kept there; the same command "
+            "continues from it."
         )
     return sent
 

@@ -29,8 +29,8 @@ from firstlight.ways.words import fitted, title_of
 _MAIN = {"torch": "git+https://github.com/pytorch/pytorch.git"}  # where no release is named
 _BY_OPTIONS = ("CUDA_HOME", "CUDACXX", "PATH", "TORCH_CUDA_ARCH_LIST")  # said by --toolkit and --archs
 _STAGES = (
-    "It fetches the source, names every fault before anything is compiled, goes on where it was stopped, and proves "
-    "the wheel. `firstlight build --status --follow` tells from another shell how far it is; undo leaves the tree."
+    "It fetches the source, names every fault before anything is compiled, continues where it was stopped, and proves "
+    "the wheel. `firstlight build --status --follow` shows from another shell how far it is; undo leaves the tree."
 )
 _EMPTY = 'there="$("$@")" || exit 1; ! find "$there" -type f -size +64k 2>/dev/null | grep -q .'
 _CONDA_EMPTY = '! find "$(conda info --base)/pkgs" -name "*.conda" -o -name "*.tar.bz2" 2>/dev/null | grep -q .'
