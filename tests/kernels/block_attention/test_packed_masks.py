@@ -89,6 +89,30 @@ def test_each_sequence_may_have_a_mask_of_its_own(seed: int) -> None:
     assert torch.equal(made.kinds, made.canonical().kinds)
 
 
+def test_sequences_with_queries_or_keys_alone_have_nothing_to_look_up() -> None:
+    """No block of any of the masks is left: the first sequence has queries only, the second keys only."""
+    made = BlockMask.packed(torch.tensor([0, 3, 3, 4]), torch.tensor([0, 0, 3, 3]), masks=[None, None, None])
+    assert (made.blocks, made.elements) == (0, 0)
+    crossed = BlockMask.packed(torch.tensor([0, 3, 3, 5]), torch.tensor([0, 0, 3, 4]), masks=[None] * 3)
+    assert torch.equal(crossed.to_bool()[0], allowed([0, 3, 3, 5], [0, 0, 3, 4], False, None))  # noqa: FBT003
+
+
+def test_a_mask_alone_is_itself() -> None:
+    mask = BlockMask.window(300, left=9)
+    assert BlockMask.packed(torch.tensor([0, 300]), masks=[mask]) is mask
+    assert BlockMask.packed(torch.tensor([0, 300]), masks=[None]).derived["shape"] == "full"
+
+
+def test_rows_of_blocks_are_computed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long batches have more blocks than numbers of them are held at once; what is made is the same."""
+    offsets, own = torch.tensor([0, 130, 131, 700, 1000]), [BlockMask.causal(n) for n in (130, 1, 569, 300)]
+    whole = BlockMask.packed(offsets, causal=True)
+    monkeypatch.setattr("firstlight.kernels.block_attention.packed.AT_ONCE", 17)
+    for made in (BlockMask.packed(offsets, causal=True), BlockMask.packed(offsets, masks=own)):
+        assert torch.equal(made.kinds, whole.kinds)
+        assert made.equals(whole)
+
+
 def test_one_sequence_is_the_plain_shape_that_kernels_know() -> None:
     offsets = torch.tensor([0, 500])
     for causal, name in ((False, "full"), (True, "upper_left"), ("lower_right", "lower_right")):

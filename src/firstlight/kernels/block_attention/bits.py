@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 NONE, PARTIAL, FULL = 0, 1, 2
-ROWS_AT_ONCE = 1024  # rows of bits that are unpacked together: 16 MB of booleans at block 128
+ROWS_AT_ONCE = 1024  # rows of bits that are made or unpacked together: 16 MB of booleans at block 128
 
 
 def ordinary() -> torch.inference_mode:
@@ -37,6 +37,13 @@ def pack(allowed: Tensor) -> Tensor:
     return (eights * weights).sum(-1, dtype=torch.uint8).contiguous().view(torch.int32)
 
 
+def within(first: Tensor, end: Tensor, block: int) -> Tensor:
+    """int32 [..., block // 32] with ones at the keys first <= j < end of a block; both may lie beside it, int64."""
+    begins = torch.arange(0, block, 32, device=first.device)
+    low, high = ((each[..., None] - begins).clamp(0, 32) for each in (first, end))
+    return (((1 << high) - 1) & ~((1 << low) - 1)).to(torch.int32)
+
+
 def unpack(bits: Tensor) -> Tensor:
     """Booleans [..., block] of int32 [..., block // 32]."""
     places = torch.arange(8, dtype=torch.uint8, device=bits.device)
@@ -51,12 +58,21 @@ def portions(rows: Tensor) -> list[Tensor]:
 def count_allowed(bits: Tensor, *, q_len: int, k_len: int, block: int) -> Tensor:
     """int64 [P, 2, 2]: ones of each row of bits in an inner block, and in the last one of queries [1] and keys [1]."""
     q_tail, k_tail = tail_of(q_len, block), tail_of(k_len, block)
+    begins = torch.arange(0, block, 8, device=bits.device)
+    inside = ((1 << (k_tail - begins).clamp(0, 8)) - 1).to(torch.uint8)
     parts = []
     for some in portions(bits):
-        allowed = unpack(some)
-        lines = torch.stack([allowed.sum(2), allowed[:, :, :k_tail].sum(2)], dim=2)
+        eights = some.contiguous().view(torch.uint8)
+        lines = torch.stack([_ones(eights).sum(2), _ones(eights & inside).sum(2)], dim=2)
         parts.append(torch.stack([lines.sum(1), lines[:, :q_tail].sum(1)], dim=1))
     return torch.cat(parts) if parts else torch.zeros(0, 2, 2, dtype=torch.int64, device=bits.device)
+
+
+def _ones(eights: Tensor) -> Tensor:
+    """How many bits of each byte are 1: neighbours are added by twos, fours, eights."""
+    twos = eights - ((eights >> 1) & 0x55)
+    fours = (twos & 0x33) + ((twos >> 2) & 0x33)
+    return (fours + (fours >> 4)) & 0x0F
 
 
 def elements_inside(*, q_len: int, k_len: int, block: int, device: torch.device) -> Tensor:
@@ -99,6 +115,19 @@ def canonical_kinds(kinds: Tensor, which: Tensor, bits: Tensor, lengths: tuple[i
     seen = allowed_in_blocks(kinds, which, bits, lengths)
     inside = elements_inside(q_len=lengths[0], k_len=lengths[1], block=bits.shape[1], device=kinds.device)
     return kinds_by_count(seen, inside)
+
+
+def canonical_numbered(kinds: Tensor, places: Tensor, bits: Tensor, lengths: tuple[int, int]) -> Tensor:
+    """canonical_kinds where row i of bits is of the block at flat place i alone: the other blocks stay as they are."""
+    (q_len, k_len), block = lengths, bits.shape[1]
+    row = torch.div(places, kinds.shape[3], rounding_mode="floor")
+    last_q, last_k = (row + 1) % kinds.shape[2] == 0, (places + 1) % kinds.shape[3] == 0
+    table = count_allowed(bits, q_len=q_len, k_len=k_len, block=block)
+    seen = table[torch.arange(places.shape[0], device=places.device), last_q.long(), last_k.long()]
+    queries, keys = (
+        torch.where(last, tail_of(length, block), block) for last, length in ((last_q, q_len), (last_k, k_len))
+    )
+    return kinds.flatten().scatter_(0, places, kinds_by_count(seen, queries * keys)).view(kinds.shape)
 
 
 def kinds_by_count(seen: Tensor, inside: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from firstlight.kernels.block_attention.bits import (
     NONE,
     PARTIAL,
     blocks_in,
-    canonical_kinds,
+    canonical_numbered,
     number_partial,
     ordinary,
     pack,
@@ -182,7 +182,7 @@ def document(ids_q: Tensor, ids_k: Tensor | None = None, *, block: int = 128) ->
             return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=most)
         which, places = number_partial(kinds == PARTIAL, cut)
         bits = torch.cat([_same_document(queries, keys, some) for some in portions(places)])
-        kinds = canonical_kinds(kinds, which, bits, (q_len, k_len))
+        kinds = canonical_numbered(kinds, places, bits, (q_len, k_len))
         return BlockMask(kinds, which, bits, q_len=q_len, k_len=k_len, block=block, most=most)
 
 

@@ -6,7 +6,7 @@ Where sequences begin is a tensor of offsets, as FlashAttention's cu_seqlens: te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,13 +14,23 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.bits import PARTIAL, canonical_kinds, number_partial, ordinary, pack, portions
+from firstlight.kernels.block_attention.bits import (
+    NONE,
+    PARTIAL,
+    canonical_numbered,
+    number_partial,
+    ordinary,
+    portions,
+    within,
+)
 from firstlight.kernels.block_attention.checks import ALIGNMENTS, alignment_of
 from firstlight.kernels.block_attention.construct import full, window
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.mask_checks import require_mask_block, require_number
 from firstlight.kernels.block_attention.measured import apart, blocked
 from firstlight.kernels.checks import require_dtype, require_same_device, require_tensor
+
+AT_ONCE = 1 << 20  # blocks whose kinds are computed together: 8 MB for each number of a block
 
 
 class Tokens(NamedTuple):
@@ -136,37 +146,64 @@ def span(tokens: Tokens, of: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _in_band(queries: Tokens, keys: Tokens, band: Band, lengths: tuple[int, int]) -> BlockMask:
+    kinds = by_rows(queries, keys, lambda some, rows: _by_band(some, keys, band, rows)[None])
+    return with_bits(kinds, lengths, queries.ids.shape[1], lambda blocks: _elements(queries, keys, band, blocks))
+
+
+def by_rows(queries: Tokens, keys: Tokens, kinds_of: Callable[[Tokens, Tensor], Tensor]) -> Tensor:
+    """uint8 [1, heads, query blocks, key blocks] of what is computed for some rows of blocks at a time."""
+    rows, most = torch.arange(queries.ids.shape[0], device=queries.ids.device), max(1, AT_ONCE // keys.ids.shape[0])
+    return torch.cat([
+        kinds_of(Tokens(queries.starts, queries.ids[some], queries.places[some]), some) for some in rows.split(most)
+    ], 1)[None]  # fmt: skip
+
+
+def with_bits(kinds: Tensor, lengths: tuple[int, int], block: int, bits_of: Callable[[Tensor], Tensor]) -> BlockMask:
+    """The mask of these kinds, the elements of its PARTIAL blocks looked up by their flat places. The host waits."""
+    q_len, k_len = lengths
+    most, cut = (int(number) for number in torch.stack([(kinds != NONE).sum(), (kinds == PARTIAL).sum()]).tolist())
+    if cut == 0:
+        return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=most)
+    which, places = number_partial(kinds == PARTIAL, cut)
+    bits = torch.cat([bits_of(part) for part in portions(places)])
+    kinds = canonical_numbered(kinds, places, bits, lengths)
+    return BlockMask(kinds, which, bits, q_len=q_len, k_len=k_len, block=block, most=most)
+
+
+def _by_band(queries: Tokens, keys: Tokens, band: Band, rows: Tensor) -> Tensor:
+    """uint8 [rows, key blocks]: FULL and NONE where the corners make that certain, else PARTIAL."""
     common = Common.of(queries, keys)
-    rows, columns = (torch.arange(each.ids.shape[0], device=each.ids.device) for each in (queries, keys))
     one = common.first
     q_first, q_last = span(queries, one, rows[:, None])
-    k_first, k_last = span(keys, one, columns)
+    k_first, k_last = span(keys, one, torch.arange(keys.ids.shape[0], device=rows.device))
     if band.shift is not None:
         q_first, q_last = q_first + band.shift[one], q_last + band.shift[one]
     some, wholly = band.keeps(k_first - q_last, k_last - q_first)
     some &= (k_first <= k_last) & (q_first <= q_last)
     seen = (some & (common.first == common.last)) | (common.first < common.last)
-    kinds = (seen.to(torch.uint8) + (seen & wholly & common.alone).to(torch.uint8))[None, None]
-    block = queries.ids.shape[1]
-    most, cut = (int(number) for number in torch.stack([seen.sum(), (kinds == PARTIAL).sum()]).tolist())
-    q_len, k_len = lengths
-    if cut == 0:
-        return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=most)
-    which, places = number_partial(kinds == PARTIAL, cut)
-    bits = torch.cat([_elements(queries, keys, band, part) for part in portions(places)])
-    kinds = canonical_kinds(kinds, which, bits, lengths)
-    return BlockMask(kinds, which, bits, q_len=q_len, k_len=k_len, block=block, most=most)
+    return seen.to(torch.uint8) + (seen & wholly & common.alone).to(torch.uint8)
 
 
 def _elements(queries: Tokens, keys: Tokens, band: Band, blocks: Tensor) -> Tensor:
+    """The bits of these blocks: what a query sees lies side by side."""
     row, column = apart(blocks, (queries.ids.shape[0], keys.ids.shape[0]))
     ids = queries.ids[row]
-    own = queries.places[row] if band.shift is None else queries.places[row] + band.shift[ids].to(torch.int32)
-    allowed = ids[:, :, None] == keys.ids[column][:, None, :]
-    if band.lowest is not None or band.highest is not None:
-        away = keys.places[column][:, None, :] - own[:, :, None]
-        allowed &= band.keeps(away, away)[0]
-    return pack(allowed)
+    own = queries.places[row].to(torch.int64)
+    if band.shift is not None:
+        own = own + band.shift[ids]
+    first, end = reach(keys, ids, column)
+    begin = first
+    if band.lowest is not None:
+        first = torch.maximum(first, begin + own + band.lowest)
+    if band.highest is not None:
+        end = torch.minimum(end, begin + own + (band.highest + 1))
+    return within(first, end, queries.ids.shape[1])
+
+
+def reach(keys: Tokens, ids: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the keys of sequences ids [blocks, block] begin and end, counted from the first key of block `column`."""
+    before = (column * keys.ids.shape[1])[:, None]
+    return keys.starts[ids] - before, keys.starts[ids + 1] - before
 
 
 def _one_sequence(

@@ -7,27 +7,20 @@ sequence's mask. Where those are all seen, or none is, so is the block; elsewher
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.bits import (
-    FULL,
-    NONE,
-    PARTIAL,
-    blocks_in,
-    canonical_kinds,
-    number_partial,
-    ordinary,
-    pack,
-)
+from firstlight.kernels.block_attention.bits import FULL, NONE, PARTIAL, blocks_in, ordinary, within
+from firstlight.kernels.block_attention.construct import full
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.measured import apart
-from firstlight.kernels.block_attention.packed import Common, Tokens, span, tokens_of
+from firstlight.kernels.block_attention.packed import Common, Tokens, by_rows, reach, span, tokens_of, with_bits
 
-BLOCKS_AT_ONCE = 64  # whose elements are looked up together: about 40 MB of numbers at block 128
+ALL = 0xFFFFFFFF  # the 32 bits of a word
 
 
 class _Table(NamedTuple):
@@ -39,38 +32,40 @@ class _Table(NamedTuple):
     begins: Tensor  # int64 [sequences]
     columns: Tensor  # int64 [sequences]
 
+    def words(self, head: Tensor, line: Tensor, inside: Tensor, number: Tensor) -> Tensor:
+        """Word `number` of line `inside` of the row of blocks that begins at `line`; any bits beside the mask."""
+        in_block = self.bits.shape[2]
+        found = (line + number.div(in_block, rounding_mode="floor")).clamp(0, self.kinds.shape[1] - 1)
+        kind = self.kinds[head, found]
+        bits = self.bits[self.which[head, found], inside, number % in_block].to(torch.int64) & ALL
+        return torch.where(kind == FULL, ALL, torch.where(kind == PARTIAL, bits, 0))
+
 
 def each_by_its_own(
     masks: Sequence[BlockMask | None], starts_q: list[int], starts_k: list[int], block: int, device: torch.device
 ) -> BlockMask:
     """The mask of all tokens where sequence i is seen as masks[i] says; None: all of it."""
     heads = _require(masks, starts_q, starts_k, block, device)
+    if len(masks) == 1:
+        return masks[0] or full(starts_q[1], starts_k[1], block=block, device=device)
     with ordinary():
-        offsets = [torch.tensor(starts, device=device) for starts in (starts_q, starts_k)]
-        queries, keys = (tokens_of(each, int(starts[-1]), block) for each, starts in
-                         zip(offsets, (starts_q, starts_k), strict=True))  # fmt: skip
-        table = _table(masks, heads, [each.starts.diff().tolist() for each in (queries, keys)], block, device)
-        kinds = _by_corners(queries, keys, table)
-        numbers = torch.stack([(kinds != NONE).sum(), (kinds == PARTIAL).sum()]).tolist()
-        most, cut = (int(number) for number in numbers)
-        q_len, k_len = starts_q[-1], starts_k[-1]
-        if cut == 0:
-            return BlockMask(kinds, q_len=q_len, k_len=k_len, block=block, most=most)
-        which, places = number_partial(kinds == PARTIAL, cut)
-        parts = torch.split(places, BLOCKS_AT_ONCE)
-        bits = torch.cat([_elements(queries, keys, table, part) for part in parts])
-        kinds = canonical_kinds(kinds, which, bits, (q_len, k_len))
-        return BlockMask(kinds, which, bits, q_len=q_len, k_len=k_len, block=block, most=most)
+        queries, keys = (tokens_of(torch.tensor(starts, device=device), starts[-1], block) for starts in
+                         (starts_q, starts_k))  # fmt: skip
+        lengths = [[end - first for first, end in pairwise(starts)] for starts in (starts_q, starts_k)]
+        table = _table(masks, heads, lengths, block, device)
+        kinds = by_rows(queries, keys, lambda some, rows: _by_corners(some, keys, table, rows))
+        return with_bits(
+            kinds, (starts_q[-1], starts_k[-1]), block, lambda blocks: _elements(queries, keys, table, blocks)
+        )
 
 
-def _by_corners(queries: Tokens, keys: Tokens, table: _Table) -> Tensor:
-    """uint8 [1, heads, query blocks, key blocks]: FULL and NONE where that is certain, else PARTIAL."""
+def _by_corners(queries: Tokens, keys: Tokens, table: _Table, rows: Tensor) -> Tensor:
+    """uint8 [heads, rows, key blocks]: FULL and NONE where that is certain, else PARTIAL."""
     block = queries.ids.shape[1]
     common = Common.of(queries, keys)
-    rows, columns = (torch.arange(each.ids.shape[0], device=each.ids.device) for each in (queries, keys))
     one = common.first
     q_first, q_last = span(queries, one, rows[:, None])
-    k_first, k_last = span(keys, one, columns)
+    k_first, k_last = span(keys, one, torch.arange(keys.ids.shape[0], device=rows.device))
     there = (common.first == common.last) & (q_first <= q_last) & (k_first <= k_last)
     some = torch.zeros(table.kinds.shape[0], *one.shape, dtype=torch.bool, device=one.device)
     wholly = torch.ones_like(some)
@@ -82,29 +77,31 @@ def _by_corners(queries: Tokens, keys: Tokens, table: _Table) -> Tensor:
             some |= kind != NONE
             wholly &= kind == FULL
     seen = (there & some) | (common.first < common.last)
-    return (seen.to(torch.uint8) + (seen & wholly & common.alone).to(torch.uint8))[None]
+    return seen.to(torch.uint8) + (seen & wholly & common.alone).to(torch.uint8)
 
 
 def _elements(queries: Tokens, keys: Tokens, table: _Table, blocks: Tensor) -> Tensor:
+    """The bits of these blocks: each word is cut out of two that lie side by side in its sequence's mask."""
     block = queries.ids.shape[1]
     head, row, column = apart(blocks, (table.kinds.shape[0], queries.ids.shape[0], keys.ids.shape[0]))
-    ids, q_place, k_place = queries.ids[row], queries.places[row], keys.places[column]
-    same = ids[:, :, None] == keys.ids[column][:, None, :]
-    line = table.begins[ids] + q_place.div(block, rounding_mode="floor") * table.columns[ids]
-    found = line[:, :, None] + k_place.div(block, rounding_mode="floor")[:, None, :]
-    found = torch.where(same, found, 0)
-    kind, which = table.kinds[head[:, None, None], found], table.which[head[:, None, None], found]
-    inside = (k_place % block)[:, None, :]
-    words = table.bits[which, (q_place % block)[:, :, None], inside.div(32, rounding_mode="floor")]
-    bit = ((words >> (inside % 32)) & 1) != 0
-    return pack(same & ((kind == FULL) | ((kind == PARTIAL) & bit)))
+    ids, places = queries.ids[row], queries.places[row].to(torch.int64)
+    first, end = reach(keys, ids, column)
+    line = table.begins[ids] + places.div(block, rounding_mode="floor") * table.columns[ids]
+    key = torch.arange(0, block, 32, device=blocks.device) - first[..., None]  # of the word's first bit
+    word = key.div(32, rounding_mode="floor")
+    at = (head[:, None, None], line[..., None], (places % block)[..., None])
+    low, high = (table.words(*at, each) for each in (word, word + 1))
+    return ((low | (high << 32)) >> (key - 32 * word)).to(torch.int32) & within(first, end, block)
 
 
 def _table(
     masks: Sequence[BlockMask | None], heads: int, lengths: list[list[int]], block: int, device: torch.device
 ) -> _Table:
-    kinds, which, bits = [], [], [torch.zeros(1, block, block // 32, dtype=torch.int32, device=device)]
-    begins, widths, first, row = [], [], 0, 1
+    # the first block is nobody's: there may be no other, where queries and keys are of unlike sequences
+    kinds = [torch.zeros(heads, 1, dtype=torch.uint8, device=device)]
+    which = [torch.zeros(heads, 1, dtype=torch.int64, device=device)]
+    bits = [torch.zeros(1, block, block // 32, dtype=torch.int32, device=device)]
+    begins, widths, first, row = [], [], 1, 1
     for mask, q_len, k_len in zip(masks, *lengths, strict=True):
         shape = (heads, blocks_in(q_len, block), blocks_in(k_len, block))
         begins.append(first)
