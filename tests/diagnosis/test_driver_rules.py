@@ -136,15 +136,15 @@ def test_without_root_compat_comes_as_an_archive_and_a_driver_not_at_all() -> No
 def test_before_cuda_11_a_driver_runs_no_later_release_than_its_own() -> None:
     """torch for CUDA 10.2 needs 440.33: no minor-version compatibility on driver 418, whose CUDA is 10.1."""
     old = ("driver.kernel_version=418.226.00", "driver_cuda=10.1", "torch.wheel_cuda=10.2")
-    finding = _found(override(facts_of("h100-driver-570"), old), "driver-too-old-for-wheel")
+    finding = finding_on(override(facts_of("h100-driver-570"), old), "driver-too-old-for-wheel")
     assert "needs 440.33 or newer" in finding.saw[0]
     [other] = [way for ways in ways_of(finding) for way in ways if isinstance(way, OtherMachine)]
     assert (other.min_driver, other.cuda) == (440, CudaVersion(10, 2))
     not_looked = override(facts_of("h100-driver-570"), (*old, "cuinit=unknown", "driver_cuda=unknown"))
-    assert "driver-too-old-for-wheel" in _codes(not_looked)
+    assert "driver-too-old-for-wheel" in codes_on(not_looked)
     fits = ("driver.kernel_version=440.33.01", "driver_cuda=10.2", "torch.wheel_cuda=10.2")
     assert not {"driver-too-old-for-wheel", "minor-version-limits"} & set(
-        _codes(override(facts_of("h100-driver-570"), fits))
+        codes_on(override(facts_of("h100-driver-570"), fits))
     )
 
 
@@ -155,7 +155,7 @@ def test_who_cannot_change_the_driver_is_told_the_floor_of_torchs_own_cuda() -> 
         "torch.wheel_cuda=11.3",
         "torch.version=1.10.0+cu113",
     )
-    finding = _found(override(facts_of("h100-driver-570"), old), "driver-too-old-for-wheel")
+    finding = finding_on(override(facts_of("h100-driver-570"), old), "driver-too-old-for-wheel")
     assert "needs 450.80.02 or newer" in finding.saw[0]
     assert "driver 450 or newer" in {one.title for one in finding.answers if one.why_not}
     assert not any(isinstance(way, InstallWheels) for ways in ways_of(finding) for way in ways), "cu102 needs 440.33"

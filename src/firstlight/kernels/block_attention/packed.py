@@ -154,7 +154,7 @@ def by_rows(queries: Tokens, keys: Tokens, kinds_of: Callable[[Tokens, Tensor], 
     """uint8 [1, heads, query blocks, key blocks] of what is computed for some rows of blocks at a time."""
     rows, most = torch.arange(queries.ids.shape[0], device=queries.ids.device), max(1, AT_ONCE // keys.ids.shape[0])
     return torch.cat([
-        kinds_of(Tokens(queries.starts, queries.ids[some], queries.places[some]), some) for some in rows.split(most)
+        kinds_of(Tokens(queries.starts, queries.ids[some], queries.places[some]), some) for some in torch.split(rows, most)
     ], 1)[None]  # fmt: skip
 
 
