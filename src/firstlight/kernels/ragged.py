@@ -23,7 +23,7 @@ from firstlight.kernels.block_attention.packed import require_offsets
 from firstlight.kernels.checks import called, require_same_device, require_tensor
 from firstlight.kernels.jagged import Jagged, is_nested, jagged_of, same_lengths
 from firstlight.kernels.lifetimes import Held, held_after, use
-from firstlight.kernels.memo import TensorMemo, keepable
+from firstlight.kernels.memo import TensorMemo, being_captured, keepable
 from firstlight.kernels.torch_private import without_functorch
 
 
@@ -36,12 +36,20 @@ class _Kept(NamedTuple):
 
     mask: BlockMask
     held: Held | None
-    were: tuple[Tensor, ...] | None
+    were: tuple[Tensor, Tensor] | None
 
-    def is_of(self, *offsets: Tensor) -> bool:
+    def is_of(self, offsets_q: Tensor, offsets_k: Tensor) -> bool:
         """Whether the offsets are still what the mask was made of; True where changes are counted."""
-        pairs = zip(self.were or (), offsets, strict=False)
-        return all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs)
+        if self.were is None:
+            return True
+        if being_captured(offsets_q):
+            return False  # nothing can be read there
+        one, other = self.were
+        return _same(one, offsets_q) and (offsets_q is offsets_k or _same(other, offsets_k))
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
 
 
 _MASKS: TensorMemo[_Kept] = TensorMemo()
@@ -222,13 +230,13 @@ def _mask(
     offsets_q, offsets_k = _given(q, offsets)
     tag = (alignment_of(causal), left)
     found = _MASKS.get(offsets_q, offsets_k, tag)
+    if found is not None:
+        use(found.held)
     if found is None or not found.is_of(offsets_q, offsets_k):
         found = _made(offsets_q, offsets_k, causal=causal, left=left)
         if keepable(offsets_q, found.mask.kinds):
             put = _MASKS.put if found.were is None else _MASKS.put_compared
             put(offsets_q, offsets_k, found, tag)
-    else:
-        use(found.held)
     _require_end("q", q, found.mask.q_len)
     _require_end("k", k, found.mask.k_len)
     return found.mask
@@ -239,5 +247,5 @@ def _made(offsets_q: Tensor, offsets_k: Tensor, *, causal: bool | str, left: int
     other = None if offsets_k is offsets_q else offsets_k
     with without_functorch(), ordinary():
         made = BlockMask.packed(offsets_q, other, causal=causal, left=left)
-        held = held_after(*made.parts)
-        return _Kept(made, held, tuple(each.clone() for each in (offsets_q, offsets_k)) if compared else None)
+        were = (offsets_q.clone(), offsets_k.clone()) if compared else None
+        return _Kept(made, held_after(*made.parts, *(were or ())), were)
