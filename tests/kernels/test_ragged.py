@@ -17,9 +17,13 @@ from firstlight.kernels import (
     BlockSparseMatrix,
     GatedBlockSparseLinear,
     attention,
+    explain_attention,
     gated_linear,
     linear,
+    matmul,
+    merge_attention,
     ragged_attention,
+    sampled_matmul,
 )
 from firstlight.kernels import ragged as module
 
@@ -96,17 +100,84 @@ def test_what_one_sequence_holds_changes_no_other() -> None:
 
 def test_the_mask_is_kept_while_the_offsets_are_the_same() -> None:
     given, offsets = tensors(), OFFSETS.clone()
-    ragged_attention(*given, offsets)
+    before = ragged_attention(*given, offsets, backend="reference")
     kept = module._MASKS.get(offsets, offsets, ("", None))
     ragged_attention(*given, offsets)
     assert module._MASKS.get(offsets, offsets, ("", None)) is kept
     offsets[1] = 129
     changed = ragged_attention(*given, offsets, backend="reference")
     assert torch.equal(changed, ragged_attention(*given, offsets.clone(), backend="reference"))
+    assert not torch.equal(changed, before)
     many = len(module._MASKS)
     del offsets
     gc.collect()
     assert len(module._MASKS) < many
+
+
+def change_by_another_library(offsets: Tensor, wanted: Tensor) -> None:
+    offsets.numpy()[:] = wanted.numpy()
+
+
+def change_under_the_tensor(offsets: Tensor, wanted: Tensor) -> None:
+    offsets.data = wanted
+
+
+def change_in_place(offsets: Tensor, wanted: Tensor) -> None:
+    offsets.copy_(wanted)
+
+
+@pytest.mark.parametrize("change", [change_by_another_library, change_under_the_tensor, change_in_place])
+@pytest.mark.parametrize("inference", [False, True], ids=["counting", "of inference mode"])
+def test_offsets_that_changed_uncounted_are_noticed(
+    change: Callable[[Tensor, Tensor], None], inference: bool,  # noqa: FBT001 pytest gives it
+) -> None:  # fmt: skip
+    given, other = each(Tensor.detach, tensors()), torch.tensor([0, 1, 430, 431, 495], dtype=torch.int32)
+    with torch.inference_mode(mode=inference):
+        offsets = OFFSETS.clone()
+        first = ragged_attention(*given, offsets, causal=True)
+        kept = module._MASKS.get(offsets, offsets, ("upper_left", None))
+        ragged_attention(*given, offsets, causal=True)
+        assert kept is not None
+        assert module._MASKS.get(offsets, offsets, ("upper_left", None)) is kept
+        change(offsets, other)
+        changed = ragged_attention(*given, offsets, causal=True)
+    assert not torch.equal(changed, first)
+    torch.testing.assert_close(changed, ragged_attention(*given, other, causal=True))
+
+
+def test_a_mask_made_under_torch_func_serves_later_calls() -> None:
+    given, offsets = each(Tensor.detach, tensors()), OFFSETS.clone()
+    q, k, v = given
+    torch.func.grad(lambda each: ragged_attention(each, k, v, offsets, causal=True).sum())(q)
+    assert module._MASKS.get(offsets, offsets, ("upper_left", None)) is not None
+    torch.testing.assert_close(
+        ragged_attention(*given, offsets, causal=True), ragged_attention(*given, OFFSETS.clone(), causal=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("starts_q", "starts_k"), [([0, 0, 0], None), ([0], None), ([0, 5, 12], [0, 0, 0]), ([0, 0], [0, 9])]
+)
+def test_there_may_be_no_queries_or_no_keys_at_all(starts_q: list[int], starts_k: list[int] | None) -> None:
+    """As on the one rank of many whose share of a batch is empty: backward passes have to go through."""
+    starts_k = starts_q if starts_k is None else starts_k
+    q = torch.randn(starts_q[-1], 4, 16, requires_grad=True)
+    k, v = (torch.randn(starts_k[-1], 2, 16, requires_grad=True) for _ in range(2))
+    offsets = torch.tensor(starts_q), torch.tensor(starts_k)
+    out, lse = ragged_attention(q, k, v, *offsets, causal="lower_right", return_lse=True)
+    assert out.shape == q.shape
+    assert not out.any()
+    assert lse.shape == (4, q.shape[0])
+    assert bool((lse == -torch.inf).all())
+    for found, given in zip(torch.autograd.grad(out.sum(), (q, k, v)), (q, k, v), strict=True):
+        assert found.shape == given.shape
+        assert not found.any()
+    if starts_q == starts_k:
+        nested = [torch.nested.nested_tensor_from_jagged(x, offsets[0]).transpose(1, 2) for x in (q, k, v)]
+        assert tokens(attention(nested[0], nested[1], nested[2])).shape == q.shape
+    longer = torch.tensor([0] * (len(starts_q) - 1) + [starts_q[-1] + 3])
+    with pytest.raises(UnsupportedInput, match=r"q has|begin with 0"):
+        ragged_attention(q, k, v, longer, offsets[1])
 
 
 def jagged(given: Three, offsets_k: Tensor = OFFSETS) -> Three:
@@ -134,6 +205,27 @@ def test_jagged_tensors_bring_their_offsets(offsets_k: Tensor) -> None:
     for one, other in zip(made, torch.autograd.grad(wanted, given, grad), strict=True):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(tokens(out + nested[0]), wanted + given[0])
+
+
+def test_jagged_results_over_two_sets_of_keys_are_put_together() -> None:
+    q, k, v = tensors()
+    q_nested, k_nested, v_nested = jagged((q, k, v))
+    far = jagged(tensors(KEYS), KEYS)
+    parts = [attention(q_nested, *kv, return_lse=True) for kv in ((k_nested, v_nested), far[1:])]
+    out, lse = merge_attention(parts)
+    plain = merge_attention([(tokens(one), tokens(log.transpose(1, 2))) for one, log in parts])
+    assert out.shape == q_nested.shape
+    torch.testing.assert_close(tokens(out), plain[0])
+    torch.testing.assert_close(tokens(lse.transpose(1, 2)), plain[1])
+
+
+def test_what_is_explained_of_jagged_tensors_is_what_is_computed() -> None:
+    nested = jagged(each(Tensor.detach, tensors()))
+    mask = BlockMask.packed(OFFSETS, causal=True)
+    q, k, _ = (x.detach().transpose(0, 1)[None] for x in tensors())
+    wanted = explain_attention(q, k, mask)
+    assert explain_attention(*nested[:2], causal=True) == wanted
+    assert explain_attention(*nested[:2], mask, v=nested[2]) == wanted
 
 
 def test_jagged_tensors_with_a_mask_of_all_tokens() -> None:
@@ -191,6 +283,28 @@ def test_compiled_code_takes_a_mask_made_outside() -> None:
     torch.testing.assert_close(attend(*given), ragged_attention(*given, OFFSETS, causal=True))
 
 
+def test_compiled_code_takes_jagged_tensors_in_one_graph_whatever_their_lengths() -> None:
+    torch.manual_seed(0)
+    layer = BlockSparseLinear(BlockSparseMatrix.from_dense(torch.randn(32, 32) / 6, block=32), torch.randn(32))
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def attend(x: Tensor, mask: BlockMask) -> Tensor:
+        heads = layer(x).unflatten(-1, [2, 16]).transpose(1, 2)
+        made: Tensor = attention(heads, heads, heads, mask).transpose(1, 2).flatten(-2)
+        return x + made
+
+    for starts in ([0, 3, 3, 140], [0, 70, 71], [0, 1, 2, 200, 201]):
+        offsets = torch.tensor(starts)
+        x = torch.randn(starts[-1], 32, requires_grad=True)
+        out = attend(torch.nested.nested_tensor_from_jagged(x, offsets), BlockMask.packed(offsets, causal=True))
+        heads = layer(x).unflatten(-1, [2, 16])
+        wanted = x + ragged_attention(heads, heads, heads, offsets, causal=True).flatten(-2)
+        torch.testing.assert_close(tokens(out), wanted)
+        found = torch.autograd.grad(tokens(out).square().sum(), (x, *layer.parameters()))
+        for one, right in zip(found, torch.autograd.grad(wanted.square().sum(), (x, *layer.parameters())), strict=True):
+            torch.testing.assert_close(one, right, rtol=1e-4, atol=1e-3)
+
+
 def refused() -> list[tuple[Three, dict[str, Any], str]]:
     plain = each(Tensor.detach, tensors())
     nested = jagged(plain)
@@ -202,6 +316,14 @@ def refused() -> list[tuple[Three, dict[str, Any], str]]:
         (plain, {"offsets_q": OFFSETS, "offsets_k": KEYS}, "k has 495 tokens and its offsets end at 700"),
         (plain, {"offsets_q": OFFSETS, "mask": mask}, "mask is given, and offsets"),
         (plain, {"mask": mask, "causal": True}, "mask is given, and offsets"),
+        (
+            plain,
+            {"mask": BlockMask.causal(17)},
+            r"17 queries and 17 keys, and the sequences have 495 .*BlockMask\.packed",
+        ),
+        (plain, {"offsets_q": OFFSETS.to("meta")}, "q is on cpu and offsets_q on meta"),
+        (each(lambda x: x.to("meta"), plain), {"offsets_q": OFFSETS.to("meta")}, "offsets_q cannot be read on meta"),
+        (plain, {"offsets_q": torch.tensor([0, 40, 30, 495])}, r"falls from 40 to 30 at place 2"),
         (plain, {"offsets_q": [0, 495]}, "offsets_q is a list"),
         (
             each(lambda tensor: tensor[None], plain),
@@ -234,3 +356,43 @@ def test_nested_tensors_of_other_forms_are_refused() -> None:
     with pytest.raises(UnsupportedInput, match=r"x leaves tokens out.*x\.contiguous\(\)"):
         linear(holes, weight)
     assert tokens(linear(holes.contiguous(), weight)).shape == (7, 64)
+
+
+def test_products_sum_along_numbers_and_not_along_lengths() -> None:
+    weight = BlockSparseMatrix.from_dense(torch.randn(64, 32), block=32)
+    turned = torch.nested.nested_tensor_from_jagged(torch.randn(495, 32), OFFSETS).transpose(1, 2)
+    for call in (lambda: linear(turned, weight), lambda: gated_linear(turned, weight, weight)):
+        with pytest.raises(UnsupportedInput, match=r"lengths in its last dimension.*x\.transpose\(1, 2\)"):
+            call()  # type: ignore[no-untyped-call]
+    with pytest.raises(UnsupportedInput, match=r"x is a nested tensor; plain.*linear"):
+        matmul(weight, turned)
+    with pytest.raises(UnsupportedInput, match="a is a nested tensor"):
+        sampled_matmul(turned, turned, weight)
+
+
+def test_plain_and_nested_tensors_do_not_meet() -> None:
+    given = each(Tensor.detach, tensors())
+    nested = jagged(given)
+    plain = tuple(x.transpose(0, 1)[None] for x in given)
+    older = torch.nested.nested_tensor([torch.randn(2, 3, 16)], layout=torch.strided)
+    for k in (nested[1], older):
+        with pytest.raises(UnsupportedInput, match="q is a Tensor and others are nested"):
+            attention(plain[0], k, k)
+    with pytest.raises(UnsupportedInput, match="k is a Tensor and others are nested"):
+        attention(nested[0], plain[1], plain[2])
+
+
+def test_torch_func_is_refused_with_words() -> None:
+    weight = BlockSparseMatrix.from_dense(torch.randn(64, 32), block=32)
+    torch.nested.nested_tensor_from_jagged(
+        torch.zeros(1, 1), torch.tensor([0, 1])
+    )  # torch's first cannot be made there
+
+    def summed(x: Tensor) -> Tensor:
+        return linear(torch.nested.nested_tensor_from_jagged(x, OFFSETS), weight).values().sum()
+
+    with pytest.raises(UnsupportedInput, match=r"x is a nested tensor under torch\.func"):
+        torch.func.grad(summed)(torch.randn(495, 32))
+    q, k, v = each(Tensor.detach, tensors())
+    with pytest.raises(UnsupportedInput, match=r"offsets_q cannot be read under torch\.func"):
+        torch.vmap(lambda offsets: ragged_attention(q, k, v, offsets))(torch.stack([OFFSETS, OFFSETS]))

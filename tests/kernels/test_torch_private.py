@@ -51,6 +51,21 @@ def test_the_questions_about_a_call_are_answered() -> None:
         assert torch_private.in_dual_level()
 
 
+def test_a_jagged_tensor_says_where_its_lengths_are_and_is_known_under_torch_func() -> None:
+    nested = torch.nested.nested_tensor_from_jagged(torch.zeros(5, 3, 2), torch.tensor([0, 1, 5]))
+    assert torch_private.ragged_dimension(nested) == 1
+    assert torch_private.ragged_dimension(nested.transpose(1, 2)) == 2
+    seen: list[bool] = []
+
+    def look(values: torch.Tensor) -> torch.Tensor:
+        wrapped = torch.nested.nested_tensor_from_jagged(values, torch.tensor([0, 1, 5]))
+        seen.extend(torch_private.hides_lengths(each) for each in (values, wrapped))
+        return values.sum()
+
+    torch.func.grad(look)(torch.zeros(5, 3, 2))
+    assert seen == [False, True]
+
+
 def test_a_tensor_is_indexed_with_a_number_under_vmap() -> None:
     squares, places = torch.arange(5) ** 2, torch.tensor([4, 0, 3])
     with torch_private.indexing_with_numbers():

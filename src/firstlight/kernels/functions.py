@@ -17,7 +17,7 @@ from torch.compiler import is_dynamo_compiling
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import called, require_same_device, require_same_dtype, require_shape, require_tensor
 from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
-from firstlight.kernels.jagged import is_nested, jagged_of
+from firstlight.kernels.jagged import is_nested, jagged_of, refuse_nested, rows_of
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import OPERATORS, Parts
@@ -59,7 +59,7 @@ def linear_anew(
     if unusual:
         _require_tensors(x, bias)
     if is_nested(x):
-        lengths = jagged_of(x, "x")
+        lengths = rows_of(x, "x")
         factor = None if factor is None else jagged_of(factor, "gate's product").tokens
         return lengths.like(linear_anew(lengths.tokens, w, bias, factor, asked))
     if unusual and _autocast(x):
@@ -111,6 +111,7 @@ def matmul(
     unusual = _is_unusual(x, values, bias) or (c is not None and type(c) not in ORDINARY)
     if unusual:
         _require_tensors(x, bias, c)
+    refuse_nested(x=x, c=c)
     if unusual and _autocast(x):
         x, values, bias, c = _cast(x, values, bias, c)
     rows, cols = w.shape
@@ -153,6 +154,7 @@ def sampled_matmul(
     if unusual:
         require_tensor(a, "a")
         require_tensor(b, "b")
+    refuse_nested(a=a, b=b)
     if unusual and _autocast(a):
         a, b, _, _ = _cast(a, b, None, None)
     rows, cols = w.shape
@@ -226,7 +228,7 @@ def linear_traced(
 ) -> Tensor:  # fmt: skip
     """linear on plain tensors, for a layer under torch.compile, where no BlockSparseMatrix can be made."""
     if is_nested(x):
-        lengths = jagged_of(x, "x")
+        lengths = rows_of(x, "x")
         given = None if factor is None else jagged_of(factor, "gate's product").tokens
         made = linear_traced(lengths.tokens, values, parts, bias, activation=activation, backend=backend, factor=given)
         return lengths.like(made)

@@ -23,7 +23,7 @@ class TensorMemo(Generic[V]):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Reference, Reference, int, V]] = {}
+        self._kept: dict[Hashable, tuple[Reference, Reference, int | None, V]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -34,8 +34,8 @@ class TensorMemo(Generic[V]):
         if found is None:
             return None
         one, other, changes, value = found
-        same = one() is first and other() is second and first._version + second._version == changes
-        return value if same else None
+        same = one() is first and other() is second
+        return value if same and (changes is None or first._version + second._version == changes) else None
 
     def get_changed(self, tensor: Tensor, tag: Hashable = None) -> V | None:
         """The value kept for this very tensor, be it changed since or not, or None."""
@@ -47,8 +47,15 @@ class TensorMemo(Generic[V]):
 
         Not beside tensors made in inference mode: those do not count changes, and a stale value would be served.
         """
-        if first.is_inference() or second.is_inference():
-            return
+        if not (first.is_inference() or second.is_inference()):
+            # versions only grow, so their sum changes when either does
+            self._put(first, second, value, tag, first._version + second._version)
+
+    def put_compared(self, first: Tensor, second: Tensor, value: V, tag: Hashable = None) -> None:
+        """Keeps it until one of the tensors goes: who gets it compares what they held with what they hold now."""
+        self._put(first, second, value, tag, None)
+
+    def _put(self, first: Tensor, second: Tensor, value: V, tag: Hashable, changes: int | None) -> None:
         key = (id(first), id(second), tag)
         kept = self._kept
 
@@ -57,8 +64,6 @@ class TensorMemo(Generic[V]):
             if found is not None and (found[0] is reference or found[1] is reference):
                 del kept[key]
 
-        # versions only grow, so their sum changes when either does
-        changes = first._version + second._version
         kept[key] = (weakref.ref(first, forget), weakref.ref(second, forget), changes, value)
 
     def forget(self, tensor: Tensor) -> None:

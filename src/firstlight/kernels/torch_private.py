@@ -49,6 +49,16 @@ def in_dual_level() -> bool:
     return forward_ad._current_level >= 0
 
 
+def ragged_dimension(jagged: Any) -> int:
+    """The dimension of a jagged nested tensor that has lengths, e.g. 1; compiled code cannot tell it by its size."""
+    return int(jagged._ragged_idx)
+
+
+def hides_lengths(wrapped: Tensor) -> bool:
+    """Whether what torch.func wraps is a jagged nested tensor, which no longer says so."""
+    return any(isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in wrapped.shape)
+
+
 def indexing_with_numbers() -> TorchFunctionMode:
     """A context where t[i] takes a tensor i of one number under torch.vmap, as torch's create_block_mask does it.
 

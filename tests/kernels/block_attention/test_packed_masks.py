@@ -137,7 +137,7 @@ def test_it_is_the_mask_of_documents_below_the_diagonal() -> None:
     ({"offsets_q": [0, 300]}, "offsets_q is a list"),
     ({"offsets_q": torch.tensor([0.0, 3.0])}, "offsets_q is float32; accepted are int64, int32"),
     ({"offsets_q": torch.tensor([[0, 3]])}, r"offsets_q has shape \[1, 2\]"),
-    ({"offsets_q": torch.tensor([3])}, r"offsets_q has shape \[1\]"),
+    ({"offsets_q": torch.tensor([3])}, r"offsets_q is \[3\]; numbers that begin with 0"),
     ({"offsets_q": torch.tensor([1, 3])}, r"offsets_q is \[1, 3\]; numbers that begin with 0"),
     ({"offsets_q": torch.tensor([0, 3, 2])}, "never fall"),
     ({"offsets_q": torch.tensor([0, 0])}, "end above 0"),

@@ -88,3 +88,23 @@ def test_offsets_that_go_free_nothing_that_is_read() -> None:
             torch.full((size,), -1, dtype=torch.int32, device="cuda")
         torch.cuda.current_stream().wait_stream(other)
         assert torch.equal(out, wanted)
+
+
+def test_offsets_of_inference_mode_are_compared_wherever_they_are_read() -> None:
+    """They count no changes: the mask is kept, what it was made of is compared, on other streams too."""
+    given = [each.detach() for each in leaves(sum(LENGTHS))]
+    turned = tuple(reversed(LENGTHS))
+    wanted = [
+        ragged_attention(given[0], given[1], given[2], offsets_of(each), causal=True) for each in (LENGTHS, turned)
+    ]
+    other = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.inference_mode():
+        offsets = offsets_of(LENGTHS).clone()
+        for lengths, right in ((LENGTHS, wanted[0]), (turned, wanted[1])):
+            offsets.copy_(offsets_of(lengths))
+            assert torch.equal(ragged_attention(given[0], given[1], given[2], offsets, causal=True), right)
+            other.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(other):
+                out = ragged_attention(given[0], given[1], given[2], offsets, causal=True)
+            torch.cuda.current_stream().wait_stream(other)
+            assert torch.equal(out, right)

@@ -62,11 +62,12 @@ def attention(
     last query sees the last key); what the mask hides stays hidden. return_lse: also the natural log of the sum of
     exponentials, float32 [B, H, Sq] (float64 of float64), which merge_attention takes. A query without keys gets 0 and
     -inf. Keys and values must be finite where they are hidden too: torch's kernels, which auto may take, read them.
-    Jagged nested tensors, and sequences of different lengths in one tensor: ragged_attention.
+    Jagged nested tensors [B, H, lengths, D], where causal counts within each sequence, give jagged ones; a mask is then
+    one of all tokens. Sequences of different lengths in one plain tensor: ragged_attention.
     """
     refuse_dropout(dropout_p)
     ordinary = not is_compiling() and is_ordinary(q, k, v, None)
-    if q.is_nested if ordinary else is_nested(q):
+    if (q.is_nested or k.is_nested or v.is_nested) if ordinary else (is_nested(q) or is_nested(k) or is_nested(v)):
         from firstlight.kernels.ragged import ragged_attention
 
         return ragged_attention(q, k, v, mask=mask, causal=causal, scale=scale, return_lse=return_lse, backend=backend)
@@ -103,7 +104,13 @@ def explain_attention(
     Where gradients will be recorded, of q, k or v, both passes count: give v where it alone requires one.
     """
     alignment = alignment_of(causal)
-    q, k, v = _for_autocast(q, k, k if v is None else v)
+    v = k if v is None else v
+    if is_nested(q) or is_nested(k) or is_nested(v):
+        from firstlight.kernels.ragged import as_one_batch
+
+        q, k, v, mask = as_one_batch(q, k, v, mask, causal=causal)
+        alignment = ""
+    q, k, v = _for_autocast(q, k, v)
     require_inputs(q, k, v)
     if mask is not None:
         require_mask(mask, q, k)

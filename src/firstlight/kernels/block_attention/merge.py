@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels.block_attention.checks import require_parts
+from firstlight.kernels.jagged import is_nested, jagged_of
 
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -17,6 +18,11 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     float64) and rounded once; a query that sees no key in any part gets 0 and -inf. Gradients pass through.
     """
     require_parts(parts)
+    if is_nested(parts[0][0]):
+        places = jagged_of(parts[0][0], "out of part 0")
+        plain = [(jagged_of(out, "out").tokens, jagged_of(lse, "lse").tokens) for out, lse in parts]
+        out, lse = merge_attention(plain)
+        return places.like(out), places.like(lse)
     dtype, kept = parts[0][0].dtype, parts[0][1].dtype
     precision = torch.float64 if torch.float64 in (dtype, kept) else torch.float32
     logs = torch.stack([lse.to(precision) for _, lse in parts])

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.bits import (
@@ -29,6 +30,8 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.mask_checks import require_mask_block, require_number
 from firstlight.kernels.block_attention.measured import apart, blocked
 from firstlight.kernels.checks import require_dtype, require_same_device, require_tensor
+from firstlight.kernels.memo import being_captured
+from firstlight.kernels.torch_private import FakeTensor, is_functorch_wrapped
 
 AT_ONCE = 1 << 20  # blocks whose kinds are computed together: 8 MB for each number of a block
 
@@ -69,6 +72,12 @@ def packed(
         require_number(left, "left", least=0)
     starts_q = require_offsets(offsets_q, "offsets_q")
     starts_k = starts_q if offsets_k is None else require_offsets(offsets_k, "offsets_k")
+    for name, starts in (("offsets_q", starts_q), ("offsets_k", starts_k)):
+        if not starts[-1]:
+            raise UnsupportedInput(
+                f"{name} is {_shown(starts)}; for a mask, offsets that end above 0 are accepted. Leave out calls "
+                f"without tokens, or give the offsets to ragged_attention, which needs no mask for them."
+            )
     offsets_k = offsets_q if offsets_k is None else offsets_k
     require_same_device(offsets_q, "offsets_q", offsets_k, "offsets_k")
     if len(starts_q) != len(starts_k):
@@ -95,19 +104,40 @@ def require_offsets(offsets: Tensor, name: str) -> list[int]:
     """The offsets as whole numbers, e.g. [0, 300, 1000]; raises unless they begin with 0 and never fall. Host waits."""
     require_tensor(offsets, name)
     require_dtype(offsets, name, (torch.int64, torch.int32))
-    if offsets.dim() != 1 or offsets.shape[0] < 2:
+    why = _why_unreadable(offsets)
+    if why:
+        raise UnsupportedInput(
+            f"{name} cannot be read {why}. Make the mask of real offsets before, with BlockMask.packed, and pass mask=."
+        )
+    if offsets.dim() != 1 or offsets.shape[0] < 1:
         raise UnsupportedInput(
             f"{name} has shape {list(offsets.shape)}; [sequences + 1] is accepted. Pass where each sequence begins and "
             f"the last one ends, e.g. tensor([0, 300, 1000])."
         )
     found = [int(one) for one in offsets.tolist()]
-    if found[0] != 0 or any(one > other for one, other in pairwise(found)) or found[-1] < 1:
-        shown = str(found if len(found) < 9 else [*found[:4], "...", *found[-2:]]).replace("'", "")
+    falls = next((place for place, (one, other) in enumerate(pairwise(found)) if one > other), None)
+    if found[0] != 0 or falls is not None:
+        where = "" if falls is None else f" (it falls from {found[falls]} to {found[falls + 1]} at place {falls + 1})"
         raise UnsupportedInput(
-            f"{name} is {shown}; numbers that begin with 0, never fall and end above 0 are accepted. From lengths: "
+            f"{name} is {_shown(found)}{where}; numbers that begin with 0 and never fall are accepted. From lengths: "
             f"torch.nn.functional.pad(lengths.cumsum(0), (1, 0))."
         )
     return found
+
+
+def _shown(starts: list[int]) -> str:
+    shown = starts if len(starts) < 9 else [*starts[:4], "...", *starts[-2:]]
+    return str(shown).replace("'", "")
+
+
+def _why_unreadable(offsets: Tensor) -> str:
+    if is_dynamo_compiling():
+        return ""  # it leaves the compiled code here, and comes back with real ones
+    if offsets.is_meta or isinstance(offsets, FakeTensor):
+        return f"on {offsets.device}, where there are no numbers" if offsets.is_meta else "under FakeTensorMode"
+    if is_functorch_wrapped(offsets):
+        return "under torch.func where they are mapped or differentiated"
+    return "while a CUDA graph is captured" if being_captured(offsets) else ""
 
 
 def tokens_of(offsets: Tensor, total: int, block: int) -> Tokens:
@@ -152,10 +182,10 @@ def _in_band(queries: Tokens, keys: Tokens, band: Band, lengths: tuple[int, int]
 
 def by_rows(queries: Tokens, keys: Tokens, kinds_of: Callable[[Tokens, Tensor], Tensor]) -> Tensor:
     """uint8 [1, heads, query blocks, key blocks] of what is computed for some rows of blocks at a time."""
-    rows, most = torch.arange(queries.ids.shape[0], device=queries.ids.device), max(1, AT_ONCE // keys.ids.shape[0])
-    return torch.cat([
-        kinds_of(Tokens(queries.starts, queries.ids[some], queries.places[some]), some) for some in torch.split(rows, most)
-    ], 1)[None]  # fmt: skip
+    rows = torch.arange(queries.ids.shape[0], device=queries.ids.device)
+    parts = torch.split(rows, max(1, AT_ONCE // keys.ids.shape[0]))
+    made = [kinds_of(Tokens(queries.starts, queries.ids[some], queries.places[some]), some) for some in parts]
+    return torch.cat(made, 1)[None]
 
 
 def with_bits(kinds: Tensor, lengths: tuple[int, int], block: int, bits_of: Callable[[Tensor], Tensor]) -> BlockMask:
