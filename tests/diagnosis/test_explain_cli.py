@@ -242,7 +242,7 @@ def test_the_list_of_all_has_every_signature() -> None:
     ("asked", "says"),
     [
         ("vlm", "Did you mean vllm?"),
-        ("torch", "Did you mean pytorch or"),
+        ("torch", "Did you mean torchao or pytorch or"),
         ("weather", "The list of products: firstlight explain --list"),
     ],
 )
