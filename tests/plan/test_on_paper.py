@@ -164,7 +164,7 @@ def test_each_step_names_the_finding_that_it_answers() -> None:
     steps = steps_for(question, option, Extras())
     told = {step.title: step.because for step in steps}
     assert told["install torch 2.9.0+cu126"] == "arch-not-in-wheel"
-    assert told["install gxx_linux-64 from conda-forge by conda"] == "build-tools-missing"
+    assert told["install build-essential"] == "build-tools-missing"
     assert {step.because for step in steps} == {"arch-not-in-wheel", "cuda-home-unset", "build-tools-missing"}
 
 

@@ -41,7 +41,7 @@ def driver_answers(question: Question, cuda: CudaVersion | None) -> tuple[Chain,
     if guest not in (GuestKind.WSL1, GuestKind.WSL2) and not may_become_root(facts) and not missing:
         why_not = why_not or NO_ROOT
     if why_not:
-        return (cannot(f"driver {floor} or newer" if floor else f"driver {branch}", why_not),)
+        return (cannot(f"driver >= {floor}" if floor else f"driver {branch}", why_not),)
     if asked := of_somebody_else(question, branch, cuda):
         return (asked,)
     if neither := why_no_flavour(question):

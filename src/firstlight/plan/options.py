@@ -326,7 +326,7 @@ def _blocks(finding: Finding) -> bool:
 
 def _refused(frame: Frame, chain: Chain) -> Option:
     kind = kind_of(chain.ways)
-    name = chain.title.replace(" ", "-")[:40] if not chain.ways else name_of(kind, chain.ways)
+    name = chain.title.replace(">= ", "").replace(" ", "-")[:40] if not chain.ways else name_of(kind, chain.ways)
     blank = _nothing(frame)
     return replace(
         blank,
