@@ -60,7 +60,7 @@ def test_a_project_of_which_the_whole_is_known_is_not_counted_by_its_files() -> 
 
 def test_money_is_told_before_the_first_build_and_only_where_a_rate_is_given() -> None:
     seconds = Known(3600.0, "60 c++ source files")
-    assert estimate_text(seconds, Known(3.0, "--rate")).startswith("about 1 h 0 min of compiling, 3.00 of money")
+    assert estimate_text(seconds, Known(3.0, "--rate")).startswith("about 1 h 0 min of compiling, cost 3.00")
     assert "money" not in estimate_text(seconds, Unknown("no rate"))
     assert estimate_text(compile_seconds(case("torch-2.6.0", only="c10")), Known(3.0, "x")).startswith("not known")
 

@@ -238,5 +238,5 @@ def test_a_chain_that_only_a_driver_closes_is_said_to_be_so(tmp_path: Path, made
     done = someone.run("libs", "--fix", "--yes", "--python", someone.python)
     assert done.returncode == 1
     assert "it comes with the NVIDIA driver, never with a package" in done.stdout
-    assert "nothing of this can be done from here" in done.stdout
+    assert "firstlight can do none of this" in done.stdout
     assert not someone.state.exists()

@@ -102,7 +102,7 @@ def test_nobody_is_told_that_only_they_know_which_without_what(capsys: pytest.Ca
     assert not any("only you know which" in out for out in said.values())
     assert "note    By you: it only looks" in said["container-empty-libcuda"]
     assert "note    nvidia_uvm reads it the next time it is loaded" in said["l20-hmm"]
-    assert "It holds from the next start" not in said["l20-hmm"]
+    assert "It takes effect at the next start" not in said["l20-hmm"]
 
 
 def test_an_installer_that_is_run_is_fetched_first_and_its_size_is_not_nothing(

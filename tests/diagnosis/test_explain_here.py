@@ -196,11 +196,11 @@ def test_a_products_error_says_whether_it_is_so_here(
 ) -> None:
     text = next(row["text"] for row in ROWS if row["code"] == code)
     run(["explain", "--here", "--facts", str(MACHINES / machine), text])
-    assert f"so it is here: {finding}: " in " ".join(capsys.readouterr().out.split())
+    assert f"it is so on this machine: {finding}: " in " ".join(capsys.readouterr().out.split())
     run(["explain", "--here", "--facts", str(MACHINES / healthy), text])
     out = " ".join(capsys.readouterr().out.split())
     assert "not on this machine: no sign of it is here now (looked for " in out
-    assert "so it is here" not in out
+    assert "it is so on this machine" not in out
 
 
 def test_an_error_that_no_check_goes_with_is_not_denied(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_the_cause_is_told_before_what_follows_from_it(lines: tuple[str, ...], t
 def test_the_machine_and_the_text_name_the_same_cause(capsys: pytest.CaptureFixture[str]) -> None:
     run(["explain", "--here", "--facts", str(MACHINES / "h100-driver-570"), f"{TOO_OLD}\n{NO_GPUS}"])
     out = capsys.readouterr().out
-    assert "so it is here: driver-too-old-for-wheel: " in out
+    assert "it is so on this machine: driver-too-old-for-wheel: " in out
     assert "no-cuda-device-100" not in out
 
 

@@ -146,7 +146,7 @@ def test_an_installed_torch_outside_the_bounds_is_said_to_be_what_was_judged() -
     assert finding is not None
     assert finding.saw == (
         "judged: the installed torch 2.11.0+cu130 (/usr/local/lib/python3.12/dist-packages/torch/version.py), which "
-        "torch<2.6 does not admit",
+        "does not satisfy torch<2.6",
     )
 
 

@@ -19,7 +19,7 @@ EXPECTED: dict[str, tuple[bool, tuple[str, ...], tuple[str, ...], tuple[str, ...
     "mask-leaves-one-out": (False, ("gpu-left-out",), (), ("fallen off", "power the machine off")),
     "container-with-seven": (False, ("gpu-lost",), (), ("fallen off", "power the machine off", "reseat")),
     "line-nobody-knows": (False, (), ("not explained", "unheard-of condition"), ()),
-    "path-brings-the-good-torch": (False, ("torch-cpu-only",), ("take the torch without cuda",), ()),
+    "path-brings-the-good-torch": (False, ("torch-cpu-only",), ("remove the torch without cuda",), ()),
     "blackwell-under-python-38": (True, (), ("uv venv --seed --python 3.1",), ("install torch==2.4",)),
     "centos-7-without-torch": (True, (), ("torch==2.6.0+cu118",), ("torch==2.11", "torch==2.8", "torch==2.9")),
     "vgpu-before-it-is-capped": (False, (), ("full speed for now",), ("runs at 3", "3 frames")),

@@ -409,7 +409,7 @@ def test_a_mask_is_left_out_only_where_it_is_the_one_that_hides_the_gpus() -> No
             env = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": value}
             done = subprocess.run([shell, "-c", script], env=env, capture_output=True, text=True, check=True)
             assert done.stdout == left, "what a scheduler sets later stays"
-    assert "CUDA_VISIBLE_DEVICES=2 alone is taken out" in edit.note
+    assert "CUDA_VISIBLE_DEVICES=2 is the only value removed" in edit.note
 
 
 def test_a_mask_that_leaves_gpus_may_be_meant_and_no_file_is_changed_for_it() -> None:

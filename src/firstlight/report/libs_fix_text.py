@@ -79,5 +79,5 @@ def _sentence(fixed: Fixed) -> str:
     if fixed.ending is Ending.SHOWN:
         return "--dry-run: nothing was changed"
     if fixed.ending is Ending.BY_A_PERSON:
-        return "nothing of this can be done from here"
+        return "firstlight can do none of this"
     return "nothing was changed"
