@@ -31,7 +31,7 @@ lint: $(VENV)/.installed-tests
 	$(BIN)/mypy
 
 test: lint
-	@BIN=$(BIN) sh tools/run_tests.sh
+	@$(BIN)/python -m tools.run_tests
 
 test-system: $(VENV)/.installed-tests
 	@sh tools/system_packages.sh
