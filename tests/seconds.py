@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-_SECONDS: Counter[str] = Counter()
+_SECONDS: defaultdict[str, float] = defaultdict(float)
 
 
 def _spent() -> float:

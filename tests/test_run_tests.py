@@ -33,16 +33,16 @@ def test_a_file_that_was_never_recorded_counts_as_the_average_one() -> None:
 
 def test_most_files_are_recorded_and_none_that_is_gone() -> None:
     assert set(RECORDED) <= set(files())
-    assert len(RECORDED) > 0.8 * len(files())
+    assert len(RECORDED) > len(files()) / 2
 
 
 def test_what_a_file_takes_is_written_down_with_its_children(tmp_path: Path) -> None:
     file, out = tmp_path / "test_it.py", tmp_path / "seconds.json"
-    busy = "import time\\nwhile time.process_time() < 0.3: pass"
+    busy = "import time\\nwhile time.process_time() < 0.5: pass"
     file.write_text(f"import subprocess, sys\ndef test_it():\n    subprocess.run([sys.executable, '-c', '{busy}'])\n")
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.seconds", "--rootdir", str(tmp_path), str(file)]
     env = {**os.environ, "FIRSTLIGHT_TEST_SECONDS": str(out), "PYTHONPATH": str(ROOT)}
     subprocess.run(argv, cwd=tmp_path, env=env, check=True, capture_output=True)
     [(name, spent)] = json.loads(out.read_text()).items()
     assert name == "test_it.py"
-    assert 0.3 <= spent < 10
+    assert 0.4 <= spent < 10
