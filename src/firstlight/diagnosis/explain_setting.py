@@ -76,10 +76,10 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
     """The same answer for the system of the text: without commands that it has not, with its own way first."""
     if setting is Setting.NOT_SHOWN:
         return signature
-    names = {signature.code, signature.family, signature.product}
     if setting.value in signature.product or setting.value in signature.code:
         return signature  # a row of that system itself
-    own = next((each for each in _own_answers(setting) if names & each.of), None)
+    names = (signature.code, signature.family, signature.product)
+    own = next((each for name in names for each in _own_answers(setting) if name in each.of), None)
     foreign = _foreign_words(setting, own)
     ways = tuple(_kept(way, setting) for way in signature.ways_out if not re.search(foreign, _words(way)))
     prove = Commands(signature.prove.say, _lines(signature.prove.run, setting))
