@@ -33,7 +33,7 @@ def test_a_frame_that_is_far_away_does_not_count() -> None:
 
 def test_ways_out_of_a_cuda_error_are_those_of_its_code() -> None:
     kernel = _first("CUDA error: an illegal memory access was encountered").ways_out
-    assert kernel[0].run == ("compute-sanitizer python your_program.py",)
+    assert kernel[0].run == ("compute-sanitizer YOUR_COMMAND",)
     value = _first("RuntimeError: CUDA error: invalid argument").ways_out
     assert value[0].run == ("CUDA_LAUNCH_BLOCKING=1 YOUR_COMMAND",)
     assert all("compute-sanitizer" not in line for way in value for line in way.run)

@@ -37,6 +37,14 @@ def _commands(explanation: Explanation) -> list[str]:
         (b"/home/me/x.so: cannot open shared object file; on Windows it is x.dll", Setting.NOT_SHOWN),
         (b"see https://example.org/a: not found", Setting.NOT_SHOWN),
         (b"CUDA out of memory", Setting.NOT_SHOWN),
+        (b"File /Users/me/venv/torch/cuda/__init__.py", Setting.MACOS),
+        (b"/opt/homebrew/lib/python3.12/site-packages/torch", Setting.MACOS),
+        (b"my Macbook has no GPU, the server has a GeForce RTX 4090", Setting.NOT_SHOWN),
+        (b"RuntimeError: HIP error: invalid device function", Setting.ROCM),
+        (b"Available platform names are: CUDA; rocm was not found; NVIDIA A100", Setting.NOT_SHOWN),
+        (b"kernel: 6.8.10-300.fc40.x86_64", Setting.RPM),
+        (b"dkms install -k 7.0.9-1-cachyos", Setting.ARCH),
+        (b"gcc (Ubuntu 11.4.0) beside a Fedora image", Setting.NOT_SHOWN),
     ],
 )
 def test_what_a_text_shows(text: bytes, setting: Setting) -> None:
@@ -83,3 +91,33 @@ def test_every_row_keeps_a_way_out(setting: Setting) -> None:
 def test_the_lines_far_from_an_error_do_not_count() -> None:
     far = "step 1 of a run\n" * 3000
     assert "The text is of" not in _one(f"C:\\Users\\me\n{far}{NO_DRIVER}\n").signature.cause
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "never"),
+    [
+        (
+            "/Users/me/torch/cuda/__init__.py\nAssertionError: Torch not compiled with CUDA enabled",
+            "'mps'",
+            "torch-backend",
+        ),
+        ("/Users/me/x.py\nNo module named 'exllamav2_ext'", "a Mac", "nvcc"),
+        ("gfx1031, torch 2.6.0+rocm6.2\nAssertionError: Torch not compiled with CUDA enabled", "ROCm", "cu126"),
+        (
+            "Error! Bad return status for module build on kernel: 6.8.10-300.fc40.x86_64\n"
+            "Consult /var/lib/dkms/nvidia/545.29.02/build/make.log for more information.",
+            "akmods",
+            "apt-",
+        ),
+        (
+            "#error -- unsupported GNU version! gcc versions later than 13 are not supported!\n7.0.9-1-cachyos",
+            "pacman",
+            "apt-get",
+        ),
+    ],
+)
+def test_the_ways_are_those_of_the_system_that_the_text_shows(text: str, words: str, never: str) -> None:
+    signature = explain_text(text).explanations[0].signature
+    told = " ".join((signature.cause, *(" ".join((way.say, *way.run)) for way in signature.ways_out)))
+    assert words in told
+    assert never not in " ".join(_commands(explain_text(text).explanations[0]))

@@ -1,4 +1,4 @@
-"""The system that a text shows that it is of (Windows, WSL, a Mac, ROCm), and the answer for it: no `sudo` there."""
+"""The system that a text shows that it is of (Windows, WSL, a Mac, ROCm, no apt), and the answer for it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ _AMD = (
     rb"|(?i:\bradeon\b)"
 )
 _NOT_AMD = rb"(?i)\bnvidia\b|geforce|\brtx ?\d{4}|\btesla\b|libcuda\.so|\+cu\d\d"
+_RPM = rb"(?i)\.(?:fc[2-4]\d|el[7-9]|el10|amzn\d+)\b|\bfedora\b|\b(?:dnf|yum) (?:-y )?install\b|\bopensuse\b|\bzypper\b"
+_ARCH = rb"(?i)-arch\d-\d|-cachyos\b|\bmanjaro\b|\bpacman -S|\barch ?linux\b|\bcachyos\b|\bendeavouros\b"
+_DEBIAN = rb"(?i)\bubuntu\b|\bdebian\b|\bapt(?:-get)?\b|\.deb\b|linux mint|pop!_os"
 _LINUX = (
     rb"(?i)(?<![\w.:])/(?:usr|home|root|opt|mnt|etc|dev|proc|lib|var|tmp|workspace|app|content|scratch)/"
     rb"|\w\.so\b|linux|ubuntu|debian|\bapt(?:-get)?\b"
@@ -54,8 +57,11 @@ class Setting(enum.Enum):
     WSL = "wsl"
     MACOS = "macos"
     ROCM = "rocm"
+    RPM = "rpm"
+    ARCH = "arch"
 
 
+NOTHING = r"(?!)"  # a pattern that nothing matches
 _NO_GENERAL_WORD = (Setting.WSL, Setting.ROCM)  # of these only an own answer is told
 
 
@@ -69,7 +75,11 @@ def setting_of(text: bytes) -> Setting:
         return Setting.MACOS
     if _finder(_AMD).search(text) and not _finder(_NOT_AMD).search(text):
         return Setting.ROCM
-    return Setting.NOT_SHOWN
+    if _finder(_DEBIAN).search(text):
+        return Setting.NOT_SHOWN
+    if _finder(_RPM).search(text):
+        return Setting.RPM
+    return Setting.ARCH if _finder(_ARCH).search(text) else Setting.NOT_SHOWN
 
 
 def in_setting(signature: Signature, setting: Setting) -> Signature:
@@ -78,13 +88,15 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
         return signature
     if setting.value in signature.product or setting.value in signature.code:
         return signature  # a row of that system itself
-    names = (signature.code, signature.family, signature.product)
+    names = (signature.code, signature.product, signature.family)
     own = next((each for name in names for each in _own_answers(setting) if name in each.of), None)
     foreign = _foreign_words(setting, own)
     ways = tuple(_kept(way, setting) for way in signature.ways_out if not re.search(foreign, _words(way)))
     prove = Commands(signature.prove.say, _lines(signature.prove.run, setting))
     if (ways, prove.run) == (signature.ways_out, signature.prove.run) and setting is Setting.WINDOWS:
         return signature  # nothing of Linux was in it
+    if own is None and (ways, prove.run) == (signature.ways_out, signature.prove.run):
+        return signature
     if own is None and setting in _NO_GENERAL_WORD:
         return signature
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
@@ -109,7 +121,7 @@ class _Own:
 
 def _foreign_words(setting: Setting, own: _Own | None) -> str:
     """A pattern of the words by which a way out is of no use in that system."""
-    words = _LINUX_WORDS if setting is Setting.WINDOWS else _of_no_use(setting)
+    words = _LINUX_WORDS if setting is Setting.WINDOWS else _of_no_use(setting) or NOTHING
     return f"{words}|{own.leaves_out}" if own is not None and own.leaves_out else words
 
 
@@ -126,7 +138,9 @@ def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
     if setting is Setting.WINDOWS:
         return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
     missing = _missing_programs(setting)
-    return tuple(line for line in run if not re.search(_of_no_use(setting), line) and not _started(line) & missing)
+    return tuple(
+        line for line in run if not re.search(_of_no_use(setting) or NOTHING, line) and not _started(line) & missing
+    )
 
 
 def _started(line: str) -> set[str]:
