@@ -19,7 +19,7 @@ _NOTE = (
     r"(?i)subprocess-exited-with-error|This error originates from a subprocess|Failed building wheel"
     r"|did not run successfully"
     r"|metadata-generation-failed|build stopped: subcommand failed|\*\*\* \[.*\] Error \d|Command errored out"
-    r"|exited with (?:code|status|error)|returned (?:a )?non-zero|failed-wheel-build|Could not build wheels"
+    r"|exited with (?:code|status|error)|returned (?:a )?non-zero|failed-wheel-build|Could not build wheels|frame #\d+:"
     r"|errors? might be asynchronously|CUDA_LAUNCH_BLOCKING|handling of the above exception"
     r"|direct cause of the following"
     r"|\b0 errors?\b|\bno errors?\b|error_log|on_error|errors?=|Errors? were encountered|ChildFailedError"
