@@ -99,6 +99,11 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
         return signature
     if own is None and setting in _NO_GENERAL_WORD:
         return signature
+    if own is not None and own.replaces:
+        prove = Commands("what the system has", own.way.run)
+        return replace(
+            signature, cause=f"{_says(setting)} {own.cause}", prove=prove, ways_out=(own.way, *ways), one_of=False
+        )
     cause = " ".join(filter(None, (signature.cause, _says(setting), own.cause if own else "")))
     if own is not None:
         knows_best = bool(signature.product) and signature.product not in own.of and bool(ways)
@@ -117,6 +122,7 @@ class _Own:
     way: WayOut
     is_last: bool  # the row's own ways come before it
     leaves_out: str  # ways with these words are of no use in that system
+    replaces: bool  # the system alone is the cause
 
 
 def _foreign_words(setting: Setting, own: _Own | None) -> str:
@@ -197,7 +203,8 @@ def _own_answers(setting: Setting) -> tuple[_Own, ...]:
             kinds = tuple(way_types()[name] for name in way["ways"])
             own = WayOut(way["say"], tuple(way["run"]), kinds)
             last, leaves_out = answer.get("last", False), answer.get("leaves_out", "")
-            found.append(_Own(frozenset(answer["of"]), answer["cause"], own, last, leaves_out))
+            replaces = answer.get("replaces", False)
+            found.append(_Own(frozenset(answer["of"]), answer["cause"], own, last, leaves_out, replaces))
     return tuple(found)
 
 
