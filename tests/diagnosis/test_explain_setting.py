@@ -121,3 +121,27 @@ def test_the_ways_are_those_of_the_system_that_the_text_shows(text: str, words: 
     told = " ".join((signature.cause, *(" ".join((way.say, *way.run)) for way in signature.ways_out)))
     assert words in told
     assert never not in " ".join(_commands(explain_text(text).explanations[0]))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"Command '['C:\\kohya\\venv\\Scripts\\python.exe', 'train.py']' returned non-zero exit status 3221225477.",
+        "Exception code: 0xc0000005",
+    ],
+)
+def test_a_crash_on_windows_is_not_proved_with_programs_of_linux(line: str) -> None:
+    [explanation] = explain_text(line).explanations
+    assert explanation.signature.code == "crash-in-compiled-code"
+    assert not [each for each in _commands(explanation) if each.startswith(("gdb", "env ", "sudo"))]
+
+
+def test_where_the_proof_is_of_linux_windows_has_its_own() -> None:
+    prove = explain_text("C:\\x\\y.py\nRuntimeError: No CUDA GPUs are available").explanations[0].signature.prove
+    assert prove.run[:2] == ("nvidia-smi", "where.exe nvcuda.dll nvml.dll")
+
+
+def test_a_filter_of_linux_is_left_out_of_a_command_for_windows() -> None:
+    text = "C:\\>ERROR: torch-2.0.1+cu118-cp310-cp310-win_amd64.whl is not a supported wheel on this platform."
+    prove = explain_text(text).explanations[0].signature.prove
+    assert prove.run == ("python -m pip debug --verbose",)

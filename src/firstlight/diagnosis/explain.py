@@ -13,6 +13,7 @@ from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_program import in_program
+from firstlight.diagnosis.explain_python import python_of, with_python
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_shown import gpu_named, in_scope
@@ -146,7 +147,7 @@ def _explained(stream: Readable) -> Explained:
             if hit.signature.code not in tallies:
                 around = item.surroundings()
                 row = in_scope(in_program(in_case(hit.signature, around), around, at=item.place()), around)
-                tallies[hit.signature.code] = _Tally(row, setting_of(around), gpu_named(row, around))
+                tallies[hit.signature.code] = _Tally(row, setting_of(around), python_of(around), gpu_named(row, around))
             tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
     telling = () if _settles(causes) else _most_telling(causes, told)
@@ -209,6 +210,7 @@ class _Tally:
 
     signature: Signature
     setting: Setting  # of the lines around the first hit
+    python: str  # the program's own, of the same lines
     gpu: str  # the capability of the GPU that they name
     count: int = 0
     quoted_only: bool = True
@@ -247,7 +249,7 @@ class _Tally:
         values = {"gpu": self.gpu} if self.gpu else {}
         values |= {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
-        told = in_setting(_filled_in(self.signature, values), self.setting)
+        told = with_python(in_setting(_filled_in(self.signature, values), self.setting), self.python, self.setting)
         return Explanation(told, self.count, tuple(self.sightings))
 
 

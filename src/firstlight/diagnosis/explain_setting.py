@@ -18,8 +18,9 @@ SETTINGS = "data/error_settings.json"
 # Patterns are text: they are compiled where something is known, once.
 _WSL = rb"(?i)microsoft-standard|/usr/lib/wsl|\bwsl ?[12]?\b|/mnt/[c-f]/|\bdxg(?:k|core)"
 _WINDOWS = (
-    rb"(?i)(?<![a-z0-9])[a-z]:[\\/](?![\\/])|[\w-]\.dll\b|win_amd64|\bWinError|\bMSVC\b|\bcl\.exe|visual studio"
-    rb"|\bwindows 1[01]\b|\\site-packages\\|\bnvcuda64?\b|\bDLL load failed"
+    rb"(?i)(?<![a-z0-9])[a-z]:(?:[\\/](?![\\/])|\\\\\w)|\b(?:0xc0000\w{3}|322122\d{4})\b"
+    rb"|[\w-]\.dll\b|win_amd64|\bWinError|\bMSVC\b|\bcl\.exe|visual studio"
+    rb"|\bwin(?:dows)? ?1[01]\b|\\site-packages\\|\bnvcuda64?\b|\bDLL load failed"
 )
 _MAC = (
     rb"(?i)(?<![\w.])/Users/\w|/opt/homebrew/|/Library/Frameworks/|\bmac ?os\b|\bmacosx_\d|\bmacbook|\bos ?x\b 1\d"
@@ -46,6 +47,7 @@ _LINUX_WORDS = (
     r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs"
     r"|firstlight)\b"
 )
+_FILTERED = r"\s+2>/dev/null|(?:\s+2>&1)?(?:\s*\|\s*(?:grep|head|tail|tee|sort|cut)\b[^|]*)+$"  # more is shown without
 _ASSIGNED = r"[A-Za-z_]\w*=\S*"
 
 
@@ -110,7 +112,15 @@ def in_setting(signature: Signature, setting: Setting) -> Signature:
         last = own.is_last or (knows_best and setting is not Setting.MACOS)
         ways = (*ways, own.way) if last else (own.way, *ways)
     ways = ways or signature.ways_out
-    return replace(signature, cause=cause, prove=prove if prove.run else signature.prove, ways_out=ways)
+    return replace(signature, cause=cause, prove=prove if prove.run else _own_proof(signature, setting), ways_out=ways)
+
+
+def _own_proof(signature: Signature, setting: Setting) -> Commands:
+    """What proves it there, for an answer whose proof is made of commands that the system does not have."""
+    names = (signature.code, signature.product, signature.family)
+    known = (each for row in _rows() if row["setting"] == setting.value for each in row.get("proofs", ()))
+    own = {name: Commands(each["expect"], tuple(each["run"])) for each in known for name in each["of"]}
+    return next((own[name] for name in names if name in own), signature.prove)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ def _foreign_words(setting: Setting, own: _Own | None) -> str:
 
 def _words(way: WayOut) -> str:
     """What a way out is known by: its sentence; of its commands each is looked at by itself, except pip's and ours."""
-    return " ".join((way.say, *(line for line in way.run if line.startswith(("pip ", "uv ", "firstlight ")))))
+    return " ".join((way.when, way.say, *(line for line in way.run if line.startswith(("pip ", "uv ", "firstlight ")))))
 
 
 def _kept(way: WayOut, setting: Setting) -> WayOut:
@@ -142,7 +152,8 @@ def _kept(way: WayOut, setting: Setting) -> WayOut:
 
 def _lines(run: tuple[str, ...], setting: Setting) -> tuple[str, ...]:
     if setting is Setting.WINDOWS:
-        return tuple(_for_powershell(line) for line in run if not _is_of_linux(line))
+        lines = (re.sub(_FILTERED, "", line) for line in run)
+        return tuple(_for_powershell(line) for line in lines if not _is_of_linux(line))
     missing = _missing_programs(setting)
     return tuple(
         line for line in run if not re.search(_of_no_use(setting) or NOTHING, line) and not _started(line) & missing
