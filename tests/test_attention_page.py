@@ -28,7 +28,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def test_the_snippets_run_one_after_the_other() -> None:
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 7
     told: dict[str, Any] = {}
     torch.manual_seed(0)
     with warnings.catch_warnings():

@@ -225,7 +225,7 @@ def test_the_list_of_a_product_has_its_errors_as_text_and_as_json(asked: tuple[s
     mine = [signature.code for signature in signatures() if signature.product == product]
     rows = explain("--list", *asked).stdout.splitlines()
     assert rows[0] == f"{product or 'general'}: {len(mine)} errors, the most basic first"
-    assert [row.split()[0] for row in rows[1:]] == mine
+    assert [row.split()[0] for row in rows[1:] if not row.startswith("   ")] == mine  # a long title goes on below
     document = valid(explain("--list", *asked, "--json").stdout)
     assert document["products"] == [{"product": product or "general", "count": len(mine)}]
     assert [each["code"] for each in document["signatures"]] == mine
@@ -235,7 +235,8 @@ def test_the_list_of_all_has_every_signature() -> None:
     document = valid(explain("--list", "--json").stdout)
     assert [each["code"] for each in document["signatures"]] == [signature.code for signature in signatures()]
     assert sum(each["count"] for each in document["products"]) == len(signatures())
-    assert explain("--list", "all").stdout.count("\n  ") == len(signatures())
+    rows = explain("--list", "all").stdout.splitlines()
+    assert sum(row.startswith("  ") and not row.startswith("   ") for row in rows) == len(signatures())
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,10 @@ def test_an_unknown_error_under_a_wrapper_is_the_line_that_is_shown(text: str, l
         (
             "Shard process was signaled to shutdown with signal 4 rank=0\nError: ShardCannotStart",
             1,
-            "illegal-instruction",
+            "tgi-shard-signal-4",
         ),
         ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", 1, "program-killed"),
-        ("Process finished with exit code -1073741819 (0xC0000005)", 1, "crash-in-compiled-code"),
+        ("Process finished with exit code -1073741819 (0xC0000005)", 1, "windows-access-violation"),
         ("failed (exitcode: -11) local_rank: 1 (pid: 7) of binary: python", 1, "crash-in-compiled-code"),
         ("terminated\nAborted (core dumped)", 2, "program-aborted"),
     ],

@@ -95,8 +95,8 @@ def test_an_option_is_chosen_by_place_by_id_or_as_the_best() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("0", "give a number of these"),
-        ("99", "give a number of these"),
+        ("0", "accepted: 1 to 7, or an id"),
+        ("99", "accepted: 1 to 7, or an id"),
         ("no-such-option", "no option is called that; accepted: a number, or one of forward-compat:"),
         ("not:driver-580", "it cannot work here: a container cannot change the driver"),
     ],
