@@ -6,11 +6,11 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from firstlight.diagnosis.explain_lookup import known_error, messages_of
 from firstlight.diagnosis.explain_scan import Spot, Stretch, without_prefix
-from firstlight.diagnosis.signatures import Signature, decoded, signatures
+from firstlight.diagnosis.signatures import Signature, decoded, rows, signature_at
 from firstlight.frozen import dataclass
 from firstlight.secrets import masked, without_credentials
 
@@ -39,12 +39,36 @@ _NOTHING = re.compile("")  # where the secret was part of what matched
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One pattern of one signature, found by its anchor; `order` is its place among the signature's patterns."""
+    """One pattern of one row, found by its anchor; `order` is its place among the row's patterns."""
 
-    signature: Signature
+    row: dict[str, Any]
     anchor: str
     regex: str
     order: int
+
+    @property
+    def code(self) -> str:
+        return str(self.row["code"])
+
+    @property
+    def fallback(self) -> bool:
+        """Whether it is tried only where no other knows the line."""
+        return bool(self.row["fallback"])
+
+    @property
+    def gpu_only(self) -> bool:
+        """Whether it is heard only in a text that shows a program which uses a GPU."""
+        return bool(self.row.get("gpu_only"))
+
+    @property
+    def wraps(self) -> bool:
+        """Whether it says only that something failed above."""
+        return bool(self.row.get("wraps"))
+
+    @property
+    def signature(self) -> Signature:
+        """The row itself, made at first need."""
+        return signature_at(self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +97,17 @@ def hits(spot: Spot) -> Iterator[Hit]:
 
 def _heard(forms: tuple[_Form, ...], spot: Spot) -> tuple[_Form, ...]:
     """The forms without those of words that any program prints, where the text shows none that uses a GPU."""
-    if not any(form.signature.gpu_only for form in forms):
+    if not any(form.gpu_only for form in forms):
         return forms
     if _compiled(_GPU_PROGRAM).search(spot.near(_GPU_PROGRAM_BYTES)):
         return forms
-    return tuple(form for form in forms if not form.signature.gpu_only)
+    return tuple(form for form in forms if not form.gpu_only)
 
 
 def is_wrapper(text: str) -> bool:
     """Whether a line is one that says only that something failed: 'Engine core initialization failed'."""
     data = text.encode().lower()
-    forms = (form for anchor, forms in _forms().items() if anchor in data for form in forms if form.signature.wraps)
+    forms = (form for anchor, forms in _forms().items() if anchor in data for form in forms if form.wraps)
     return any(_compiled(form.regex).search(text) for form in forms)
 
 
@@ -208,10 +232,10 @@ def _wanted(anchors: frozenset[bytes]) -> tuple[_Form, ...]:
         sorted(
             (form for anchor in anchors for form in forms[anchor]),
             key=lambda form: (
-                form.signature.fallback,
-                form.signature.gpu_only,
-                form.signature.depth,
-                form.signature.code,
+                form.fallback,
+                form.gpu_only,
+                form.row["depth"],
+                form.code,
                 form.order,
             ),
         )
@@ -232,12 +256,12 @@ def _matches(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Iter
     done: set[str] = set()
     caused = False
     for form in forms:
-        if form.signature.code in done or (form.signature.fallback and caused):
+        if form.code in done or (form.fallback and caused):
             continue
         for match in _compiled(form.regex).finditer(text):
             if match.start() < end and match.end() > begin:
-                done.add(form.signature.code)
-                caused = caused or not form.signature.wraps
+                done.add(form.code)
+                caused = caused or not form.wraps
                 yield form, match
                 break
 
@@ -246,10 +270,10 @@ def _matches(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Iter
 def _forms() -> dict[bytes, tuple[_Form, ...]]:
     """Anchor -> the forms it may belong to, in the order of the rows."""
     forms: dict[bytes, tuple[_Form, ...]] = {}
-    for signature in signatures():
-        for order, pattern in enumerate(signature.patterns):
-            anchor = pattern.anchor.encode().lower()
-            forms[anchor] = (*forms.get(anchor, ()), _Form(signature, pattern.anchor, pattern.regex, order))
+    for row in rows():
+        for order, pattern in enumerate(row["patterns"]):
+            anchor = pattern["anchor"].encode().lower()
+            forms[anchor] = (*forms.get(anchor, ()), _Form(row, pattern["anchor"], pattern["regex"], order))
     return forms
 
 

@@ -122,7 +122,24 @@ class Signature:
 @functools.cache
 def signatures() -> tuple[Signature, ...]:
     """All rows, most basic first."""
-    rows = _read(DATA)
+    return tuple(signature_at(row["code"]) for row in rows())
+
+
+@functools.cache
+def signature_at(code: str) -> Signature:
+    """One row: a text meets few of them, and making all takes a third of what reading them does."""
+    return signature_of(_by_code()[code])
+
+
+@functools.cache
+def _by_code() -> dict[str, dict[str, Any]]:
+    return {row["code"]: row for row in rows()}
+
+
+@functools.cache
+def rows() -> tuple[dict[str, Any], ...]:
+    """All rows as they stand in the data, whole, most basic first."""
+    found = _read(DATA)
     families = {family["code"]: family for family in _read(FAMILIES)}
     findings = found_by()
     for name in product_files():
@@ -130,10 +147,10 @@ def signatures() -> tuple[Signature, ...]:
             whole = completed(row, families, name)
             if row["code"] in findings:
                 whole["related"] = list(dict.fromkeys((*whole["related"], *findings[row["code"]])))
-            rows.append(whole)
-    causes = _all_causes(rows)
-    read = [signature_of(row if not causes[row["code"]] else {**row, "follows": causes[row["code"]]}) for row in rows]
-    return tuple(sorted(read, key=lambda row: (row.depth, row.code)))
+            found.append(whole)
+    causes = _all_causes(found)
+    found = [{**row, "follows": causes[row["code"]]} if causes[row["code"]] else row for row in found]
+    return tuple(sorted(found, key=lambda row: (row["depth"], row["code"])))
 
 
 def _all_causes(rows: list[dict[str, Any]]) -> dict[str, frozenset[str]]:
