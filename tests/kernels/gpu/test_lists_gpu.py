@@ -38,7 +38,7 @@ def test_lists_of_a_mask_are_those_of_torch_and_of_triton(
     which, used = torch.randint(0, 1000, shape, dtype=torch.int32), int(kept.sum())
     there, place = kinds.cuda(), which.cuda()
     assert mask_lists.can_list(there)
-    found, _ = mask_lists.filled(there, place, used, turned=turned)
+    found = mask_lists.filled(there, place, used, turned=turned)
     other = (by_triton.fill_turned if turned else by_triton.fill)(there, place, used)
     if turned:
         kinds, which = kinds.mT.contiguous(), which.mT.contiguous()

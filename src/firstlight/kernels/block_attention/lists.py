@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -26,9 +27,65 @@ class Lists(NamedTuple):
     masks: Tensor  # int32 [max(most, 1)]: row of bits, -1 for a FULL block; behind starts[R] anything
     order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
 
+    @property
+    def places(self) -> Places:
+        """Where a kernel finds them."""
+        return Places(self.starts.data_ptr(), self.columns.data_ptr(), self.masks.data_ptr(), self.order.data_ptr())
+
+
+class Places(NamedTuple):
+    """Addresses of the lists."""
+
+    starts: int
+    columns: int
+    masks: int
+    order: int
+
+
+class ListsInRoom:
+    """The same in one piece of memory, which is not taken apart before anyone asks: that takes 50 us."""
+
+    __slots__ = ("_apart", "_take", "places", "room")
+    _fields = Lists._fields
+
+    def __init__(self, room: Tensor, places: Places, take: Callable[[Tensor], Lists]) -> None:
+        self.room = room
+        self.places = places
+        self._take = take
+        self._apart: Lists | None = None
+
+    @property
+    def apart(self) -> Lists:
+        """As tensors."""
+        if self._apart is None:
+            self._apart = self._take(self.room)
+        return self._apart
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.apart)
+
+    @property
+    def starts(self) -> Tensor:
+        return self.apart.starts
+
+    @property
+    def columns(self) -> Tensor:
+        return self.apart.columns
+
+    @property
+    def masks(self) -> Tensor:
+        return self.apart.masks
+
+    @property
+    def order(self) -> Tensor:
+        return self.apart.order
+
+
+AnyLists = Lists | ListsInRoom
+
 
 class _Kept(NamedTuple):
-    lists: Lists
+    lists: AnyLists
     held: Held | None
 
 
@@ -40,17 +97,17 @@ class _Ranks(NamedTuple):
 _RANKS = ("ranks",)
 
 
-def lists_of(mask: BlockMask) -> Lists:
+def lists_of(mask: BlockMask) -> AnyLists:
     """For each query block its key blocks, e.g. columns [0, 0, 1] of a causal mask of two; kept with the mask."""
     return _kept(mask, turned=False)
 
 
-def turned_lists_of(mask: BlockMask) -> Lists:
+def turned_lists_of(mask: BlockMask) -> AnyLists:
     """For each key block its query blocks, e.g. columns [0, 1, 1] of a causal mask of two; kept with the mask."""
     return _kept(mask, turned=True)
 
 
-def _kept(mask: BlockMask, *, turned: bool) -> Lists:
+def _kept(mask: BlockMask, *, turned: bool) -> AnyLists:
     name = ("turned_lists" if turned else "lists",)
     kept = mask.derived.get(name)
     if isinstance(kept, _Kept):
@@ -62,7 +119,7 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
             made, room = _make(mask, turned=turned)
     else:
         made, room = _make(mask, turned=turned)
-    if mask.counts_changes and keepable(mask.kinds, made.columns):
+    if mask.counts_changes and keepable(mask.kinds, room[0]):
         mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too
     return made
 
@@ -81,7 +138,7 @@ def ranks_of(mask: BlockMask) -> Tensor:
     return ranks
 
 
-def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
+def _make(mask: BlockMask, *, turned: bool) -> tuple[AnyLists, tuple[Tensor, ...]]:
     """The lists, and the tensors that hold their memory."""
     kinds, which = mask.kinds, mask.which
     on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
@@ -89,8 +146,8 @@ def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
         from firstlight.kernels.sm90 import mask_lists as by_sm90
 
         if by_sm90.can_list(kinds):
-            made, room = by_sm90.filled(kinds, which, mask.most, turned=turned)
-            return made, (room,)
+            found = by_sm90.filled(kinds, which, mask.most, turned=turned)
+            return found, (found.room,)
     if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
