@@ -3,8 +3,9 @@
     PYTHONPATH=src python -m benchmarks.first_calls                       # microseconds of the processor
     PYTHONPATH=src python -m benchmarks.first_calls --profile 40 --only "block 128"
 
-The first call of a kind is not counted: it compiles kernels. Each later one has a pattern or mask of its own. The time is
-the thread's own, so that others on the machine change it less; the lower quarter is told beside the median.
+Each call has a pattern or mask of its own, with its own number of blocks. Cold: what the processor's caches held is
+overwritten before, as it is in a program that does something else between two calls. The time is the thread's own, so
+that others on the machine change it less; the lower quarter is told beside the median.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 import torch
-
 from benchmarks.first_calls.idle_gpu import pretend
 
 pretend()

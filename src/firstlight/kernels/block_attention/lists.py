@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from firstlight.kernels.backends import arch_of, triton_installed
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import is_hopper, triton_installed
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
 from firstlight.kernels.torch_private import FakeTensor
@@ -142,12 +144,10 @@ def _make(mask: BlockMask, *, turned: bool) -> tuple[AnyLists, tuple[Tensor, ...
     """The lists, and the tensors that hold their memory."""
     kinds, which = mask.kinds, mask.which
     on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
-    if on_gpu and is_hopper(kinds.get_device()):
-        from firstlight.kernels.sm90 import mask_lists as by_sm90
-
-        if by_sm90.can_list(kinds):
-            found = by_sm90.filled(kinds, which, mask.most, turned=turned)
-            return found, (found.room,)
+    maker = _maker_on(kinds.get_device()) if on_gpu else None
+    if maker is not None and maker.can_list(kinds):
+        found: ListsInRoom = maker.filled(kinds, which, mask.most, turned=turned)
+        return found, (found.room,)
     if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
@@ -162,6 +162,13 @@ def _make(mask: BlockMask, *, turned: bool) -> tuple[AnyLists, tuple[Tensor, ...
     order = order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2]))
     made = Lists(starts, columns, masks, order)
     return made, made
+
+
+@functools.lru_cache(maxsize=64)
+def _maker_on(device: int) -> ModuleType | None:
+    """What makes lists in one launch there; None: Triton or torch does."""
+    arch = arch_of(device)
+    return None if arch is None else arch.part("mask_lists")
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
+from firstlight.kernels.backends import SM90, why_not_arch
 from firstlight.kernels.block_attention.lists import AnyLists, lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import why_not_sm90
 from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
 from firstlight.kernels.sm90.attention_maps import rows_map, steps_everywhere
@@ -55,7 +55,7 @@ def why_not(device: int, dtype: torch.dtype, head_dim: int, block: int) -> str:
         return f"the head dimension is {head_dim}, and the Hopper kernel takes 64 and 128"
     if block not in BLOCKS:
         return f"the blocks are {block} x {block}, and the Hopper kernel takes 64 and 128"
-    return why_not_sm90(device, dtype)
+    return why_not_arch(SM90, device, dtype)
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:

@@ -136,7 +136,8 @@ class _Start:
         mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
         step = 1 if mask_heads > 1 else 0
         fields = GradientFields(
-            *lists.places, 0 if mask.bits is None else mask.bits.data_ptr(), self._sums.logs.data_ptr(), self._sums.deltas.data_ptr(),
+            *lists.places, 0 if mask.bits is None else mask.bits.data_ptr(), self._sums.logs.data_ptr(),
+            self._sums.deltas.data_ptr(),
             control.queue, items, blocks, heads, group, self._sums.logs.shape[2], k.shape[2],
             mask_heads if mask_batch > 1 else 0, step * group if by_key else step, step, 0,
             self._scale, self._scale * LOG2_E,

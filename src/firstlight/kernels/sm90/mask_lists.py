@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from firstlight.kernels.backends import SM90, why_not_built
 from firstlight.kernels.block_attention.lists import Lists, ListsInRoom, Places
-from firstlight.kernels.choose import why_not_built
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.sm90.arguments import MaskListsFields, mask_lists_bytes
 from firstlight.kernels.sm90.driver import start_once
@@ -24,7 +24,7 @@ ALIGNED = 32  # integers: each list starts at a multiple of 128 bytes
 
 def can_list(kinds: Tensor) -> bool:
     """Whether mask_lists.cu makes the lists of a mask with these kinds on a Hopper GPU: the current one."""
-    return 0 < kinds.numel() <= MOST_BLOCKS and kinds.get_device() == current_device() and not why_not_built()
+    return 0 < kinds.numel() <= MOST_BLOCKS and kinds.get_device() == current_device() and not why_not_built(SM90)
 
 
 def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> ListsInRoom:
