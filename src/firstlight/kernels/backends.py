@@ -2,8 +2,8 @@
 
 Kernels made for one compute capability are a folder of the backend's name and a row of ARCHS. The folder has what every
 such backend has: `multiply`, `prepare` and `sample` in its __init__, `forward`, `backward` and `why_not` in
-attention.py, `can_list` and `filled` in mask_lists.py, `find_compiler` in compile.py, `Problem` in problem.py and `tile_of` in
-multiply_plan.py. No other file names it.
+attention.py, `can_list` and `filled` in mask_lists.py, `find_compiler` in compile.py, `Problem` in problem.py and
+`tile_of` in multiply_plan.py. No other file names it.
 """
 
 from __future__ import annotations
