@@ -39,6 +39,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     in_memory = all(item.get_closest_marker("system") is None for item in session.items)
     if in_memory and _has_room_for_files("/dev/shm"):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")  # pytest reads it when a test first asks for a folder
+        os.environ.setdefault(
+            "PYTEST_DEBUG_TEMPROOT", "/dev/shm"
+        )  # pytest reads it when a test first asks for a folder
     gc.collect()
     gc.freeze()

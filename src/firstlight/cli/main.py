@@ -60,8 +60,8 @@ VERBS = {
 }
 DEFAULT_VERB = "doctor"
 _NOWHERE = (
-    "the folder that this was started in is gone: it was removed, or made again meanwhile. Change to one that is there, "
-    "e.g. cd ~."
+    "the folder that this was started in is gone: it was removed, or made again meanwhile. Change to one that is "
+    "there, e.g. cd ~."
 )
 _LASTING = ("bench", "profile", "kernels")  # verbs that hold memory of a GPU, which a cycle may keep
 _USUAL_RATE = gc.get_threshold()

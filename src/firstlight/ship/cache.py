@@ -67,8 +67,8 @@ def cached(source: Source) -> Cached:
         (folder / "blobs/sha256").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(
-            f"{cache_folder()}: images cannot be kept there ({error.strerror}); name a folder that you can write to with "
-            "FIRSTLIGHT_CACHE_DIR"
+            f"{cache_folder()}: images cannot be kept there ({error.strerror}); set FIRSTLIGHT_CACHE_DIR to a folder "
+            "that you can write to"
         ) from None
     raw, skopeo_name = _asked(source)
     key = hashlib.sha256(raw).hexdigest()
