@@ -87,8 +87,8 @@ def remember(machine: Machine, build_id: str, folder: str) -> None:
         os.symlink(folder, place)
     except OSError as error:  # the journal of the build could not be written there either
         raise BadInput(
-            f"{place}: the build cannot be noted there ({error.strerror}). Set FIRSTLIGHT_STATE_DIR to a folder that you "
-            "can write to."
+            f"{place}: the build cannot be noted there ({error.strerror}). Set FIRSTLIGHT_STATE_DIR to a folder "
+            "that you can write to."
         ) from None
 
 
