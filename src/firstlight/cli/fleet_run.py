@@ -203,7 +203,7 @@ def _run_to_do(shelf: Shelf, begun: FleetRun, given: dict[str, Any]) -> FleetRun
     from firstlight.fleet.inventory import selected
 
     targets = targets_of(given)
-    inventory = inventory_for(given, targets, shelf.folder(begun.id))
+    inventory = inventory_for(given, targets, shelf.made(begun.id))
     config = os.path.abspath(given["ssh_config"]) if given["ssh_config"] else ""
     engine = Engine(inventory, config, _passed_on(given))
     names = tuple(target.name for target in selected(inventory, limit=given["limit"], vault=engine.vault))

@@ -59,6 +59,10 @@ VERBS = {
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"
+_NOWHERE = (
+    "the folder that this was started in is gone: it was removed, or made again meanwhile. Change to one that is "
+    "there, e.g. cd ~."
+)
 _LASTING = ("bench", "profile", "kernels")  # verbs that hold memory of a GPU, which a cycle may keep
 _USUAL_RATE = gc.get_threshold()
 # A group without a verb, from click 8.2 on; before that click prints its help by itself.
@@ -197,12 +201,23 @@ def _run(args: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", 130)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            return _complain(_NOWHERE, 2)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             return _our_bug(error)
         drop(sys.stdout.fileno())  # or Python fails again at its end
         return _complain(f"the output could not be written: {error.strerror}", 4)
     except Exception as error:  # noqa: BLE001 the one place: our bug, said as such
         return _our_bug(error)
+
+
+def _is_nowhere() -> bool:
+    """Whether the folder that we were started in was removed: no relative path leads anywhere from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _called(args: list[str] | None) -> int:

@@ -34,6 +34,7 @@ _GPU_PROGRAM = (
     r"|\w+For(?:CausalLM|ConditionalGeneration|\w*Classification)\b|BitsAndBytes|Capture cuda graph"
 )
 _GPU_PROGRAM_BYTES = 2000  # before and behind the line: a traceback's frames
+_ENDED = re.compile(r"\A(\S*\w)\.+\Z")  # a number or a path at the end of a sentence, with the full stop
 _NOTHING = re.compile("")  # where the secret was part of what matched
 
 
@@ -291,7 +292,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
 def _values(signature: Signature, match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     groups = match.groupdict()
     return tuple(
-        (captured.name, decoded(captured.decode, value))
+        (captured.name, decoded(captured.decode, _ENDED.sub(r"\1", value)))
         for captured in signature.captures
         if (value := groups.get(captured.name)) is not None
     )
