@@ -101,7 +101,7 @@ class BenchGroup(click.Group):
 @click.option("--timeout", type=click.IntRange(1, 3600), default=None, metavar="S",
               help="collective: a rank that does not answer for S seconds has hung. Default: 60.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(2, 64), default=None, metavar="N",
-              help="collective, with --device cpu: this many. Default: 4.")  # fmt: skip
+              help="collective, with --device cpu: this many processes. Default: 4.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1, 1024), default=None, metavar="N",
               help="collective: this many nodes, each of which calls the same command.")  # fmt: skip
 @click.option("--rendezvous", default="", metavar="HOST:PORT", help="collective: where several nodes meet.")

@@ -31,7 +31,7 @@ _LIMITS = (
     "It works, by minor-version compatibility. What does not: PTX made by a newer toolkit than the driver knows (error "
     "222), and the few calls that are newer than the driver (error 36)."
 )
-_NO_FIXES = "It goes on working, but gets no fixes, and newer CUDA releases are not tested with it."
+_NO_FIXES = "It keeps working, but gets no fixes, and newer CUDA releases are not tested with it."
 
 
 def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:

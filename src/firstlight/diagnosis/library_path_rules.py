@@ -43,7 +43,7 @@ def _seen(exchanged: list[tuple[ShadowedLibrary, str]]) -> Iterator[Seen]:
     folders = tuple(dict.fromkeys(each.entry for each, _ in exchanged))
     for each, order in exchanged:
         yield Seen(
-            saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {plain(each.path)} "
+            saw=f"{each.name}, needed by {posixpath.basename(each.requested_by)}, comes from {plain(each.path)} "
             f"(LD_LIBRARY_PATH) instead of {plain(each.instead_of)}{order}",
             answers=(chain(Unwire(folders, WiredBy.LIBRARY_PATH)),),
         )

@@ -121,7 +121,7 @@ def _kernel_version(machine: Machine, nvrm: str | None, nvml: NvmlAnswer) -> Fac
     said = nvml.system.text("driver_version")
     if isinstance(said, Known) and (version := _parse(said.value)) is not None:
         return Known(version, said.seen_in)
-    reasons.append(said.reason if isinstance(said, Unknown) else f"{said.seen_in}: {said.value!a} is no version")
+    reasons.append(said.reason if isinstance(said, Unknown) else f"{said.seen_in}: {said.value!a} is not a version")
     return Unknown("; ".join(reasons))
 
 

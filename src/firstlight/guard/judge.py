@@ -69,7 +69,7 @@ def decide_words(words: tuple[str, ...], policy: Policy, place: Place) -> Decisi
 def decide_edit(path: str, policy: Policy, place: Place) -> Decision:
     """The decision on an edit of a file."""
     if "\0" in path or not path:
-        return _unreadable(Unreadable("a path that is none"), policy)
+        return _unreadable(Unreadable("a path that cannot be one"), policy)
     call = Call(("edit", path), writes=(path,), cwds=(place.cwd,))
     return Decision(tuple(_protected(call, policy, place, {})), (call,))
 

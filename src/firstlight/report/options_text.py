@@ -33,7 +33,7 @@ _OPEN = (
     ("fleet.fabric.", "whether the other nodes answer"),
     ("torch_libraries", "which libraries torch finds"),
     ("torch.", "what the new torch is built for"),
-    ("everything there", "what that machine is like"),
+    ("everything there", "what that machine or image has"),
 )
 _INDENT = 5  # under the title of an option: '  1. '
 
@@ -49,9 +49,11 @@ def options_list(ranked: Ranked, first: tuple[Step, ...], *, most: int) -> Itera
         return
     head = "".join(f"  {name:<{columns}}" for name, columns in _COLUMNS)
     if all(map(_only_looks, ranked.options)):
-        yield "\nno way out is known here; this finds out more\n"
+        title = "no way out is known; to find out more"
+    else:
+        title = "options, best first"
     yield "\n"
-    yield Painted(f"{'options, best first':<{_room()}}{head}".rstrip(), Style.HEAD)
+    yield Painted(f"{title:<{_room()}}{head}".rstrip(), Style.HEAD)
     yield "\n"
     for number, option in enumerate(ranked.options[:most], 1):
         yield _row(number, option)

@@ -58,7 +58,7 @@ _NO_SOURCE = (
     'dkms status | grep -q ^nvidia || { echo "dkms has no source of the nvidia modules to build: '
     'the packages of the driver bring it."; exit 1; }'
 )
-_IN_BETWEEN = "Programs that use the GPU go on with the old driver until the restart; new ones may fail in between."
+_IN_BETWEEN = "Programs that use the GPU keep the old driver until the restart; new ones may fail in between."
 
 
 def package_steps(way: kinds.InstallPackages | kinds.InstallDriver, at: At) -> Iterator[Step]:

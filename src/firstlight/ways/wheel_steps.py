@@ -182,7 +182,7 @@ def _notes(way: InstallWheels, at: At, names: tuple[str, ...]) -> Iterator[str]:
     yield _WITH_IT if "torch" in names else ""
     if theirs := replaced_of_condas(at.facts, way):
         brought = f"conda brought {' and '.join(theirs)}"
-        yield f"{brought}: its records go on naming that, and its next update may put it back."
+        yield f"{brought}: its records keep naming that, and its next update may put it back."
     yield what_is_lost(at.facts, at.tables, names)
     environment = environment_to_change(at.facts)
     for project in built_anew(way, installed_versions(environment)):
