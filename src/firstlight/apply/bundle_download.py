@@ -108,7 +108,8 @@ def fill(folder: str, chosen: Chosen, *, watch: Callable[[str], None]) -> Bundle
         _fetch_without_needs(folder, chosen, lacking, watch=watch)
         sources.update((name, chosen.parts[0].source.name) for name in _wheels(folder) if not sources.get(name))
     else:
-        raise CouldNotAct(f"the bundle is not whole: {', '.join(lacking)} could not be found for {chosen.target.words}.")
+        lacks = ", ".join(lacking)
+        raise CouldNotAct(f"the bundle is not whole: {lacks} could not be found for {chosen.target.words}.")
     bundle = Bundle(
         made_for=chosen.made_for,
         target=chosen.target,

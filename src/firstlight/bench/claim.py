@@ -332,7 +332,7 @@ def _memory_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
         yield Remark(RemarkKind.WRONG, "above-bandwidth", text + more, rate / highest)
         return
     part = "it" if size <= MOST_L2 else f"a part of its {size / 1e6:,.1f} MB"
-    more = f" It can be only where {part} stays in the L2 cache (128 MiB at most): then this is not a figure of the memory."
+    more = f" It can be only where {part} stays in the L2 cache (128 MiB at most), and then this is no memory rate."
     yield Remark(RemarkKind.EXPLAINED, "cache", text + more, rate / highest)
 
 

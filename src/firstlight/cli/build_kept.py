@@ -32,7 +32,9 @@ def answer(ctx: click.Context, target: str, given: dict[str, Any], form: str) ->
         _clean(machine, _called(given["clean"], builds), yes=given["yes"])
     elif given["listing"]:
         if target:
-            raise BadInput(f"--list prints every build; leave {target[:80]!a} out, or: firstlight build --status TARGET")
+            raise BadInput(
+                f"--list prints every build; leave {target[:80]!a} out, or: firstlight build --status TARGET"
+            )
         _list(builds, form)
     else:
         _status(ctx, _chosen(target, builds), form, follow=given["follow"])

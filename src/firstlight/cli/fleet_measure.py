@@ -69,11 +69,11 @@ def bench_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight bench` for every GPU of every host, by Ansible over ssh, and keep one JSON for each as a run.
 
     The torch that is measured is that of the environment which `fleet doctor` judges there. The documents are
-    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. A GPU is called slow when
-    it is more than 5 % and more than 4 MAD below equal ones in every run, two at least. Fewer than 5 equal GPUs are
-    compared with healthy cards of their model and with the baseline. Exit code 0: measured on every host; 1: a host failed, or a
-    figure is wrong; 4: a host could not be reached or is at work; 3: a GPU is slow; 2: the call cannot be used; 130:
-    interrupted, and what has begun on a host continues there.
+    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. A GPU is called slow
+    when it is more than 5 % and more than 4 MAD below equal ones in every run, two at least. Fewer than 5 equal GPUs
+    are compared with healthy cards of their model and with the baseline. Exit code 0: measured on every host; 1: a
+    host failed, or a figure is wrong; 4: a host could not be reached or is at work; 3: a GPU is slow; 2: the call
+    cannot be used; 130: interrupted, and what has begun on a host continues there.
     """
     from firstlight.cli.fleet_slow import baselines
 

@@ -292,7 +292,9 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
         try:
             _batches(shelf, kept, _Work(order, brought), given)
         except KeyboardInterrupt:
-            click.echo("firstlight: interrupted; no further host is asked, and what has begun continues there", err=True)
+            click.echo(
+                "firstlight: interrupted; no further host is asked, and what has begun continues there", err=True
+            )
             _print(shelf, kept[0], given)
             ctx.exit(130)
     _end(ctx, shelf, kept[0], given)

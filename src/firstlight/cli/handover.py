@@ -43,9 +43,11 @@ _PARTS = {"journal": "journal", "verify": "proof", "bench": "measurement"}
 _NAMES = {"journal": "what was done", "verify": "what is proved", "bench": "how fast it is"}
 
 
-@click.command("handover", epilog=_EPILOG, short_help="one page that goes with a machine, made from what there is of it")
+@click.command(
+    "handover", epilog=_EPILOG, short_help="one page that goes with a machine, made from what there is of it"
+)
 @click.option("--facts", "facts_file", default="", metavar="FILE",
-              help="Facts of another machine, with no parts of this one beside them; default: look at this one.")  # fmt: skip
+              help="Facts of another machine; nothing of this one is added. Default: look at this one.")  # fmt: skip
 @click.option("--before", default="", metavar="FILE",
               help="Facts from before the work: what was wrong then, and what changed.")  # fmt: skip
 @click.option("--journal", default="", metavar="FILE", help="What apply did; default: this machine's journal.")

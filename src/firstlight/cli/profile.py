@@ -37,7 +37,12 @@ class WithCommand(click.Command):
     epilog="Examples: firstlight profile gemm/fp16/8192x8192x8192; firstlight profile -- ./my_kernel --size 4096",
 )
 @click.argument("what", nargs=-1, metavar="CASE | -- CMD...")
-@click.option("--list", "lists", is_flag=True, help="Print the metrics, and what the names in older reports are called today; stop.")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="Print the metrics, and what the names in older reports are called today; stop.",
+)
 @click.option("--show-tiers", is_flag=True, help="Print the shipped tiers with what was changed and why; stop.")
 @click.option("--from", "report_file", default="", metavar="FILE", help="Read a .ncu-rep again instead of running.")
 @click.option("--tiers", default="shipped", metavar="FILE", help="Tiers of your own (TOML, see --show-tiers).")

@@ -51,8 +51,8 @@ def command(image: str, **given: Any) -> None:
 
     IMAGE: a name in the storage of podman and buildah, docker-daemon:NAME, the folder of an OCI layout, or an archive.
     If the connection breaks, the same command continues where it stopped. Every blob is checked there by its sha256
-    before it is loaded, and the digest of the loaded image is compared with ours. Exit code 0: it is there; 1: it is there, and verify failed;
-    2: bad input; 4: the host is not reached, has no room, or a tool is missing.
+    before it is loaded, and the digest of the loaded image is compared with ours. Exit code 0: it is there; 1: it is
+    there, and verify failed; 2: bad input; 4: the host is not reached, has no room, or a tool is missing.
     """
     wish = _wish(image, given)
     from firstlight.report.ship_text import dry_text, ship_document, shipped_text

@@ -218,9 +218,9 @@ def _measured_anew(shaky: list[CaseChange], base: RunResult, new: RunResult, aga
     """The commands that measure the base again, or both runs where the new one is no steadier, and compare then."""
     both = [case for case in shaky if case.unsteady_new]
     if both:
-        yield "\nNeither run is steady. Measure both again while the machine is quiet, the base with the code it was measured with:"
+        yield "\nNeither run is steady. Measure both again while the machine is quiet, the base with its own code:"
     else:
-        yield "\nThe base is not steady. Measure it again, with the code it was measured with, while the machine is quiet:"
+        yield "\nThe base is not steady. Measure it again while the machine is quiet, with the code of that run:"
     yield _pasted(repeated(base, effort="rigorous", only=named(shaky), out=_BASE_AGAIN))
     if both:
         yield _pasted(repeated(new, effort="rigorous", only=named(shaky), out=_NEW_AGAIN))

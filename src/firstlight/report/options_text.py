@@ -48,10 +48,8 @@ def options_list(ranked: Ranked, first: tuple[Step, ...], *, most: int) -> Itera
         yield "\nno option is known to work here; this says why not:\n" + command_lines(_ALL, 2)
         return
     head = "".join(f"  {name:<{columns}}" for name, columns in _COLUMNS)
-    if all(map(_only_looks, ranked.options)):
-        title = "no way out is known; to find out more"
-    else:
-        title = "options, best first"
+    looking = all(map(_only_looks, ranked.options))
+    title = "no way out is known; to find out more" if looking else "options, best first"
     yield "\n"
     yield Painted(f"{title:<{_room()}}{head}".rstrip(), Style.HEAD)
     yield "\n"

@@ -97,7 +97,9 @@ def _compat_near(cuda: str, asked: Asked, unpacked_by: Work) -> Found:
     row = min(rows, key=lambda each: (abs(each.cuda.major - wanted[0]), abs(each.cuda.minor - wanted[1])))
     if (row.cuda.major, row.cuda.minor) == wanted:
         return Piece(row.file, row.download_bytes, f"{row.source}, {row.date}", unpacked_by)
-    return Piece(f"cuda-compat {cuda}", row.download_bytes, f"size estimated from {row.file}", unpacked_by, Origin.ASSUMED)
+    return Piece(
+        f"cuda-compat {cuda}", row.download_bytes, f"size estimated from {row.file}", unpacked_by, Origin.ASSUMED
+    )
 
 
 def _compat_rows(asked: Asked) -> tuple[CompatDownload, ...]:

@@ -232,7 +232,14 @@ def conda_steps(way: kinds.InstallConda, at: At) -> Iterator[Step]:
         name = way.package.partition("=")[0]
         # A package may be there and its file gone or too old: conda takes it for installed unless it is told.
         again = ("--force-reinstall",) if way.brings else ()
-        brought = (exists(f"{prefix}/{way.brings}"), once("a file of that package may be gone")) if way.brings else ()
+        brought = (
+            (
+                exists(f"{prefix}/{way.brings}"),
+                once("conda takes the package for installed even when a file of it is gone"),
+            )
+            if way.brings
+            else ()
+        )
         yield replace(
             step,
             kind=StepKind.COMMAND,

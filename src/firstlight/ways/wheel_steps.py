@@ -192,7 +192,9 @@ def _notes(way: InstallWheels, at: At, names: tuple[str, ...]) -> Iterator[str]:
 def _only_once(way: InstallWheels, environment: PythonEnvironment | None) -> tuple[Condition, ...]:
     """A number that is installed already says nothing about a file that is gone, or about another build."""
     again = way.manner is Manner.AGAIN or built_anew(way, installed_versions(environment))
-    return (Condition(CheckKind.ONCE, "the same number is installed"),) if again and environment is not None else ()
+    return (
+        (Condition(CheckKind.ONCE, "its version number stays the same"),) if again and environment is not None else ()
+    )
 
 
 def _known_by(package: Package, way: InstallWheels) -> str:

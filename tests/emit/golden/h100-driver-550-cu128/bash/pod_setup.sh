@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
 # plan dc4fe42c0713bf01a9e07f8c1450d58c212d7712ba5c9465f9c4ecf6fbf16578
 # for: the machine of h100-driver-550-cu128; wanted: what is installed there; goal: infer
-# inside: torch==2.8.0, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.8.0, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.8.0 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #
@@ -253,7 +253,7 @@ need_compiler() {
     fi
     [ -n "$compiler$headers" ] || return 0
     (install_packages ${compiler:+"$compiler"} ${headers:+"$headers"}) ||
-        say "going on without $compiler $headers: torch.compile and Triton will not work"
+        say "continuing without $compiler $headers: torch.compile and Triton will not work"
 }
 
 # A virtual environment with packages, whole or not at all: make_environment FOLDER WHEELS COMMAND, which fills WHEELS
@@ -296,7 +296,7 @@ need_numpy() {
         [ "$fetches" = no ] || (export PIP_RETRIES=1 && fetch '' 'numpy<3') 2> /dev/null || break
         ! "$pip" -m pip install --quiet --no-index --find-links "$wheels" 'numpy<3' 2> /dev/null || return 0
     done
-    say "going on without numpy, which could not be had: torch says so at its first tensor"
+    say "continuing without numpy, which could not be fetched: torch warns of that at its first tensor"
 }
 
 fetch_tool() {
@@ -372,7 +372,7 @@ main() {
             ;;
     esac
     beside="$(cd "$(dirname "$0")" && pwd)"
-    trap '[ "$?" = 0 ] || say "not finished; the same command goes on from where it stopped"' EXIT
+    trap '[ "$?" = 0 ] || say "not finished; the same command continues where it stopped"' EXIT
     state_quoted=/workspace/firstlight
     check_gates || {
         trap - EXIT
@@ -384,7 +384,7 @@ main() {
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
     bring_wheel "$beside" "$state" # before anything is downloaded
-    finish_packages || say "what a killed apt left could not be finished; going on without it"
+    finish_packages || say "what a killed apt left could not be finished; continuing without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"

@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
 # plan e166cdfb1291b2e014f5fe7923ccc0d2cbbf5127b45836098a31f3e697682c46
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: vllm==0.11.0: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: xformers==0.0.32.post1: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
@@ -270,7 +270,7 @@ need_compiler() {
     fi
     [ -n "$compiler$headers" ] || return 0
     (install_packages ${compiler:+"$compiler"} ${headers:+"$headers"}) ||
-        say "going on without $compiler $headers: torch.compile and Triton will not work"
+        say "continuing without $compiler $headers: torch.compile and Triton will not work"
 }
 
 # A virtual environment with packages, whole or not at all: make_environment FOLDER WHEELS COMMAND, which fills WHEELS
@@ -313,7 +313,7 @@ need_numpy() {
         [ "$fetches" = no ] || (export PIP_RETRIES=1 && fetch '' 'numpy<3') 2> /dev/null || break
         ! "$pip" -m pip install --quiet --no-index --find-links "$wheels" 'numpy<3' 2> /dev/null || return 0
     done
-    say "going on without numpy, which could not be had: torch says so at its first tensor"
+    say "continuing without numpy, which could not be fetched: torch warns of that at its first tensor"
 }
 
 fetch_tool() {
@@ -721,7 +721,7 @@ main() {
             ;;
     esac
     beside="$(cd "$(dirname "$0")" && pwd)"
-    trap '[ "$?" = 0 ] || say "not finished; the same command goes on from where it stopped"' EXIT
+    trap '[ "$?" = 0 ] || say "not finished; the same command continues where it stopped"' EXIT
     state_quoted=/workspace/firstlight
     check_gates || {
         trap - EXIT
@@ -733,7 +733,7 @@ main() {
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
     bring_wheel "$beside" "$state" # before anything is downloaded
-    finish_packages || say "what a killed apt left could not be finished; going on without it"
+    finish_packages || say "what a killed apt left could not be finished; continuing without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"

@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
 # plan e166cdfb1291b2e014f5fe7923ccc0d2cbbf5127b45836098a31f3e697682c46
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: vllm==0.11.0: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # left out: xformers==0.0.32.post1: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
