@@ -251,7 +251,7 @@ def test_two_builds_in_one_set_are_refused() -> None:
     solution = solved("h200-healthy", "torch==2.9.0+cu130", "torchvision==0.24.0+cu128")
     [clash] = solution.clashes
     assert clash.sentence == (
-        "torchvision==0.24.0+cu128 is a build for cu128; wanted is torch==2.9.0+cu130. Both have to be of one build."
+        "torchvision==0.24.0+cu128 is a build for cu128; wanted is torch==2.9.0+cu130. Both have to be the same build."
     )
     assert [names(each) for each in solution.nearest] == [
         ["torch==2.9.0+cu130", "torchvision==0.24.0+cu130"],

@@ -160,7 +160,9 @@ def _before(path: str, facts: Facts) -> Looked:
 
     before = read_machine_or_facts(path)
     if why := other_before(facts, before):
-        raise BadInput(f"{path} is of another machine: {why}. Give facts of the same machine, or leave --before out.")
+        raise BadInput(
+            f"{path} comes from another machine: {why}. Give facts of the same machine, or leave --before out."
+        )
     return _looked(before)
 
 
@@ -293,7 +295,7 @@ def _require_same_machine(path: str, facts: Facts, named: Named) -> None:
 
     if why := other_machine(facts, named):
         raise BadInput(
-            f"{path} is of another machine: {why}. Give the documents of one machine; where a card was changed or is "
+            f"{path} comes from another machine: {why}. Give the documents of one machine; where a card was changed or is "
             "gone, make this one again there."
         )
 

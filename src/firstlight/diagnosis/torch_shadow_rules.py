@@ -181,7 +181,7 @@ TORCH_SHADOW_RULES: tuple[Rule, ...] = (
         depth=40,
         title="Python imports another torch than the installed one.",
         fires_when="The current folder, PYTHONPATH or this user's own packages hold a torch that comes before the "
-        "installed one; or `python` on PATH is of another environment than the active one.",
+        "installed one; or `python` on PATH belongs to another environment than the active one.",
         looks_at=(
             "torch.shadowed_by",
             "torch.found_via",
