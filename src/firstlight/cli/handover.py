@@ -295,8 +295,8 @@ def _require_same_machine(path: str, facts: Facts, named: Named) -> None:
 
     if why := other_machine(facts, named):
         raise BadInput(
-            f"{path} comes from another machine: {why}. Give the documents of one machine; where a card was changed or is "
-            "gone, make this one again there."
+            f"{path} comes from another machine: {why}. Give the documents of one machine; where a card was changed or "
+            "is gone, make this one again there."
         )
 
 

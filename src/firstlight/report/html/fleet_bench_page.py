@@ -167,9 +167,9 @@ def _rule() -> Iterator[Markup]:
     yield el(
         "p",
         f"A GPU is called slow when it is more than {100 * SLOWER_BY:.0f} % and more than {MADS:.0f} median absolute "
-        "deviations below the median of equal GPUs, in the same figure in every run, two at least. Equal are GPUs of the same "
-        "model and settings that were measured with the same torch. Figures in which the processor is in the time, and "
-        "those that were not steady, are left out.",
+        "deviations below the median of equal GPUs, in the same figure in every run, two at least. Equal are "
+        "GPUs of the same model and settings that were measured with the same torch. Figures in which the processor "
+        "is in the time, and those that were not steady, are left out.",
     )
     yield el(
         "p",
