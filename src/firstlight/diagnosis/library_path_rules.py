@@ -154,8 +154,8 @@ LIBRARY_PATH_RULES = (
             "toolkits.toolkits",
             "cuda_libraries.libraries",
         ),
-        means="Libraries of a newer CUDA release get one of an older release below them: importing torch, or the first "
-        "call into it, fails with a symbol that is not there.",
+        means="Libraries of a newer CUDA release are given an older library: importing torch, or the first call into "
+        "it, fails with a symbol that is not there.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
         ways=(Unwire,),

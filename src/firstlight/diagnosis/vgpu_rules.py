@@ -183,7 +183,7 @@ VGPU_RULES: tuple[Rule, ...] = (
             "fleet.vgpu.token",
             "libcuda.init_code",
         ),
-        means="It runs at full speed for a first while; then it is slowed down, and programs fail to get GPU memory.",
+        means="It runs at full speed at first; then it is slowed down, and programs fail to get GPU memory.",
         source="Azure/AKS#4870, NVIDIA/gpu-operator#628, DDMAL/Rodan#1332; docs.nvidia.com/vgpu, client licensing",
         ways=(StartService, AskPerson),
     ),

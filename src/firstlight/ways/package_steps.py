@@ -53,7 +53,7 @@ _UNHOLD_BY = {
 }
 _NO_PACMAN = 'for each in "$@"; do ! pacman --query "$each" >/dev/null 2>&1 || exit 1; done'
 _OF_CONDA = 'set -- "$1"/conda-meta/"$2"-[0-9]*.json; [ -e "$1" ]'
-_PURGED = "Their settings under /etc go with them, and undo has the packages' own settings to bring back, not yours."
+_PURGED = "Their settings under /etc go with them; undo brings back the packages' own settings, not yours."
 _NO_SOURCE = (
     'dkms status | grep -q ^nvidia || { echo "dkms has no source of the nvidia modules to build: '
     'the packages of the driver bring it."; exit 1; }'

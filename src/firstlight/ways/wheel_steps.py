@@ -186,7 +186,7 @@ def _notes(way: InstallWheels, at: At, names: tuple[str, ...]) -> Iterator[str]:
     yield what_is_lost(at.facts, at.tables, names)
     environment = environment_to_change(at.facts)
     for project in built_anew(way, installed_versions(environment)):
-        yield f"The build of {project} that is there now does not come back: taken back, the new one stays."
+        yield f"The build of {project} that is installed now does not come back: undo leaves the new one."
 
 
 def _only_once(way: InstallWheels, environment: PythonEnvironment | None) -> tuple[Condition, ...]:

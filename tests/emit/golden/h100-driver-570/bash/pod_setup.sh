@@ -1,6 +1,6 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
-# plan e166cdfb1291b2e014f5fe7923ccc0d2cbbf5127b45836098a31f3e697682c46
+# plan 1581f64fd84667b85653a9738c832c9fd7ce4c1fd4e0590b0da5740f81140542
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
 # inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # left out: torchaudio==2.8.0+cu128: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
