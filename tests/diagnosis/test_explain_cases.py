@@ -162,7 +162,9 @@ def test_where_the_text_leaves_several_causes_what_tells_them_apart_comes_first(
     said = explained_text(explain_text("RuntimeError: CUDA error: initialization error"))
     assert "ways out:" not in said
     assert (
-        said.index("cause, not settled: ") < said.index("first see which it is:") < said.index("then, by what it is:")
+        said.index("possible cause: ")
+        < said.index("first see which it is:")
+        < said.index("then, depending on which it is:")
     )
     assert "- If the kernel and driver are of those named, and it fails in every process: turn HMM" in " ".join(
         said.split()

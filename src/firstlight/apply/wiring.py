@@ -38,7 +38,7 @@ class Mode(enum.Enum):
 class Action(enum.Enum):
     """What is done to the environment of the command."""
 
-    NOTHING = "nothing"
+    NOTHING = "nothing is changed"
     TAKE_OUT = "take out"  # a compat folder that breaks this driver leaves LD_LIBRARY_PATH
     USE = "use"  # a compat folder goes first in LD_LIBRARY_PATH
     REFUSE = "refuse"

@@ -51,8 +51,8 @@ def require_one_folder(machine: Machine, build_id: str, folder: str) -> None:
     kept = os.path.realpath(f"{builds_folder(machine)}/{build_id}")
     if os.path.isdir(kept) and kept != os.path.realpath(folder):
         raise BadInput(
-            f"--build-dir {folder}: this build is kept in {kept}. Leave --build-dir out to go on there, or remove it "
-            f"first with `firstlight build --clean {build_id}`."
+            f"--build-dir {folder}: this build is kept in {kept}. Leave --build-dir out to continue there, or "
+            f"remove it first with `firstlight build --clean {build_id}`."
         )
 
 

@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 def host_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add -i, --hosts, --slurm and --ssh-config."""
     for option in (
-        click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own."),
+        click.option("--ssh-config", metavar="FILE", default="", help="This ssh_config file instead of your own."),
         click.option("--slurm", "partition", metavar="PARTITION", default="", help="The nodes of a partition (sinfo)."),
         click.option("--hosts", metavar="A,B,...", default="", help="Hosts: [USER@]HOST[:PORT] or of ssh_config."),
         click.option("-i", "--inventory", metavar="FILE", default="", help="Ansible's inventory, or one host a line."),

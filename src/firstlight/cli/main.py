@@ -177,6 +177,21 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     return error.message + (f" Did you mean {near[0]}?" if near else "")
 
 
+def _usage_message(error: click.UsageError) -> str:
+    """click's sentence, and where it names nothing that is accepted, one that does."""
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error)
+    group = error.ctx.command if error.ctx is not None else None
+    if error.ctx is None or not isinstance(group, click.Group) or not error.message.startswith("No such command"):
+        return error.format_message()
+    from firstlight.near import nearest
+
+    given, names = error.message.partition("'")[2].rpartition("'")[0], group.list_commands(error.ctx)
+    near = nearest(given, names)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"{given[:60]!a} is not a subcommand of {error.ctx.info_name}; accepted: {', '.join(names)}.{hint}"
+
+
 def _is_of_doctor(option: str) -> bool:
     command = cli.get_command(click.Context(cli), DEFAULT_VERB)
     return command is not None and any(option in each.opts for each in command.params)
@@ -192,7 +207,7 @@ def _run(args: list[str] | None) -> int:
         return 2
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
-        message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+        message = _usage_message(error)
         return _complain(message + ("" if message.endswith((".", "?")) else ".") + where, 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)

@@ -43,7 +43,7 @@ def _seen(exchanged: list[tuple[ShadowedLibrary, str]]) -> Iterator[Seen]:
     folders = tuple(dict.fromkeys(each.entry for each, _ in exchanged))
     for each, order in exchanged:
         yield Seen(
-            saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {plain(each.path)} "
+            saw=f"{each.name}, needed by {posixpath.basename(each.requested_by)}, comes from {plain(each.path)} "
             f"(LD_LIBRARY_PATH) instead of {plain(each.instead_of)}{order}",
             answers=(chain(Unwire(folders, WiredBy.LIBRARY_PATH)),),
         )
@@ -154,8 +154,8 @@ LIBRARY_PATH_RULES = (
             "toolkits.toolkits",
             "cuda_libraries.libraries",
         ),
-        means="Libraries of a newer CUDA release get one of an older release below them: importing torch, or the first "
-        "call into it, fails with a symbol that is not there.",
+        means="Libraries of a newer CUDA release are given an older library: importing torch, or the first call into "
+        "it, fails with a symbol that is not there.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
         ways=(Unwire,),

@@ -65,7 +65,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{each.name}, needed by {askers} {where}, {what}{owner}",
             answers=answers if each is missing[0] else (),
-            means="Importing torch fails at the first of them; the others are named once that one is there.",
+            means="Importing torch fails at the first of them, and names the next one only when that is there.",
             error=f"ImportError: {complaint}",
         )
 

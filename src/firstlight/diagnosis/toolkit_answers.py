@@ -45,7 +45,7 @@ def toolkit_answers(question: Question) -> tuple[Chain, ...]:
     if cuda is not None:
         return (*toolkits_of(question, cuda), *_hybrid(question, cuda))
     here = tuple(_that_are_here(question))
-    why_not = "the CUDA of torch is not known, and a toolkit has to be of its major"
+    why_not = "the CUDA of torch is not known, and a toolkit has to have its major"
     torch = torch_and_toolkit(question) if isinstance(question.facts.torch, Unknown) else ()
     return (*here, *torch, cannot("a CUDA toolkit", why_not))
 

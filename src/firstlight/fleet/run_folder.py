@@ -68,7 +68,7 @@ class Shelf:
         """A run by its id; only one that this user or root wrote, because what it says is carried out on hosts."""
         path = self.folder(run_id)
         if "/" in run_id or run_id.startswith("."):
-            raise BadInput(f"{run_id!a} is no run; accepted is an id as `firstlight fleet status --list` prints it")
+            raise BadInput(f"{run_id!a} is not a run; accepted is an id as `firstlight fleet status --list` prints it")
         try:
             with our_folder(path) as folder:
                 text = read_ours(folder, _RUN)

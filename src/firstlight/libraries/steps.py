@@ -30,8 +30,8 @@ from firstlight.ways.words import fitted, listed
 BECAUSE = "missing-library"
 _IS_ELF = "import sys; sys.exit(open(sys.argv[1], 'rb').read(4) != b'\\x7fELF')"
 _LOGIN = (
-    "The index gets its user and password through the environment; no command and no journal holds them. To go on or "
-    "to take it back, give them again: --index-url, or PIP_EXTRA_INDEX_URL (pip), UV_EXTRA_INDEX_URL (uv)."
+    "The index gets its user and password through the environment; no command and no journal holds them. To continue, "
+    "or to take it back, give them again: --index-url, or PIP_EXTRA_INDEX_URL (pip), UV_EXTRA_INDEX_URL (uv)."
 )
 _WRITING: Fact[float] = Known(1.0, "a bound: links are made, nothing is fetched")
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")

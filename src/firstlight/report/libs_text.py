@@ -181,8 +181,8 @@ def _ignored(analysis: Analysis) -> Iterator[str]:
     for each in analysis.ignored:
         why = each.fault or "cannot open shared object file"
         yield (
-            f"{each.name} of LD_PRELOAD is not loaded ({why}): the loader warns and goes on. Take it out of LD_PRELOAD "
-            "or /etc/ld.so.preload, or put the file there"
+            f"{each.name} of LD_PRELOAD is not loaded ({why}): the loader warns and continues without it. Take it out "
+            "of LD_PRELOAD or /etc/ld.so.preload, or put the file there"
         )
 
 
