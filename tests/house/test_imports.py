@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "owned": {"errors", "opening"},
     "records": {"facts", "versions", "errors"},  # of facts, what Known and Unknown are
     "secrets": set(),
+    "specifiers": set(),
     "visible": set(),
     "toml": set(),
     "versions": {"errors"},
@@ -129,7 +130,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"*"},
     "api": {"*"},
 }
-EVERYBODYS = ("frozen", "near", "numerals", "records", "secrets", "toml", "visible")
+EVERYBODYS = ("frozen", "near", "numerals", "records", "secrets", "specifiers", "toml", "visible")
 STANDARD_LIBRARY_ONLY = (
     "ahead",
     "errors",
@@ -140,6 +141,7 @@ STANDARD_LIBRARY_ONLY = (
     "owned",
     "records",
     "secrets",
+    "specifiers",
     "visible",
     "versions",
     "own_wheel",

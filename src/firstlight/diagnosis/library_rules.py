@@ -23,7 +23,6 @@ from firstlight.diagnosis.library_providers import (
 )
 from firstlight.diagnosis.observed import is_wanted, listed
 from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_answers import TORCH_WAYS, hides_another, torch_answers
 from firstlight.elf.loader import Rule as LoaderRule
 from firstlight.facts.companions import NvidiaWheel
@@ -31,6 +30,7 @@ from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.torch_libraries import MissingLibrary
+from firstlight.specifiers import satisfies
 from firstlight.tables.system_rows import Role
 from firstlight.ways import kinds
 from firstlight.ways.families import family_of, release_of

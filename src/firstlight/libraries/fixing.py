@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.errors import BadInput
 from firstlight.facts.known import Fact, Known
 from firstlight.frozen import dataclass
@@ -14,6 +13,7 @@ from firstlight.libraries.local_wheels import LocalWheel
 from firstlight.libraries.providers import Brought, Provided
 from firstlight.libraries.target import Surroundings, Target
 from firstlight.libraries.wheel_machine import Wheel, WheelMachine
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables import Tables
 
 _MOST_LOOKS = 12
