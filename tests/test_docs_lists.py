@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -14,12 +13,8 @@ from firstlight.diagnosis.error_table import printed_subjects
 from firstlight.emit.kinds import NAMES
 from firstlight.lint.judge import LINT_RULES
 from firstlight.tables.subjects import GROUPS
+from firstlight.toml import parse_toml
 from firstlight.verify.checks import CHECKS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -33,7 +28,7 @@ def own_variables() -> set[str]:
     return {name for path in files for name in re.findall(r"\bFIRSTLIGHT_([A-Z_]*[A-Z])\b", path.read_text())}
 
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = parse_toml((ROOT / "pyproject.toml").read_text())["project"]
 LISTS = {
     "verify.md": [check.name for check in CHECKS],
     "lint.md": [rule.code for rule in LINT_RULES],
