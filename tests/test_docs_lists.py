@@ -74,3 +74,11 @@ def test_the_readme_names_what_an_install_brings() -> None:
 def test_own_variables_are_found_by_their_name() -> None:
     assert {"DEBUG", "CACHE_DIR", "STATE_DIR"} <= own_variables()
     assert own_variables() >= BETWEEN_OURSELVES
+
+
+def test_the_files_that_contributors_are_sent_to_are_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = {each for each in re.findall(r"`([\w./*-]+/[\w./*-]*)`", page) if "smNN" not in each}
+    assert len(named) > 40
+    places = [ROOT, ROOT / "src/firstlight", ROOT / "src/firstlight/diagnosis", ROOT / "src/firstlight/tables/data"]
+    assert [each for each in sorted(named) if not any(list(place.glob(each.rstrip("/"))) for place in places)] == []
