@@ -123,7 +123,7 @@ def _known_at(spot: Spot, wanted: tuple[_Form, ...], text: str) -> list[_Match]:
     return _across_cuts(spot, wanted, found)
 
 
-def _without_secrets(known: Known, regex: str, raw: re.Match[str]) -> tuple[_Values, re.Match[str]]:
+def _without_secrets(known: KnownError, regex: str, raw: re.Match[str]) -> tuple[_Values, re.Match[str]]:
     """The same match in the text without secrets: masked whole, as a part of a token has no sign of its own."""
     text = without_credentials(raw.string)
     match = raw
@@ -193,14 +193,14 @@ def _known_in(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Ite
     for form, match in _matches(forms, text, begin=begin, end=end):
         values = _values(form.signature, match)
         if form.signature.lookup != CODE_LOOKUP or not values:
-            yield Known(form.signature, values), form.regex, match
+            yield KnownError(form.signature, values), form.regex, match
         elif (error := known_error(dict(values))) is not None:
-            for known in signatures_of(messages_of(error)) or (Known(form.signature, values),):
+            for known in signatures_of(messages_of(error)) or (KnownError(form.signature, values),):
                 yield known, form.regex, match
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownError:
     """The signature an error code leads to, with the values of its printed form."""
 
     signature: Signature
@@ -208,17 +208,17 @@ class Known:
 
 
 _Values: TypeAlias = tuple[tuple[str, str], ...]
-_Match: TypeAlias = tuple[Known, str, re.Match[str]]  # what, by which pattern, where
+_Match: TypeAlias = tuple[KnownError, str, re.Match[str]]  # what, by which pattern, where
 
 
 @functools.lru_cache(maxsize=64)
-def signatures_of(messages: tuple[str, ...]) -> tuple[Known, ...]:
+def signatures_of(messages: tuple[str, ...]) -> tuple[KnownError, ...]:
     """The one signature that knows an error by the forms CUDA prints; the row of error codes where no other does."""
     forms = _wanted(frozenset(_forms()))
-    generic: tuple[Known, ...] = ()
+    generic: tuple[KnownError, ...] = ()
     for message in messages:
         for form, match in _matches(forms, message, begin=0, end=len(message)):
-            known = (Known(form.signature, _values(form.signature, match)),)
+            known = (KnownError(form.signature, _values(form.signature, match)),)
             if form.signature.lookup != CODE_LOOKUP:
                 return known
             generic = generic or known

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from firstlight.diagnosis.explain_setting import Setting
 from firstlight.diagnosis.signatures import Commands, Signature
+from firstlight.tables.torch_index import index_of_build
 
 _BROUGHT = (
     (rb"(?i)\bpython_embed(?:ed|ded)\\", r".\python_embeded\python.exe"),  # ComfyUI's portable build spells it so
     (rb"(?i)\\installer_files\\+env\\", r".\installer_files\env\python.exe"),
     (rb"(?i)\\venv\\+(?:scripts|lib)\\", r".\venv\Scripts\python.exe"),
 )
-_INDEX = "https://download.pytorch.org/whl/"
 _ON_THAT_INDEX = ("torch", "xformers", "triton")
 _START = r"(^|; )"  # of a command: a variable may be set before it
 _AUTOMATIC = "cu128"  # pip chooses no CUDA by itself: this has code for RTX 20 to 50
@@ -62,4 +62,4 @@ def _of_pip(words: list[str]) -> list[str]:
     wanted = [word for word in told if not word.startswith("-")]
     alone = all(word.strip("'\"").startswith(_ON_THAT_INDEX) for word in wanted)
     option = "--index-url" if alone else "--extra-index-url"
-    return [*told, option, _INDEX + (_AUTOMATIC if backend == "auto" else backend)]
+    return [*told, option, index_of_build(_AUTOMATIC if backend == "auto" else backend)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.library_providers import DRIVERS_OWN, PRELOADED, stem, wheel_with
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
@@ -106,7 +106,7 @@ def _found_there_only(question: Question) -> Iterator[ShadowedLibrary]:
         return
     shadowed = {each.name for each in libraries.value.shadowed}
     for each in libraries.value.loaded:
-        if each.found_by is not LoaderRule.LIBRARY_PATH or each.name in shadowed or stem(each.name) not in PRELOADED:
+        if each.found_by is not FoundBy.LIBRARY_PATH or each.name in shadowed or stem(each.name) not in PRELOADED:
             continue
         wheel = wheel_with(question, each.name)
         if wheel is not None and isinstance(wheel.library_folder, Known):

@@ -23,14 +23,14 @@ from firstlight.diagnosis.library_providers import (
 )
 from firstlight.diagnosis.observed import is_wanted, listed
 from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_answers import TORCH_WAYS, hides_another, torch_answers
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.companions import NvidiaWheel
 from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.torch_libraries import MissingLibrary
+from firstlight.specifiers import satisfies
 from firstlight.tables.system_rows import Role
 from firstlight.ways import kinds
 from firstlight.ways.families import family_of, release_of
@@ -139,7 +139,7 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
                 for each in both
             ]
             foreign = [each for each in both if each.name.split(".")[2] != str(major)]
-            path = [each.entry for each in foreign if each.found_by is LoaderRule.LIBRARY_PATH]
+            path = [each.entry for each in foreign if each.found_by is FoundBy.LIBRARY_PATH]
             unwired = (
                 (chain(kinds.Unwire(tuple(dict.fromkeys(path)), kinds.WiredBy.LIBRARY_PATH)),)
                 if path and len(path) == len(foreign)

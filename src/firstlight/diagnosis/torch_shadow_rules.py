@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from firstlight.diagnosis.copies import copies_in, versions_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container, has_nvidia_gpu, is_wanted, listed
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, find_distribution
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
+from firstlight.specifiers import satisfies
 from firstlight.ways.kinds import AskPerson, RemoveDistributions, SetVariables, UnsetVariables, Variable, Why
 from firstlight.ways.way import Chain, chain
 
