@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import BinaryIO
 
 from firstlight.diagnosis.explain_case import in_case
+from firstlight.diagnosis.explain_conda import conda_of, with_conda
 from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
@@ -147,6 +148,7 @@ def _explained(stream: Readable) -> Explained:
             if hit.signature.code not in tallies:
                 around = item.surroundings()
                 row = in_scope(in_program(in_case(hit.signature, around), around, at=item.place()), around)
+                row = with_conda(row, conda_of(around))
                 tallies[hit.signature.code] = _Tally(row, setting_of(around), python_of(around), gpu_named(row, around))
             tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)

@@ -174,6 +174,7 @@ def _is_of_linux(line: str) -> bool:
 
 def _for_powershell(line: str) -> str:
     """A command as PowerShell takes it: 'MAX_JOBS=4 pip install x' sets a variable before the command."""
+    line = re.sub(r"\bvenv/bin/(python|pip)\b", r"venv\\Scripts\\\1.exe", line)
     variables = []
     while found := re.match(r"([A-Za-z_]\w*)=('[^']*'|\"[^\"]*\"|\S*) +", line):
         value = found[2].strip("'\"")
