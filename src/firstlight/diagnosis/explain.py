@@ -14,7 +14,7 @@ from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_program import in_program
-from firstlight.diagnosis.explain_python import python_of, with_python
+from firstlight.diagnosis.explain_python import python_of, with_dll, with_python
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_shown import gpu_named, in_scope
@@ -251,8 +251,8 @@ class _Tally:
         values = {"gpu": self.gpu} if self.gpu else {}
         values |= {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
-        told = with_python(in_setting(_filled_in(self.signature, values), self.setting), self.python, self.setting)
-        return Explanation(told, self.count, tuple(self.sightings))
+        told = with_dll(in_setting(_filled_in(self.signature, values), self.setting), values)
+        return Explanation(with_python(told, self.python, self.setting), self.count, tuple(self.sightings))
 
 
 def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
