@@ -259,9 +259,10 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     values = {each.name: each.otherwise for each in signature.captures} | captured
     values |= looked_up(signature.lookup, captured)
     theirs = {name: value for name, value in captured.items() if values[name] == value}
+    in_commands = values | {name: name.upper() for name, value in values.items() if _is_prose(name, value, captured)}
 
     def fill(commands: Commands) -> Commands:
-        safe = (filled(filled_command(_with_arguments(each, theirs), theirs), values) for each in commands.run)
+        safe = (filled(filled_command(_with_arguments(each, theirs), theirs), in_commands) for each in commands.run)
         lines = (line for each in safe for line in each.splitlines())
         return Commands(filled(commands.say, values), tuple(lines))
 
@@ -277,6 +278,11 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
         prove=fill(signature.prove),
         ways_out=tuple(map(fill_way, ways)),
     )
+
+
+def _is_prose(name: str, value: str, captured: dict[str, str]) -> bool:
+    """Whether a value stands in for one that no line names, in words that no command takes: 'A compiled module', '?'."""
+    return name not in captured and (value == "?" or (value[:1].isalpha() and " " in value and "\n" not in value))
 
 
 def _with_arguments(command: str, captured: dict[str, str]) -> str:
