@@ -45,7 +45,7 @@ _LINUX = (
 _LINUX_VARIABLES = ("LD_", "LIBRARY_PATH=", "CPATH=", "CC=", "CXX=", "CFLAGS=", "CXXFLAGS=", "PATH=")
 _LINUX_WORDS = (
     r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs"
-    r"|firstlight)\b"
+    r"|firstlight|it is Linux)\b"
 )
 _FILTERED = r"\s+2>/dev/null|(?:\s+2>&1)?(?:\s*\|\s*(?:grep|head|tail|tee|sort|cut)\b[^|]*)+$"  # more is shown without
 _ASSIGNED = r"[A-Za-z_]\w*=\S*"
