@@ -259,7 +259,8 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     values = {each.name: each.otherwise for each in signature.captures} | captured
     values |= looked_up(signature.lookup, captured)
     theirs = {name: value for name, value in captured.items() if values[name] == value}
-    in_commands = values | {name: name.upper() for name, value in values.items() if _is_prose(name, value, captured)}
+    unread = {each.name: each.otherwise for each in signature.captures if each.name not in captured}
+    in_commands = values | {name: name.upper() for name, otherwise in unread.items() if _is_prose(otherwise)}
 
     def fill(commands: Commands) -> Commands:
         safe = (filled(filled_command(_with_arguments(each, theirs), theirs), in_commands) for each in commands.run)
@@ -268,7 +269,7 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
 
     def fill_way(way: WayOut) -> WayOut:
         told = fill(way)
-        return replace(way, say=told.say, run=told.run)
+        return replace(way, say=told.say, run=told.run, when=filled(way.when, values))
 
     ways = (way for way in signature.ways_out if _is_for(way, values.get("number") or values.get("gpu", "")))
     return replace(
@@ -280,9 +281,9 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     )
 
 
-def _is_prose(name: str, value: str, captured: dict[str, str]) -> bool:
-    """Whether a value stands in for one that no line names, in words that no command takes: 'A compiled module', '?'."""
-    return name not in captured and (value == "?" or (value[:1].isalpha() and " " in value and "\n" not in value))
+def _is_prose(otherwise: str) -> bool:
+    """Whether what stands for a value that no line names is of no use in a command: 'A compiled module', '?'."""
+    return otherwise == "?" or " " in otherwise
 
 
 def _with_arguments(command: str, captured: dict[str, str]) -> str:
