@@ -77,7 +77,11 @@ class _Program:
 @functools.cache
 def _programs() -> tuple[_Program, ...]:
     return tuple(
-        _Program(row["shown_by"], row.get("alone", ""), {code: _answer(answer) for answer in row["answers"] for code in answer["of"]})
+        _Program(
+            row["shown_by"],
+            row.get("alone", ""),
+            {code: _answer(answer) for answer in row["answers"] for code in answer["of"]},
+        )
         for row in rows()
     )
 

@@ -22,7 +22,9 @@ FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
 ONE_OF = "The text alone does not tell which one it is, and it may be another."
-_TAIL = re.compile(r"(?<=\d)\.$|(?:\\+[n\"']?)+[\"']*$")  # the end of a sentence, and the quotes of a text within a text
+_TAIL = re.compile(
+    r"(?<=\d)\.$|(?:\\+[n\"']?)+[\"']*$"
+)  # the end of a sentence, and the quotes of a text within a text
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 
