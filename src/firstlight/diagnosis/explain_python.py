@@ -14,6 +14,7 @@ _BROUGHT = (
     (rb"(?i)\\installer_files\\+env\\", r".\installer_files\env\python.exe"),
     (rb"(?i)\\venv\\+(?:scripts|lib)\\", r".\venv\Scripts\python.exe"),
 )
+_DLL = r"(?i)[\w.-]+\.dll"
 _ON_THAT_INDEX = ("torch", "xformers", "triton")
 _START = r"(^|; )"  # of a command: a variable may be set before it
 _AUTOMATIC = "cu128"  # pip chooses no CUDA by itself: this has code for RTX 20 to 50
@@ -30,6 +31,19 @@ def with_python(signature: Signature, python: str, setting: Setting) -> Signatur
         return signature
     ways = tuple(replace(way, run=_for(way.run, python)) for way in signature.ways_out)
     return replace(signature, prove=Commands(signature.prove.say, _for(signature.prove.run, python)), ways_out=ways)
+
+
+def with_dll(signature: Signature, values: dict[str, str]) -> Signature:
+    """The same answer with the DLL that the text names in place of NAME.dll: 'where.exe cudart64_110.dll'."""
+    named = next((value for value in values.values() if re.fullmatch(_DLL, value)), "")
+    if not named:
+        return signature
+
+    def told(run: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(line.replace("NAME.dll", named) for line in run)
+
+    ways = tuple(replace(way, run=told(way.run)) for way in signature.ways_out)
+    return replace(signature, prove=Commands(signature.prove.say, told(signature.prove.run)), ways_out=ways)
 
 
 def _for(run: tuple[str, ...], python: str) -> tuple[str, ...]:
