@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels import BlockMask, BlockSparseLinear, BlockSparseMatrix, attention, ragged_attention
-from firstlight.kernels.choose import why_not_sm90
+from firstlight.kernels.backends import why_not
 from firstlight.kernels.torch_private import keep_busy
 from tests.kernels.gpu.att_gpu_cases import Where
 from tests.kernels.gpu.ragged_gpu_cases import (
@@ -51,7 +51,7 @@ PRODUCTS = [Where("cuda", "sm90", block, 64, dtype) for block in (128, 64) for d
 
 
 def marked(where: Where) -> Any:
-    why = why_not_sm90(0, where.dtype) if where.backend == "sm90" and torch.cuda.is_available() else ""
+    why = why_not("sm90", 0, where.dtype) if where.backend == "sm90" and torch.cuda.is_available() else ""
     return pytest.param(where, id=str(where), marks=pytest.mark.skipif(bool(why), reason=why or "runs"))
 
 
