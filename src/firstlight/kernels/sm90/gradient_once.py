@@ -79,7 +79,7 @@ def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
     """
     blocks = mask.kinds.numel()
     drawn = mask.kinds.shape[:2].numel() == 1 and (mask.bits is not None or mask.most == blocks)
-    if not (drawn and q.shape[3] == ONCE_HEAD_DIM and 0 < q.shape[2] and blocks <= MOST_RANKS):
+    if not (drawn and q.shape[3] == ONCE_HEAD_DIM and q.shape[2] > 0 and blocks <= MOST_RANKS):
         return False
     if k.shape[1] < q.shape[1] and q.shape[0] * k.shape[1] * mask.kinds.shape[3] <= multiprocessors(q.get_device()):
         return False
