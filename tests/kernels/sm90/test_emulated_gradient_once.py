@@ -12,6 +12,7 @@ from firstlight.kernels.block_attention.lists import lists_of, ranks_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.sm90 import gradient_once
 from firstlight.kernels.sm90.gradient_once import Order
+from firstlight.kernels.sm90.problem import multiprocessors
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
@@ -135,7 +136,7 @@ def test_heads_that_share_keys_keep_two_passes_where_their_items_leave_multiproc
 ) -> None:
     queries, keys = torch.empty(1, 4, 300, 128), torch.empty(1, 1, 300, 128)
     causal = BlockMask.causal(300, 300, block=128)
-    assert gradient_once.multiprocessors(0) == 3
+    assert multiprocessors(0) == 3
     assert not as_measured(queries, keys, causal)  # three key blocks, three multiprocessors
     assert as_measured(queries, torch.empty(1, 2, 300, 128), causal)
 
