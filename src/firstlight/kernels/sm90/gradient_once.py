@@ -70,7 +70,7 @@ class Given(NamedTuple):
 
 
 def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
-    """Whether one pass is the faster of what gradient.why_not lets through: full, causal, windows from 8 blocks a row on.
+    """Whether one pass is the faster of what gradient.why_not lets through: full, causal, windows of 8 blocks a row.
 
     Those have one list for all heads, and all blocks or some that are seen in part. Scattered lists let key blocks
     wait for turns, and the sums in memory find no place in L2; so do short rows, and sequences one behind the other,
