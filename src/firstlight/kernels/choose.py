@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import BY_NAME, arch_of, require, why_not
 from firstlight.kernels.choice.answer import (
     NEW_CALLS,

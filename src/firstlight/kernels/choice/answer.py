@@ -7,9 +7,9 @@ taken where nothing was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import BACKENDS
 from firstlight.kernels.choice.models import Estimate, Models
 

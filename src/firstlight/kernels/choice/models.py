@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from firstlight.errors import BadInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.cases import Case
 from firstlight.kernels.choice.fit import Fit, corrected, fitted, kind_of, times_by_kind
 from firstlight.kernels.choice.made import Made, made_for
