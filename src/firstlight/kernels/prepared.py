@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from firstlight.kernels import choose
+from firstlight.kernels.choice import answer as answers
 from firstlight.kernels.eager import ORDINARY
 from firstlight.kernels.index import Index
 from firstlight.kernels.memo import being_captured
@@ -52,7 +52,7 @@ class Prepared:
         # not the pattern itself, which holds this
         self._crow, self._col = pattern.crow, pattern.col
         self._changes = pattern.crow._version + pattern.col._version
-        self._generation = choose._generation
+        self._generation = answers.generation
         self._dtype, self._device, self._ordinal = dense.dtype, dense.device, dense.get_device()
         self._out_shape, self._out_strides = tuple(out.shape), tuple(out.stride())
         self._bias_shape = (out.shape[-1 if request.layout is Layout.TOKENS else -2],)
@@ -76,7 +76,7 @@ class Prepared:
             or not values.is_contiguous()
             or dense.device != device
             or values.device != device
-            or self._generation != choose._generation
+            or self._generation != answers.generation
             or (self._ordinal >= 0 and current_device() != self._ordinal)
             or (bias is not None and not self._fits(bias, self._bias_shape))
             or (addend is not None and not self._fits(addend, self._out_shape))
