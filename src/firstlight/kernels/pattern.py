@@ -51,7 +51,7 @@ class Pattern:
         self._rows: Tensor | None = None
         self._rows_held: Held | None = None
         self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
-        self.backends: dict[Hashable, Answer] = {}  # see choose.py
+        self.backends: dict[tuple[Any, ...], Answer] = {}  # see choose.py
         self.new_calls: dict[tuple[str, bool], int] = {}  # by direction; see choose.py
         self.calls: dict[Hashable, Any] = {}  # see prepared.py and repeated.py
         _register(self, self._forward)
