@@ -105,7 +105,7 @@ def test_the_facts_of_a_machine_say_its_python_processor_and_c_library(tmp_path:
         ((*H100, "--facts", "x.json"), "give either --for"),
         (("--for", "H100"), "no driver in it; accepted: GPUs and the oldest driver"),
         (("--for", "driver >= 550"), "no GPU in it"),
-        (("--for", "Voodoo, driver >= 550"), "'Voodoo' is no GPU that the tables know"),
+        (("--for", "Voodoo, driver >= 550"), "'Voodoo' is neither a GPU that the tables know"),
         ((*H100, "--platform", "sparc"), "--platform 'sparc': accepted: x86_64, aarch64"),
         ((*H100, "--python", "2.7"), "--python '2.7': accepted is a minor release of Python 3, e.g. 3.12"),
         ((*H100, "--glibc", "musl"), "--glibc 'musl': accepted is a release of glibc 2"),
