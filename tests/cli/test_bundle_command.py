@@ -25,8 +25,8 @@ from firstlight.plan.steps import steps_for
 from firstlight.plan.want import parse_wants
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import InstallWheels
+from firstlight.ways.listed import listed_in
 from firstlight.ways.offline import PIP_FLAGS
-from firstlight.ways.shelf import listed_in
 from tests.apply.wheels import make_wheel
 from tests.plan.planning import question_of
 
