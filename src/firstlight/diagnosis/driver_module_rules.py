@@ -29,6 +29,7 @@ from firstlight.diagnosis.observed import (
     has_own_kernel_driver,
     init_code,
     init_error,
+    kernel_is_gone,
     listed,
     pci_gpus,
     shown,
@@ -80,6 +81,8 @@ def driver_not_loaded(question: Question) -> Iterator[Seen]:
     set_aside = [gpu.address for gpu in gpus if value_or(gpu.driver, "") == "vfio-pci"]
     module = facts.driver.module_file
     there = f"{module.value} is there" if isinstance(module, Known) else f"{module.reason}{said_of_failed(facts)}"
+    if (ready := value_or(facts.driver.kernels_with_module, ())) and kernel_is_gone(facts):
+        there += f", as the kernel was upgraded; {ready[-1]} has the module"
     yield Seen(
         f"NVIDIA GPU at {names} in /sys/bus/pci/devices; no nvidia module in {modules.seen_in}; {there}",
         answers=given_back(set_aside) if set_aside else driver_loaded(question),
@@ -275,6 +278,8 @@ MODULE_RULES: tuple[Rule, ...] = (
             "driver.kernel_version",
             "driver.uvm_loaded",
             "driver.module_file",
+            "driver.kernels_with_module",
+            "driver.kernel_replaced",
             "driver.module_builds",
             "driver.packages",
             "container.kind",
@@ -293,7 +298,13 @@ MODULE_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The driver's libraries and the loaded kernel module are of different versions.",
         fires_when="NVML does not start and gives 18; or it says nothing, cuInit fails and the two versions differ.",
-        looks_at=("driver.nvml_code", "driver.kernel_version", "driver.nvml_library_version", "libcuda.init_code"),
+        looks_at=(
+            "driver.nvml_code",
+            "driver.kernel_version",
+            "driver.nvml_library_version",
+            "driver.kernel_replaced",
+            "libcuda.init_code",
+        ),
         means="An upgrade replaced the libraries while the old module stayed loaded; nothing new can use the GPU.",
         error="Failed to initialize NVML: Driver/library version mismatch",
         source="lyulyul/shine-cluster#30, oddmario/NVIDIA-Ubuntu-Driver-Guide#4",

@@ -61,6 +61,7 @@ class DriverFacts:
     module_kind: Fact[ModuleKind]
     module_file: Fact[str]  # nvidia.ko of the running kernel, loaded or not
     kernels_with_module: Fact[tuple[str, ...]]  # others that lie ready; looked for where the running one has none
+    kernel_replaced: Fact[bool]  # an upgrade took the modules of the running kernel away: only a restart loads any
     nouveau_loaded: Fact[bool]
     uvm_loaded: Fact[bool]
     uvm_disable_hmm: Fact[bool]
@@ -88,6 +89,7 @@ def probe_driver(machine: Machine, nvml: NvmlAnswer) -> DriverFacts:
         module_kind=_module_kind(machine, nvrm),
         module_file=module_file,
         kernels_with_module=_other_kernels(machine, module_file),
+        kernel_replaced=_kernel_replaced(machine),
         nouveau_loaded=_module_loaded(machine, "nouveau"),
         uvm_loaded=_module_loaded(machine, "nvidia_uvm"),
         uvm_disable_hmm=_uvm_disable_hmm(machine),
@@ -155,6 +157,16 @@ def _other_kernels(machine: Machine, module_file: Fact[str]) -> Fact[tuple[str, 
     others = (name for name in machine.list("/lib/modules") if name != machine.host.kernel_release)
     found = [name for name in others if isinstance(_module_of(machine, f"/lib/modules/{name}"), Known)]
     return Known(tuple(sorted(found, key=_numbers)), seen_in="/lib/modules")
+
+
+def _kernel_replaced(machine: Machine) -> Fact[bool]:
+    """Whether /lib/modules has folders of other kernels and none of the one that runs."""
+    own = f"/lib/modules/{machine.host.kernel_release}"
+    if machine.stat(own) is not None:
+        return Known(value=False, seen_in=own)
+    if not machine.list("/lib/modules"):
+        return Unknown("/lib/modules is not there, or empty")  # the usual thing in a container
+    return Known(value=True, seen_in="/lib/modules")
 
 
 def _numbers(kernel: str) -> tuple[int, ...]:

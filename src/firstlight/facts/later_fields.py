@@ -23,6 +23,7 @@ LATER = frozenset(
         ("ContainerFacts", "label_enforced"),
         ("ContainerFacts", "device_numbers"),
         ("DriverFacts", "kernels_with_module"),
+        ("DriverFacts", "kernel_replaced"),
         ("DriverFacts", "module_on_disk"),
         ("DriverFacts", "module_builds"),
         ("Facts", "fleet"),

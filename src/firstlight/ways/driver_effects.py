@@ -335,7 +335,9 @@ def _waits_on_disk(facts: Facts) -> bool:
 
 def _restarted(way: kinds.Restart, facts: Facts, tables: Tables) -> Facts:
     """What waits for a restart is so: one version of the driver everywhere, modules loaded, nodes made."""
-    driver = facts.driver
+    driver, ready = facts.driver, value_or(facts.driver.kernels_with_module, ())
+    if ready and value_or(driver.kernel_replaced, default=False):  # the newest that is installed is started
+        facts = _with_kernel(kinds.StartKernel(ready[-1]), facts)
     if isinstance(driver.kernel_version, Unknown):
         facts = _loaded(way, facts, tables, modules=("nvidia", _UVM))
         driver = facts.driver
