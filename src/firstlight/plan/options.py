@@ -52,7 +52,7 @@ def rank_options(question: Question, diagnosis: Diagnosis, request: Request) -> 
     if wanted is not None and not diagnosis.blocked and are_installed(question, request.wants):
         return Ranked((_nothing(frame),), (), RULE, (), what_cannot_be_had(wanted))
     code = diagnosis.primary
-    roots = tuple(with_room(question, each) for each in _roots(frame, wanted))
+    roots = tuple(one for each in _roots(frame, wanted) for one in with_room(question, request, each))
     found = search(paper, roots, code=code, order=_order_in(frame), asked_for=1 if wanted is not None else 0)
     options = tuple(_option(each, frame) for each in found)
     shown, refused = _sorted_out(frame, options)
