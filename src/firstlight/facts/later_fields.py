@@ -19,6 +19,7 @@ LATER = frozenset(
         ("RuntimeFacts", "cdi_driver"),
         ("RuntimeFacts", "no_cgroups"),
         ("ContainerFacts", "rootless"),
+        ("ContainerFacts", "library_path"),
         ("ContainerFacts", "label"),
         ("ContainerFacts", "label_enforced"),
         ("ContainerFacts", "device_numbers"),

@@ -115,7 +115,7 @@ def _option(found: Found, frame: Frame) -> Option:
         risk=max((_risk(way, frame) for way in ways), key=tuple(Risk).index, default=Risk.NONE),
         by_hand=_is_by_hand(ways, frame.platform),
         wanted=bool(frame.request.wants),
-        only_for=_only_for(ways, frame.platform),
+        only_for=_only_for(ways, frame),
         newest=() if torch is None else _release(torch),
         reasons=tuple(map(found.reason, ways)),
     )
@@ -126,11 +126,13 @@ def _risk(way: Way, frame: Frame) -> Risk:
     return Risk.MEDIUM if replaced_of_condas(frame.question.facts, way) else traits.risk(way)
 
 
-def _only_for(ways: tuple[Way, ...], platform: Platform) -> str:
+def _only_for(ways: tuple[Way, ...], frame: Frame) -> str:
     """Whom a chain reaches that sets variables in start-up files; "" where it reaches every program."""
+    if any(traits.started_with(way, frame.question.facts) for way in ways):
+        return "login shells alone: every other program has it from how this container is started"
     if not any(isinstance(way, kinds.SetVariables) and way.scope is kinds.Scope.LOGIN for way in ways):
         return ""
-    gone = ", and it goes with this container" if platform.in_container else ""
+    gone = ", and it goes with this container" if frame.platform.in_container else ""
     return f"login shells alone: a service, a job or a notebook needs it where that is started{gone}"
 
 
