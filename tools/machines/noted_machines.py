@@ -346,8 +346,10 @@ def fedora_rocm_wheel() -> Reconstruction:
     distro.works(machine, "580.95.05", (RTX_4090, "0000:01:00.0"), kind="proprietary", source=NOTED)
     site = _uv_venv(machine, "/home/user-a/p/.venv", "3.12")
     wheels.torch(machine, site, TorchWheel("2.9.1+rocm6.4", ""), source=NOTED)
-    machine.file(f"{site}/torch/version.py", "__version__ = '2.9.1+rocm6.4'\ndebug = False\ncuda: Optional[str] = None\n"
-                 "hip: Optional[str] = '6.4.43484-123eb5128'\n", source=NOTED)  # fmt: skip
+    text = (
+        "__version__ = '2.9.1+rocm6.4'\ndebug = False\ncuda: Optional[str] = None\nhip: Optional[str] = '6.4.43484'\n"
+    )
+    machine.file(f"{site}/torch/version.py", text, source=NOTED)
     _companions(machine, site, "2.9.1", torchvision="0.24.1+rocm6.4")
     wheels.distribution(machine, site, "pytorch-triton-rocm", "3.5.1", source=NOTED)
     _admin(machine, "wheel", 10)
