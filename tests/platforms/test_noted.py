@@ -16,15 +16,20 @@ from firstlight.diagnosis.rules import RULES
 from firstlight.diagnosis.wheel_answers import installed_as
 from firstlight.diagnosis.wheel_choice import Wheel
 from firstlight.facts.collect import Facts
-from firstlight.facts.known import Known, Unknown
+from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.plan.option import Option
 from firstlight.plan.options import rank_options
 from firstlight.plan.request import Request
 from firstlight.versions import CudaVersion, TorchVersion
 from firstlight.ways import kinds
+from firstlight.ways.driver_effects import after_driver
+from firstlight.ways.way import Way
+from tests.diagnosis.rule_case import facts_of
 from tests.platforms.cases import TABLES, Make, judged
 from tests.platforms.test_platforms import _first_option, _screen
 from tools.machines import noted_machines as noted
+from tools.machines import wheels
+from tools.machines.reconstruction import Reconstruction
 
 APT = ("apt-get", "apt ")
 Told = tuple[str, tuple[str, ...], tuple[str, ...]]
@@ -134,6 +139,17 @@ def test_a_module_that_cannot_be_loaded_again_is_not_unloaded() -> None:
     assert not any(kinds.ReloadModules in _types(option) for option in options)
 
 
+@pytest.mark.parametrize("way", [kinds.LoadModules(("nvidia_uvm",)), kinds.ReloadModules(("nvidia_uvm", "nvidia"))])
+def test_on_paper_nothing_is_loaded_for_a_kernel_that_is_gone_until_a_restart(way: Way) -> None:
+    facts = judged(noted.tumbleweed_half_upgraded).facts
+    gone = replace(facts, driver=replace(facts.driver, kernel_replaced=Known(value=True, seen_in="/lib/modules")))
+    assert after_driver(way, gone, TABLES) == gone
+    started = after_driver(kinds.Restart(), gone, TABLES)
+    assert started is not None
+    assert value_or(started.driver.kernel_replaced, default=True) is False
+    assert after_driver(way, facts, TABLES) != facts
+
+
 def test_no_module_is_built_for_a_kernel_that_is_gone() -> None:
     facts = judged(noted.debian12_old_kernel).facts
     gone = replace(facts.driver, kernel_replaced=Known(value=True, seen_in="/lib/modules"))
@@ -198,3 +214,39 @@ def test_torchaudio_is_not_asked_of_an_index_that_never_had_it(cuda: str, *, the
     [install] = installed_as(question, wheel)
     assert isinstance(install, kinds.InstallWheels)
     assert (install.package("torchaudio") is not None) is there
+
+
+def _pod_with(project: str, version: str, *requires: str) -> Make:
+    def make() -> Reconstruction:
+        machine = noted.pod_rtx5090_torch25()
+        site = "/usr/local/lib/python3.10/dist-packages"
+        return wheels.distribution(machine, site, project, version, requires=requires, source="supposed")
+
+    return make
+
+
+def test_what_an_option_would_degrade_itself_is_answered_with_it() -> None:
+    """The xformers of torch 2.5.1 beside torch 2.11.0, which no finding spoke of before."""
+    first = judged(_pod_with("xformers", "0.0.28.post3", "torch==2.5.1")).ranked.options[0]
+    packages = {each.project for way in first.ways if isinstance(way, kinds.InstallWheels) for each in way.packages}
+    assert packages == {"torch", "torchvision", "torchaudio", "xformers"}
+    assert (first.brings, first.because) == ((), ("arch-not-in-wheel",))
+
+
+def test_what_nothing_answers_is_said_of_the_option() -> None:
+    seen = judged(_pod_with("vllm", "0.6.6", "torch==2.5.1"))
+    assert seen.ranked.options[0].brings == ("companion-wants-other-torch",)
+    assert "found then, and not before: companion-wants-other-torch" in _screen(seen)
+
+
+def test_what_was_found_before_is_not_brought() -> None:
+    """The same vllm beside a torch that it was not for already."""
+    seen = judged(_pod_with("vllm", "0.6.6", "torch==2.4.0"))
+    assert "companion-wants-other-torch" in {each.code for each in seen.diagnosis.findings}
+    assert seen.ranked.options[0].brings == ()
+
+
+def test_turning_mig_off_leaves_open_how_many_gpus_cuda_counts() -> None:
+    """One slice stood for all GPUs: on paper that is no GPU that was left out."""
+    options = {each.title: each for each in _options(facts_of("mig-beside-whole"))}
+    assert options["turn MIG off on GPU 0"].brings == ()

@@ -103,6 +103,7 @@ def _option(found: Found, frame: Frame) -> Option:
         because=_vanished(found, frame),
         stays=stays,
         after=tuple(each.code for each in trial.diagnosis.findings),
+        brings=tuple(each.code for each in trial.brought(frame.diagnosis)),
         unsure=trial.unsure,
         proof=found.proof,
         proof_by="" if weakest is None else weakest.proof_by,
