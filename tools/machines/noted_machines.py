@@ -360,3 +360,5 @@ MACHINES = (mixed_gtx1080ti_rtx3090, pod_rtx5090_torch25, arch_kernel_replaced, 
             tumbleweed_half_upgraded, jetson_orin_nano_cpu, wsl2_linux_driver_inside, rocky8_hpc_no_root,
             conda_user_site_cpu, uv_project_cpu_index, debian12_old_kernel, hgx_h100_other_fabric_manager,
             pod_full_disk, docker_l4_old_compat, cudnn_of_the_system, fedora_rocm_wheel)  # fmt: skip
+# Those that taught something; they are replayed with all others.
+TAUGHT = (arch_kernel_replaced, pod_full_disk, docker_l4_old_compat, fedora_rocm_wheel, pod_rtx5090_torch25)

@@ -385,9 +385,6 @@ class OtherMachine(Way):
     command: tuple[str, ...] = ()
 
 
-MAKE_ROOM = "make-room"  # what has to be done before the ways behind it can be
-
-
 @dataclass(frozen=True, slots=True)
 class AskPerson(Way):
     """What a person does, with the commands that help: the last way, for what no program here can do."""
