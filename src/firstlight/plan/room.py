@@ -12,7 +12,6 @@ from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.facts.resources import DiskSpace
 from firstlight.plan.request import Request
 from firstlight.ways import kinds
-from firstlight.ways.asks import MAKE_ROOM
 from firstlight.ways.building import environment_to_change, installed_versions
 from firstlight.ways.costs import bytes_of
 from firstlight.ways.way import Chain, Way
@@ -90,4 +89,4 @@ def _is_under(path: str, folder: str) -> bool:
 def _made(disk: DiskSpace) -> kinds.AskPerson:
     largest = ("sh", "-c", f"du -xh --max-depth=2 {shlex.quote(disk.path)} | sort -h | tail")
     of = (disk.path, str(disk.free_bytes >> 20))
-    return kinds.AskPerson(MAKE_ROOM, kinds.Why.DECISION, (largest,), as_root=True, cures=False, of=of)
+    return kinds.AskPerson("make-room", kinds.Why.DECISION, (largest,), as_root=True, cures=False, of=of)
