@@ -16,6 +16,8 @@ from firstlight.diagnosis.rules import RULES
 from firstlight.diagnosis.wheel_answers import installed_as
 from firstlight.diagnosis.wheel_choice import Wheel
 from firstlight.facts.collect import Facts
+from firstlight.facts.document import replay
+from firstlight.facts.driver import kernel_to_start
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.plan.option import Option
 from firstlight.plan.options import rank_options
@@ -127,6 +129,26 @@ def test_where_the_running_kernel_has_its_folder_its_module_is_built_or_installe
     first = _options(replace(facts, driver=driver))
     assert len(first) > 1
     assert not any(option.title.startswith("restart into kernel") for option in first)
+
+
+@pytest.mark.parametrize(
+    ("running", "there", "replaced"),
+    [
+        ("6.17.5-arch1-1", "6.17.6-arch1-1", True),
+        ("6.8.0-59-generic", "6.8.0-60-generic", True),
+        ("6.1.62", "6.8.0-59-generic", None),  # a kernel that the host starts this guest with
+        ("6.17.5-zen1-1-zen", "6.17.6-arch1-1", None),
+        ("6.8.0-60-generic", "6.8.0-59-generic", None),  # an older one is left: nothing was upgraded
+        ("6.17.6-arch1-1", "6.17.6-arch1-1", False),
+    ],
+)
+def test_a_replaced_kernel_is_one_of_the_same_kind(running: str, there: str, *, replaced: bool | None) -> None:
+    machine = noted.arch_kernel_replaced().without("/lib/modules")
+    machine.host = replace(machine.host, kernel_release=running)
+    machine.file(f"/lib/modules/{there}/extramodules/nvidia.ko.zst", "", source="supposed")
+    driver = replay(machine.document(), "").driver
+    assert value_or(driver.kernel_replaced, None) is replaced
+    assert kernel_to_start(driver, running) == (there if replaced else "")
 
 
 def test_a_module_that_cannot_be_loaded_again_is_not_unloaded() -> None:

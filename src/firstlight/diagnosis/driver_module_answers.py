@@ -18,6 +18,7 @@ from firstlight.diagnosis.module_build_answers import (
 from firstlight.diagnosis.observed import container, kernel_is_gone, typed
 from firstlight.diagnosis.wheel_answers import cuda_of_torch
 from firstlight.facts.collect import Facts
+from firstlight.facts.driver import kernel_to_start
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.owners import NOT_NAMED
 from firstlight.tables.system_rows import Role
@@ -66,10 +67,10 @@ def driver_loaded(question: Question) -> tuple[Chain, ...]:
 
 def _waits_for_restart(facts: Facts) -> tuple[Chain, ...]:
     """The restart that an upgraded kernel waits for: nothing is loaded or built for one whose modules are gone."""
-    kernels = value_or(facts.driver.kernels_with_module, ())
-    if not kernels or not kernel_is_gone(facts):
+    kernel = kernel_to_start(facts.driver, facts.place.kernel_release)
+    if not kernel or container(facts) is not None:
         return ()
-    return (chain(kinds.Restart(), title=fitted(f"restart into kernel {kernels[-1]}, which has the module")),)
+    return (chain(kinds.Restart(), title=fitted(f"restart into kernel {kernel}, which has the module")),)
 
 
 def _with_other_kernel(question: Question) -> tuple[Chain, ...]:

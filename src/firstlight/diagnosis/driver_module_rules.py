@@ -29,13 +29,12 @@ from firstlight.diagnosis.observed import (
     has_own_kernel_driver,
     init_code,
     init_error,
-    kernel_is_gone,
     listed,
     pci_gpus,
     shown,
     while_nvml_works,
 )
-from firstlight.facts.driver import ModuleKind
+from firstlight.facts.driver import ModuleKind, kernel_to_start
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.ways import kinds
 from firstlight.ways.kinds import AskPerson
@@ -81,8 +80,8 @@ def driver_not_loaded(question: Question) -> Iterator[Seen]:
     set_aside = [gpu.address for gpu in gpus if value_or(gpu.driver, "") == "vfio-pci"]
     module = facts.driver.module_file
     there = f"{module.value} is there" if isinstance(module, Known) else f"{module.reason}{said_of_failed(facts)}"
-    if (ready := value_or(facts.driver.kernels_with_module, ())) and kernel_is_gone(facts):
-        there += f", as the kernel was upgraded; {ready[-1]} has the module"
+    if ready := kernel_to_start(facts.driver, facts.place.kernel_release):
+        there += f", as the kernel was upgraded; {ready} has the module"
     yield Seen(
         f"NVIDIA GPU at {names} in /sys/bus/pci/devices; no nvidia module in {modules.seen_in}; {there}",
         answers=given_back(set_aside) if set_aside else driver_loaded(question),
@@ -210,10 +209,10 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
         return
     if init_code(facts) <= 0 or not has_own_kernel_driver(facts) or (container(facts) and not has_device_nodes(facts)):
         return
-    ready = value_or(facts.driver.kernels_with_module, ())  # looked for where the running kernel has no module
-    gone = bool(ready) and container(facts) is None
-    lost = f"; {facts.place.kernel_release}, which runs, has no modules any more, {ready[-1]} has" if gone else ""
     kind = container(facts)
+    ready = kernel_to_start(facts.driver, facts.place.kernel_release)
+    gone = bool(ready) and kind is None
+    lost = f"; {facts.place.kernel_release}, which runs, has no modules any more, {ready} has" if gone else ""
     anew = () if kind is None else (started(kind.value),)  # its nodes were not there when this one was started
     load = chain(kinds.LoadModules(("nvidia_uvm",)), kinds.MakeDeviceNodes(), *anew)
     yield Seen(
@@ -358,7 +357,13 @@ MODULE_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The kernel module nvidia_uvm, which CUDA needs, is not loaded.",
         fires_when="The nvidia module is loaded, nvidia_uvm is not, and cuInit failed.",
-        looks_at=("driver.uvm_loaded", "driver.kernel_version", "driver.kernels_with_module", "libcuda.init_code"),
+        looks_at=(
+            "driver.uvm_loaded",
+            "driver.kernel_version",
+            "driver.kernels_with_module",
+            "driver.kernel_replaced",
+            "libcuda.init_code",
+        ),
         means="CUDA does not start.",
         error=_UNKNOWN_ERROR,
         source="NVIDIA/nvidia-docker#319, ggml-org/llama.cpp#7218",

@@ -15,7 +15,7 @@ from firstlight.elf.loader import Rule
 from firstlight.errors import BadVersion
 from firstlight.facts.boot_trust import TRUSTED, Standing
 from firstlight.facts.collect import Facts
-from firstlight.facts.driver import DeviceNode, ModuleKind
+from firstlight.facts.driver import DeviceNode, ModuleKind, kernel_to_start
 from firstlight.facts.gpus import PciDevice, PciKind
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.libcuda import LibcudaCandidate
@@ -337,9 +337,9 @@ def _waits_on_disk(facts: Facts) -> bool:
 
 def _restarted(way: kinds.Restart, facts: Facts, tables: Tables) -> Facts:
     """What waits for a restart is so: one version of the driver everywhere, modules loaded, nodes made."""
-    driver, ready = facts.driver, value_or(facts.driver.kernels_with_module, ())
+    driver, ready = facts.driver, kernel_to_start(facts.driver, facts.place.kernel_release)
     if value_or(driver.kernel_replaced, default=False):  # the newest that is installed is started
-        facts = _with_kernel(kinds.StartKernel(ready[-1]), facts) if ready else facts
+        facts = _with_kernel(kinds.StartKernel(ready), facts) if ready else facts
         started = replace(facts.driver, kernel_replaced=becomes(driver.kernel_replaced, value=False, way=way))
         facts = replace(facts, driver=started)
     if isinstance(driver.kernel_version, Unknown):
