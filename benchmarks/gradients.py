@@ -181,11 +181,11 @@ def _event() -> Any:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
-def burst(call: Callable[[], object], flush: Tensor, count: int = BURST) -> float:
+def burst(call: Callable[[], object], flush: Tensor, count: int = BURST, pause_s: float = PAUSE_S) -> float:
     """Median milliseconds of some calls after a pause, L2 flushed before each."""
     call()
     torch.cuda.synchronize()
-    time.sleep(PAUSE_S)
+    time.sleep(pause_s)
     events = [(_event(), _event()) for _ in range(count)]
     for begin, end in events:
         flush.zero_()
@@ -196,9 +196,9 @@ def burst(call: Callable[[], object], flush: Tensor, count: int = BURST) -> floa
     return float(statistics.median(begin.elapsed_time(end) for begin, end in events))
 
 
-def sustained(call: Callable[[], object], single_ms: float) -> float:
+def sustained(call: Callable[[], object], single_ms: float, seconds: float = SUSTAINED_S) -> float:
     """Milliseconds a call, back to back."""
-    count = max(3, int(SUSTAINED_S * 1000 / single_ms))
+    count = max(3, int(seconds * 1000 / single_ms))
     begin, end = _event(), _event()
     begin.record()
     for _ in range(count):

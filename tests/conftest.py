@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+import pytest
+
 # A shell without job control starts what runs beside it with Ctrl-C ignored, nohup with hang-ups ignored; every child
 # inherits both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -29,12 +31,16 @@ def _has_room_for_files(folder: str) -> bool:
     return fits and os.access(folder, os.W_OK | os.X_OK)
 
 
-# Hundreds of environments, trees and homes are written and removed: in memory half of the system's time goes away.
-if _has_room_for_files("/dev/shm"):
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Files of tests lie in memory, and what was collected stays out of the collector of garbage.
 
-
-def pytest_collection_finish() -> None:
-    """What was collected lives as long as the run: the collector of garbage need not go through it again and again."""
+    Hundreds of environments, trees and homes are written and removed: in memory half of the system's time goes away.
+    Those of system tests lie on the disk: they mount over /dev, and hold whole systems.
+    """
+    in_memory = all(item.get_closest_marker("system") is None for item in session.items)
+    if in_memory and _has_room_for_files("/dev/shm"):
+        os.environ.setdefault(
+            "PYTEST_DEBUG_TEMPROOT", "/dev/shm"
+        )  # pytest reads it when a test first asks for a folder
     gc.collect()
     gc.freeze()

@@ -133,17 +133,26 @@ def test_importing_it_brings_neither_torch_nor_click() -> None:
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_firstlight_itself_has_what_is_no_package_and_says_where_the_rest_is() -> None:
-    packages = {"plan", "explain", "verify"}
+def test_firstlight_itself_has_every_call_also_where_a_package_has_its_name() -> None:
     functions = {name for name in api.__all__ if name.islower()}
-    assert set(firstlight.__all__) == {"__version__"} | functions - packages
+    assert set(firstlight.__all__) == {"__version__"} | functions
     assert [firstlight.look, firstlight.diagnose, firstlight.check_claim] == [api.look, api.diagnose, api.check_claim]
-    for name in packages:
-        with pytest.raises(AttributeError, match=f"call firstlight.api.{name}"):
-            firstlight.__getattr__(name)
     shown = pydoc.plain(pydoc.render_doc(firstlight))
-    assert all(f"{name}(" in shown for name in functions - packages)
-    assert "firstlight.api" in shown
+    assert "firstlight.api: look, diagnose, plan, explain, verify, check_claim" in shown
+    with pytest.raises(AttributeError, match="no attribute 'judge'"):
+        firstlight.__getattr__("judge")
+
+
+@pytest.mark.parametrize("before", ["", "import firstlight.plan.steps, firstlight.verify.check, firstlight.explain; "])
+def test_a_package_with_the_name_of_a_call_is_called_like_it(before: str) -> None:
+    code = (
+        f"{before}import firstlight; machine = firstlight.look('example:h100-driver-570'); "
+        "print(firstlight.plan(machine).blocked, firstlight.explain('libcudss.so.0: cannot open shared object file: "
+        "No such file or directory').primary.signature.code, firstlight.verify(only=['so']).proved); "
+        "from firstlight.plan.option import Option; import firstlight.plan as package; print(package.__path__ != [])"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True cudss-missing False\nTrue\n", "")
 
 
 def test_importing_firstlight_brings_no_module_that_python_had_not_anyway() -> None:

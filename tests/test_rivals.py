@@ -6,14 +6,16 @@ import importlib.util
 import subprocess
 import sys
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
-from benchmarks.rivals.cases import CASES, SINK, WINDOW, Case, exact, lists_of, setting_of, useful_tflop
-from benchmarks.rivals.flash4 import HOPPER_BACKWARD_BLOCK
+from benchmarks.rivals.cases import CASES, SINK, WINDOW, Answer, Case, exact, lists_of, setting_of, useful_tflop
+from benchmarks.rivals.contest import OURS, fastest, judged, said
+from benchmarks.rivals.flash4 import HOPPER_BACKWARD_BLOCK, flash4
 from benchmarks.rivals.ours import cudnn_dense
-from benchmarks.rivals.run import OURS, main, said
-from benchmarks.rivals.runner import Refused, by_autograd
+from benchmarks.rivals.run import main
+from benchmarks.rivals.runner import Refused, Runner, by_autograd
 from torch import Tensor
 from torch.nn import functional
 
@@ -96,6 +98,9 @@ def test_a_case_is_the_same_numbers_every_time() -> None:
 def test_who_has_no_such_mask_says_so() -> None:
     case = small("window")
     assert isinstance(cudnn_dense(case, setting_of(case, "cpu")), Refused)
+    for mask in ("lists", "sink"):  # FlashAttention-4 4.0.0b36 stops there: it is said before anything is compiled
+        case = small(mask)
+        assert isinstance(flash4(case, setting_of(case, "cpu"), deterministic=True), Refused)
 
 
 def test_a_line_says_times_as_times_ours_and_who_takes_no_part() -> None:
@@ -110,8 +115,40 @@ def test_a_line_says_times_as_times_ours_and_who_takes_no_part() -> None:
     assert "cudnn lists: it takes lists of blocks alone" in line
 
 
+def test_the_fastest_is_told_of_those_who_were_timed() -> None:
+    contenders: dict[str, dict[str, Any]] = {
+        OURS: {"burst_ms": 2.0, "sustained_ms": 4.0}, "flash4": {"burst_ms": 1.8, "sustained_ms": 4.4},
+        "cudnn lists": {"takes no part": "it takes lists of blocks alone"},
+    }  # fmt: skip
+    assert fastest(contenders) == {"burst_ms": "flash4", "sustained_ms": OURS}
+    assert fastest({"cudnn lists": contenders["cudnn lists"]}) == {}
+
+
+def test_who_is_wrong_or_fails_gets_no_time() -> None:
+    right, fit = Answer(torch.ones(2, 3), None), dict[str, Runner]()
+
+    def fails() -> Runner:
+        raise ValueError("head dim 128 alone\nand more")
+
+    def gives(number: float) -> Runner:
+        return Runner(list, lambda: Answer(torch.full((2, 3), number), None))
+
+    assert "1.02" not in str(judged(lambda: gives(1.001), right, fit, "near", 1.2e-2))
+    assert "it is wrong" in judged(lambda: gives(1.02), right, fit, "far", 1.2e-2)["takes no part"]
+    assert "it is wrong" in judged(lambda: gives(torch.nan), right, fit, "nan", 1.2e-2)["takes no part"]
+    assert judged(fails, right, fit, "fails", 1.2e-2) == {"takes no part": "ValueError: head dim 128 alone"}
+    assert list(fit) == ["near"]
+    with pytest.raises(ValueError, match="head dim 128 alone"):
+        judged(fails, right, fit, OURS, 1.2e-2)
+
+
 @pytest.mark.parametrize(
-    ("given", "words"), [(["--only", "nothing"], "no case has 'nothing'"), ([], "no GPU that torch")]
+    ("given", "words"),
+    [
+        (["--without", OURS], "'ours' cannot be left out"),
+        (["--only", "nothing"], "no case has 'nothing'"),
+        ([], "no GPU that torch"),
+    ],
 )
 def test_bad_arguments_are_said_in_a_line(given: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available() and not given:

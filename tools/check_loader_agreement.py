@@ -28,7 +28,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from firstlight.elf.closure import Closure, closure, interpreter_of
-from firstlight.elf.loader import LoaderSetup, Rule, whole_setup
+from firstlight.elf.loader import FoundBy, LoaderSetup, whole_setup
 from firstlight.elf.reader import (
     NeededVersions,
     abi_tag,
@@ -168,7 +168,7 @@ def _optional(found: Closure) -> set[str]:
 
 
 def _compare_search(path: str, found: Closure, *, searched: tuple[tuple[str, str], ...], tally: Tally) -> None:
-    by_search = [item for item in found.objects if item.found.rule is not Rule.PATH]
+    by_search = [item for item in found.objects if item.found.rule is not FoundBy.PATH]
     ours = sorted(
         [
             *(item.name for item in by_search),

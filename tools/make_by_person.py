@@ -1,4 +1,4 @@
-"""Fill the list in docs/apply.md of what `apply` leaves to a person on the recorded machines, with the reason."""
+"""Fill the list in docs/tested.md of what `apply` leaves to a person on the recorded machines, with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from firstlight.ways.step import Step, StepKind
 from tools.generate import with_part
 from tools.make_options import MACHINES, NAMES
 
-PAGE = Path(__file__).parents[1] / "docs" / "apply.md"
+PAGE = Path(__file__).parents[1] / "docs" / "tested.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ def _lines(all_of_them: tuple[FirstOption, ...]) -> Iterator[str]:
     for each in with_steps:
         for step in each.by_person:
             why = step.note.partition(". ")[0].removesuffix(".").removeprefix("By you: ")
+            why = why[:1].lower() + why[1:]
             title = f"{step.title} (optional)" if step.optional else step.title
             found.setdefault((title, why), []).append(each.machine)
     for (title, why), machines in sorted(found.items()):

@@ -40,13 +40,14 @@ def page_of(rule: Rule) -> str:
     words = [word for fact in case.near_miss for word in ("--set", fact)] if isinstance(case.near_miss, tuple) else []
     near = shlex.join(words)
     near_line = f"With `{near}` it does not fire.\n" if near else "The tests hold a near-miss of it.\n"
+    every = "" if rule.code == diagnosis.primary else " --all"
     wants = "".join(f' --want "{want}"' for want in case.wants)
     explains = "".join(f"- [{code}]({code}.md)\n" for code in rule.explains)
     return (
         f"# {rule.code}\n\n{rule.title}\n\n"
         f"Severity: {rule.severity.value}{goals}.\n\n## When it fires\n\n{rule.fires_when}\n\n"
         f"## What it means\n\n{rule.means}\n\n## The error\n\n{error}\n\n"
-        f"## On a machine\n\n`firstlight doctor --facts tests/machines/{case.machine}"
+        f"## On a machine\n\n`firstlight doctor{every} --facts tests/machines/{case.machine}"
         f"{'' if case.goal.value == 'infer' else ' --goal ' + case.goal.value}{wants}`\n\n"
         f"```text\n{shown}```\n\n{near_line}\n"
         f"## Behind it\n\nFacts: {', '.join(f'`{place}`' for place in rule.looks_at)}.\n"

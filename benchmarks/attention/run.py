@@ -177,9 +177,9 @@ def _one_part(state: State, part: str, measure: Callable[[State], Row | list[Row
 
 def hopper_or_triton() -> str:
     """sm90 where it runs, else triton."""
-    from firstlight.kernels.choose import why_not_sm90
+    from firstlight.kernels.backends import why_not
 
-    if hurdle := why_not_sm90(0, torch.float16):
+    if hurdle := why_not("sm90", 0, torch.float16):
         print(f"sm90 does not run here: {hurdle}; triton is measured", flush=True)
         return "triton"
     return "sm90"

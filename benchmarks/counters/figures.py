@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from firstlight.frozen import dataclass
-from firstlight.profile.metrics import Formula, Metric, Way
+from firstlight.profile.metrics import Derivation, Formula, Metric
 
 SECTOR = 32  # bytes
 LEAST_TENSOR_PCT = 75.0  # multiply, block 128, density 0.5
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def _one(key: str, what: str, unit: str, *names: str) -> Metric:
-    return Metric(key, what, unit, tuple(Way(Formula.ONE, (name,)) for name in names))
+    return Metric(key, what, unit, tuple(Derivation(Formula.ONE, (name,)) for name in names))
 
 
 FIGURES: tuple[Metric, ...] = (
@@ -38,7 +38,7 @@ FIGURES: tuple[Metric, ...] = (
         "tensor pipe active",
         "%",
         (
-            Way(
+            Derivation(
                 Formula.LARGEST,
                 (f"sm__pipe_tensor_cycles_active.{_ACTIVE}", f"sm__pipe_tensor_op_hmma_cycles_active.{_ACTIVE}"),
             ),
@@ -51,7 +51,10 @@ FIGURES: tuple[Metric, ...] = (
         "dram_bytes",
         "to and from memory",
         "bytes",
-        (Way(Formula.ONE, ("dram__bytes.sum",)), Way(Formula.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum"))),
+        (
+            Derivation(Formula.ONE, ("dram__bytes.sum",)),
+            Derivation(Formula.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum")),
+        ),
     ),
     _one("l2_hit_pct", "found in L2", "%", "lts__t_sector_hit_rate.pct"),
     _one("shared_load_conflicts", "bank conflicts of loads", "", f"l1tex__data_bank_conflicts_{_SHARED}_ld.sum"),
@@ -64,7 +67,7 @@ FIGURES: tuple[Metric, ...] = (
         "local_instructions",
         "loads and stores of local memory",
         "",
-        (Way(Formula.SUM, ("smsp__inst_executed_op_local_ld.sum", "smsp__inst_executed_op_local_st.sum")),),
+        (Derivation(Formula.SUM, ("smsp__inst_executed_op_local_ld.sum", "smsp__inst_executed_op_local_st.sum")),),
     ),
     _one("sm_cycles", "cycles of all SMs", "", "sm__cycles_active.sum"),
     _one("warps_active_pct", "warps resident", "%", f"sm__warps_active.{_ACTIVE}"),

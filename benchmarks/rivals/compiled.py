@@ -38,7 +38,7 @@ def compiled(case: Case) -> Iterator[Compiled]:
     masks = masks_for(small, setting)
     turned = [each.transpose(1, 2) for each in setting[:4]]
     with FakeTensorMode():
-        q, k, v, grad = (_shape_alone(each) for each in turned)
+        q, k, v, grad = (shape_alone(each) for each in turned)
         began = time.monotonic()
         made = _flash_attn_fwd(q, k, v, softmax_scale=HEAD_DIM**-0.5, return_lse=True, **_given(masks.forward))
         yield Compiled(small.id, "forward", time.monotonic() - began)
@@ -54,11 +54,12 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     lists = arguments.get("block_sparse_tensors")
     if lists is None:
         return arguments
-    faked = lists._replace(**{name: _shape_alone(getattr(lists, name)) for name in lists._fields})
+    faked = lists._replace(**{name: shape_alone(getattr(lists, name)) for name in lists._fields})
     return {**arguments, "block_sparse_tensors": faked}
 
 
-def _shape_alone(given: Any) -> Any:
+def shape_alone(given: Any) -> Any:
+    """A tensor as it is without its memory; anything else as it is."""
     if not isinstance(given, torch.Tensor):
         return given
     return torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device="cuda")

@@ -32,6 +32,8 @@ def flash4(case: Case, setting: Setting, *, deterministic: bool = False) -> Runn
         return Refused("its backward pass on Hopper takes blocks of 128")
     if deterministic and not case.backward:
         return Refused("one order or any is a matter of the backward pass")
+    if deterministic and case.mask in ("lists", "sink"):
+        return Refused("its deterministic mode on Hopper takes no lists of blocks")
     from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
 
     turned = [each.transpose(1, 2) for each in setting[:4]]

@@ -129,7 +129,7 @@ def run_masks(case: MaskListsCase, where: Where) -> str:
         return ""
     used = int(kept.sum())
     there = None if which is None else which.to(where.device)
-    found, _ = mask_lists.filled(kinds.to(where.device), there, used, turned=case.turned)
+    found = mask_lists.filled(kinds.to(where.device), there, used, turned=case.turned).apart
     if case.turned:
         kinds, which = kinds.mT.contiguous(), None if which is None else which.mT.contiguous()
     starts, columns, masks_ = fill(kinds, which, used)

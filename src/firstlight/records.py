@@ -236,7 +236,7 @@ def _scalar(kind: Any, value: Any, where: str, reading: Reading) -> Any:
         raise reading.refused(f"{where}: expected {_NAMES.get(kind, str(kind))}, found {short(value)}")
     if kind is not bool and value and not reading.smallest <= abs(value) <= reading.largest:
         raise reading.refused(
-            f"{where}: {short(value)} is no measurement; accepted: numbers from {reading.smallest:g} to "
+            f"{where}: {short(value)} is not a measurement; accepted: numbers from {reading.smallest:g} to "
             f"{reading.largest:g}, and 0"
         )
     return kind(value)

@@ -330,8 +330,8 @@ def test_verify_that_fails_is_told_apart_from_the_steps(person: Person) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--with", "no-such-step", *WANT), "no optional step is called that; accepted: none in this plan, or all"),
-        (("--offline", "no/such", *WANT), "no bundle (bundle.json: No such file or directory)"),
+        (("--with", "no-such-step", *WANT), "this plan has no optional step. Leave --with out."),
+        (("--offline", "no/such", *WANT), "no such file or directory; accepted: a folder of wheels"),
         (("--option", "7", *WANT), "--option 7: accepted: 1, or an id"),
         (("--rate", "-1", *WANT), "accepted is the price of an hour"),
         (("--tuning", "NO_SUCH=1"), "not known to read"),

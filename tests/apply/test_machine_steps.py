@@ -276,12 +276,12 @@ def test_the_description_of_an_older_driver_comes_back_when_its_successor_is_tak
     ("back", "fault"),
     [
         (Back(BackKind.STOP_SERVICE, ("sshd",)), "names sshd, which its commands do not"),
-        (Back(BackKind.UNLOAD_MODULES, ("$(reboot)",)), "which are no plain names"),
+        (Back(BackKind.UNLOAD_MODULES, ("$(reboot)",)), "which are not plain names"),
         (Back(BackKind.EARLY_IMAGE, ("fm",)), "is no tool that makes it"),
         (Back(BackKind.COMPUTE_MODE, ("fm",)), "has 1 words"),
-        (Back(BackKind.UNHOLD, ()), "which are no plain names"),
+        (Back(BackKind.UNHOLD, ()), "which are not plain names"),
         (Back(BackKind.POWER_LIMIT, ("0", "300")), "names 0, which its commands do not"),
-        (Back(BackKind.POWER_LIMIT, ("fm", "-300")), "which are no plain names"),
+        (Back(BackKind.POWER_LIMIT, ("fm", "-300")), "which are not plain names"),
     ],
 )
 def test_a_journal_that_names_something_else_to_take_back_is_refused(place: Place, back: Back, fault: str) -> None:

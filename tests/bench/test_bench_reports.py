@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from firstlight.bench.attempts import Step
+from firstlight.bench.attempts import Turn
 from firstlight.bench.case import Mode
 from firstlight.bench.operator_counts import gemm
 from firstlight.bench.progress import Progress, rough_time, step_text
@@ -160,8 +160,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def steps(count: int) -> list[Step]:
-    return [Step(f"case-{number}", number, count, 1, 2) for number in range(1, count + 1)]
+def steps(count: int) -> list[Turn]:
+    return [Turn(f"case-{number}", number, count, 1, 2) for number in range(1, count + 1)]
 
 
 def test_a_log_gets_a_line_now_and_then_and_no_control_characters() -> None:
@@ -190,7 +190,7 @@ def test_a_terminal_gets_one_line_that_is_rewritten_and_removed() -> None:
 
 
 def test_a_step_is_told_with_its_number_pass_and_rest() -> None:
-    step = Step("gemm/fp16/8192x8192x8192", 12, 97, 1, 3)
+    step = Turn("gemm/fp16/8192x8192x8192", 12, 97, 1, 3)
     assert step_text(step, left_s=None) == "[12/97] pass 1 of 3  gemm/fp16/8192x8192x8192"
     assert step_text(step, left_s=130.0).endswith("  about 2 min left")
     assert [rough_time(seconds) for seconds in (0.2, 7.4, 43.0, 200.0)] == ["1 s", "7 s", "45 s", "3 min"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from firstlight.bench import runner
-from firstlight.bench.attempts import Attempt, Attempts, Step, Tools, first_attempt, run_passes
+from firstlight.bench.attempts import Attempt, Attempts, Tools, Turn, first_attempt, run_passes
 from firstlight.bench.case import Case, Effort, Place, Prepared
 from firstlight.bench.choice import Choice
 from firstlight.bench.clocks import NoGauge
@@ -39,7 +39,7 @@ def tools(memory: CpuMemory | None = None, patience: Patience = HASTY) -> Tools:
 
 
 def run(*cases: Case, memory: CpuMemory | None = None, patience: Patience = HASTY) -> Attempts:
-    steps: list[Step] = []
+    steps: list[Turn] = []
     return run_passes([first_attempt(case, CPU) for case in cases], tools(memory, patience), tell=steps.append)
 
 
@@ -67,7 +67,7 @@ def test_passes_are_interleaved_and_each_has_buffers_of_its_own() -> None:
 
 
 def test_progress_is_told_of_every_case_in_every_pass() -> None:
-    steps: list[Step] = []
+    steps: list[Turn] = []
     attempts = [first_attempt(case, CPU) for case in (product("a"), product("b", needs="two GPUs"))]
     run_passes(attempts, tools(), tell=steps.append)
     assert [(step.case_id, step.number, step.pass_number) for step in steps] == [("a", 1, 1), ("a", 1, 2), ("a", 1, 3)]

@@ -99,7 +99,7 @@ def test_nothing_told_is_not_called_no_regression_and_the_way_out_repeats_all_th
     result = CliRunner().invoke(command, [*map(str, paths), "--margin", "5%", "--strict"])
     assert result.exit_code == 3
     assert "no regression" not in result.output
-    assert "exit code 3: nothing can be told: no figure is clear\n" in result.output
+    assert "exit code 3: no verdict: no figure is clear\n" in result.output
     assert "         while it was timed, others used 1.4 of 2 cores\n" in result.output
     assert result.output.endswith(
         "  firstlight bench 'own/my cases.py' --device=cpu --strict"

@@ -108,6 +108,13 @@ def test_a_build_is_kept_in_one_folder(tmp_path: Path, monkeypatch: pytest.Monke
         require_one_folder(machine, "y-1", str(tmp_path / "other"))
 
 
+def test_a_build_that_cannot_be_noted_is_said_with_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").write_text("no folder")
+    monkeypatch.setenv("FIRSTLIGHT_STATE_DIR", str(tmp_path / "state"))
+    with pytest.raises(BadInput, match=r"cannot be noted there \(.*\)\. Set FIRSTLIGHT_STATE_DIR"):
+        remember(LiveMachine(), "x-1", str(tmp_path))
+
+
 def test_cleaning_names_only_what_is_there(tmp_path: Path) -> None:
     source = source_spec("x-1", str(tmp_path / "b"), source_of(Target("x"), str(tmp_path), ()))
     write_spec(source)

@@ -84,7 +84,7 @@ def test_what_comes_from_where_and_how_much_is_said_before_the_first_byte(tmp_pa
 def test_a_dry_run_says_it_and_makes_nothing(tmp_path: Path) -> None:
     result = _bundle(*H100, "--out", str(tmp_path / "out"), "--dry-run")
     assert result.exit_code == 0
-    assert re.search(r"download: [\d.]+ GB \(about as torch 2\.", result.stderr)
+    assert re.search(r"download: [\d.]+ GB \(size estimated from torch 2\.", result.stderr)
     assert "from https://download.pytorch.org/whl/cu12" in result.stderr
     assert not (tmp_path / "out").exists()
 

@@ -44,8 +44,8 @@ def test_an_empty_value_is_not_an_option_left_out(
 ) -> None:
     assert run([*words, name, ""]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"firstlight: {name} is empty; accepted: ")
-    assert error.rstrip().endswith(f"Fill it in, or leave {name} out.")
+    assert error.startswith(f"firstlight: {name} is empty: give ")
+    assert error.rstrip().endswith(f", or leave {name} out.")
 
 
 def test_there_are_such_options_in_most_verbs() -> None:

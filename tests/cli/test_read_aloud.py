@@ -55,7 +55,7 @@ def test_what_is_for_one_program_does_not_change_the_shell(capsys: pytest.Captur
 def test_a_start_file_that_was_not_read_is_not_called_new(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     out = _said(capsys, "plan", machine)
     (line,) = [each for each in out.splitlines() if "/root/.profile, " in each and "not read" in each]
-    assert "added; what it holds now was not read" in line
+    assert "added; its present content was not read" in line
     assert ".profile, 1 line, new" not in out
     assert "/root/.profile is removed again" not in out
 
@@ -86,7 +86,7 @@ def test_a_cuda_that_another_libcuda_answers_is_not_said_of_the_driver() -> None
 
 def test_where_only_a_look_is_left_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     out = _said(capsys, "doctor", "cuda-sees-none")
-    assert "\nno way out is known here; this finds out more\n\noptions, best first" in out
+    assert "\nno way out is known; to find out more  " in out
     assert "     left afterwards: cuda-sees-no-device (it only looks)\n" in out
     assert "no way out" not in _said(capsys, "doctor", "h100-driver-570")
 

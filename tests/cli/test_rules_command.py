@@ -54,7 +54,7 @@ def test_one_rule_is_what_doctor_explains(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("rules", "driver-too-old"), "near it: driver-too-old-for-wheel"),
+        (("rules", "driver-too-old"), "Did you mean driver-too-old-for-wheel"),
         (("rules", "qqq"), "`firstlight rules` lists all of them"),
         (("rules", "compat-stale", "--severity", "note"), "were both given"),
         (("doctor", "--short", "--json"), "were both given"),

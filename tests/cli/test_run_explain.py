@@ -43,7 +43,7 @@ def test_what_ends_well_is_left_as_it_is() -> None:
         (
             "echo 'KeyError: b'; exit 1",
             1,
-            "firstlight: exit code 1; no error that is known is in 1 line of output\nThe line that tells most:\n"
+            "firstlight: exit code 1; no error that is known is in 1 line of output\nThe most telling line:\n"
             "  line 1: KeyError: b\nIt reads like a fault in the program or its data.\n",
         ),
         ("kill -9 $$", -9, "firstlight: signal 9, and it printed nothing\n"),

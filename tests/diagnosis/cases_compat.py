@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.libcuda import LibcudaCandidate
@@ -19,7 +19,7 @@ def with_the_driver_folder_in_the_library_path(facts: Facts) -> Facts:
         path=path,
         real_path=path,
         version=Unknown("not of interest"),
-        found_by=Search.LIBRARY_PATH,
+        found_by=FoundBy.LIBRARY_PATH,
         entry=folder,
         is_stub=False,
         is_compat=False,

@@ -160,7 +160,7 @@ def test_without_a_torch_one_comes_first_because_the_toolkit_follows_it() -> Non
     [*_, last] = ways_of(found)[0]
     assert torches(found)[0] == "2.15.0"
     assert last == home("/root/venv/lib/python3.12/site-packages/nvidia/cu13")
-    assert found.answers[-1].why_not == "the CUDA of torch is not known, and a toolkit has to be of its major"
+    assert found.answers[-1].why_not == "the CUDA of torch is not known, and a toolkit has to have its major"
 
 
 def test_the_toolkit_release_follows_the_installed_runtime() -> None:

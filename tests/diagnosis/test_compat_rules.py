@@ -17,7 +17,7 @@ from firstlight.diagnosis.compat_rules import (
 )
 from firstlight.diagnosis.finding import Question, Rule, Seen
 from firstlight.diagnosis.libcuda_rules import libcuda_damaged, libcuda_missing, stub_libcuda_wins
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.known import Known, Unknown
@@ -105,7 +105,9 @@ def test_a_library_of_the_drivers_version_or_one_that_starts_or_fails_otherwise_
 
 
 def test_a_preloaded_stale_library_is_taken_out_of_ld_preload() -> None:
-    facts = loading(facts_of("h200-compat-stale"), found_by=Search.PRELOAD, entry="/usr/local/cuda/compat/libcuda.so.1")
+    facts = loading(
+        facts_of("h200-compat-stale"), found_by=FoundBy.PRELOAD, entry="/usr/local/cuda/compat/libcuda.so.1"
+    )
     [stale] = seen(compat_stale, facts)
     assert "(LD_PRELOAD)" in stale.saw
     assert ways_of(stale)[0] == (Unwire(("/usr/local/cuda/compat/libcuda.so.1",), WiredBy.PRELOAD),)
@@ -243,12 +245,12 @@ def test_a_baked_in_library_that_the_driver_does_not_need_is_taken_out_alone() -
 @pytest.mark.parametrize(
     ("path", "found_by", "entry"),
     [
-        ("/usr/local/cuda/compat/libcuda.so.1", Search.CACHE, "/etc/ld.so.conf.d/00-compat-3117049.conf"),
-        ("/usr/local/cuda/compat/lib/libcuda.so.1", Search.LIBRARY_PATH, "/usr/local/cuda/compat/lib"),
-        ("/usr/local/cuda-13.0/compat/libcuda.so.1", Search.PRELOAD, "libcuda.so.1"),
+        ("/usr/local/cuda/compat/libcuda.so.1", FoundBy.CACHE, "/etc/ld.so.conf.d/00-compat-3117049.conf"),
+        ("/usr/local/cuda/compat/lib/libcuda.so.1", FoundBy.LIBRARY_PATH, "/usr/local/cuda/compat/lib"),
+        ("/usr/local/cuda-13.0/compat/libcuda.so.1", FoundBy.PRELOAD, "libcuda.so.1"),
     ],
 )
-def test_what_is_decided_at_each_start_is_not_baked_in(path: str, found_by: Search, entry: str) -> None:
+def test_what_is_decided_at_each_start_is_not_baked_in(path: str, found_by: FoundBy, entry: str) -> None:
     facts = loading(facts_of("h100-driver-570-compat"), path=path, found_by=found_by, entry=entry)
     assert not seen(compat_baked_in, facts)
 
@@ -263,7 +265,9 @@ def test_a_stub_is_named_with_the_driver_library_behind_it() -> None:
 
 
 def test_error_34_of_a_stub_copied_elsewhere_is_enough() -> None:
-    facts = loading(facts_of("h100-stub-libcuda"), is_stub=False, path="/opt/lib/libcuda.so.1", found_by=Search.DEFAULT)
+    facts = loading(
+        facts_of("h100-stub-libcuda"), is_stub=False, path="/opt/lib/libcuda.so.1", found_by=FoundBy.DEFAULT
+    )
     [stub] = seen(stub_libcuda_wins, facts)
     assert ways_of(stub) == [(RemoveFiles(("/opt/lib/libcuda.so.1",)),)]
 
@@ -305,7 +309,7 @@ def test_an_old_loader_cache_is_told_from_a_missing_library() -> None:
         path="/usr/lib64/libcuda.so.1",
         real_path="/usr/lib64/libcuda.so.580.95.05",
         version=Known(DriverVersion.parse("580.95.05"), "x"),
-        found_by=Search.LATER_CACHE_ENTRY,
+        found_by=FoundBy.LATER_CACHE_ENTRY,
         entry="/etc/ld.so.cache",
         is_stub=False,
         is_compat=False,

@@ -162,7 +162,9 @@ def test_where_the_text_leaves_several_causes_what_tells_them_apart_comes_first(
     said = explained_text(explain_text("RuntimeError: CUDA error: initialization error"))
     assert "ways out:" not in said
     assert (
-        said.index("cause, not settled: ") < said.index("first see which it is:") < said.index("then, by what it is:")
+        said.index("possible cause: ")
+        < said.index("first see which it is:")
+        < said.index("then, depending on which it is:")
     )
     assert "- If the kernel and driver are of those named, and it fails in every process: turn HMM" in " ".join(
         said.split()
@@ -182,3 +184,24 @@ def test_an_answer_says_how_sure_it_is(text: str, sure: Sure) -> None:
     assert explained.explanations[0].signature.sure is sure
     assert json.loads(explained_json(explained))["explanations"][0]["sure"] == sure.value
     assert ("(reads like): " in explained_text(explained)) is (sure is Sure.READS_LIKE)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels "
+            "will be jit-compiled from PTX, which could take 30 minutes or longer.",
+            "12.0. The driver",
+        ),
+        (
+            "You are using ptxas 10.1.243, which is older than 11.1. ptxas before 11.1 is known to miscompile",
+            "wants 11.1 or newer",
+        ),
+    ],
+)
+def test_a_value_ends_before_the_full_stop_of_its_sentence(text: str, cause: str) -> None:
+    [found] = explain_text(text).explanations
+    assert cause in found.signature.cause
+    assert "0.." not in found.signature.cause
+    assert not [word for line in found.signature.prove.run for word in line.split() if word.endswith("..")]

@@ -244,7 +244,7 @@ def test_the_list_of_all_has_every_signature() -> None:
     [
         ("vlm", "Did you mean vllm?"),
         ("torch", "Did you mean torchao or pytorch or"),
-        ("weather", "The list of products: firstlight explain --list"),
+        ("weather", "that `firstlight explain --list` prints.\n"),
     ],
 )
 def test_a_product_that_there_is_not_names_the_nearest(asked: str, says: str) -> None:

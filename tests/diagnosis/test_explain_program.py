@@ -65,3 +65,13 @@ def test_without_a_program_and_a_card_the_proof_comes_before_any_way() -> None:
     assert bare.one_of
     assert all(way.when for way in bare.ways_out)
     assert not _first(f"RuntimeError: {NO_CODE}\nNVIDIA GeForce RTX 5090").signature.one_of
+
+
+COMPILED = "FATAL device_lambda.cuh:54 : Check failed: [error == cudaSuccess]  no kernel image is available for execution on the device"
+
+
+def test_a_compiled_program_is_shown_by_its_own_file_where_no_other_program_is() -> None:
+    assert "CMAKE_CUDA_ARCHITECTURES" in _commands(COMPILED)
+    assert "pip" not in _commands(COMPILED)
+    beside = f'File "/opt/conda/lib/python3.10/site-packages/torch/cuda.py", line 3\n{COMPILED}'
+    assert "CMAKE_CUDA_ARCHITECTURES" not in _commands(beside)

@@ -42,3 +42,19 @@ def test_a_package_of_another_index_keeps_its_own() -> None:
     text = "C:\\app\\venv\\Scripts\\python.exe\nImportError: DLL load failed while importing flash_attn_2_cuda: x"
     for way in explain_text(text).explanations[0].signature.ways_out:
         assert not any(line.startswith(("pip ", "uv pip")) for line in way.run)
+
+
+def test_the_dll_that_a_text_names_is_the_one_that_is_looked_for() -> None:
+    text = "dso_loader.cc:64] Could not load dynamic library 'cudart64_110.dll'; dlerror: cudart64_110.dll not found"
+    lines = [line for way in explain_text(text).explanations[0].signature.ways_out for line in way.run]
+    assert "where.exe cudart64_110.dll" in lines
+    assert not [line for line in lines if "NAME.dll" in line]
+
+
+def test_a_venv_of_linux_is_that_of_windows_in_a_text_of_windows() -> None:
+    text = r"""File "C:\webui\launch.py", line 48, in <module>
+RuntimeError: Torch is not able to use GPU; add --skip-torch-cuda-test to COMMANDLINE_ARGS variable"""
+    found = explain_text(text).explanations[0].signature
+    lines = [*found.prove.run, *(line for way in found.ways_out for line in way.run)]
+    assert any(line.startswith(r"venv\Scripts\python.exe") for line in lines)
+    assert not [line for line in lines if "venv/bin" in line]

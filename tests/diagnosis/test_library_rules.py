@@ -18,7 +18,7 @@ from firstlight.diagnosis.library_rules import (
     two_cuda_majors,
 )
 from firstlight.diagnosis.runtime_library_rules import glibc_too_old, libstdcxx_too_old
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.companions import NvidiaWheel
 from firstlight.facts.cuda_libraries import CudaLibraryFacts, FoundIn
@@ -322,12 +322,12 @@ def test_wheels_of_two_majors_in_folders_of_their_own_are_fine() -> None:
 
 def test_two_runtimes_in_one_closure_are_named_with_who_asks() -> None:
     facts = facts_of("cuda-lib64-first")
-    second = LoadedLibrary("libcudart.so.13", "/opt/x/libcudart.so.13", LoaderRule.CACHE, "", ("/opt/x/libother.so",))
+    second = LoadedLibrary("libcudart.so.13", "/opt/x/libcudart.so.13", FoundBy.CACHE, "", ("/opt/x/libother.so",))
     [found] = seen(two_cuda_majors, with_libraries(facts, loaded=(*libraries_of(facts).loaded, second)))
     assert "libcudart.so.12 for libtorch_cuda.so" in found.saw
     assert "libcudart.so.13 for libother.so (/opt/x/libcudart.so.13)" in found.saw
     assert ways_of(found) == []
-    wired = replace(second, found_by=LoaderRule.LIBRARY_PATH, entry="/opt/x")
+    wired = replace(second, found_by=FoundBy.LIBRARY_PATH, entry="/opt/x")
     [found] = seen(two_cuda_majors, with_libraries(facts, loaded=(*libraries_of(facts).loaded, wired)))
     assert ways_of(found) == [(Unwire(("/opt/x",), WiredBy.LIBRARY_PATH),)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.elf.closure import Closure, closure
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.machine.live import LiveMachine
 
 Build = Callable[..., Path]
@@ -159,8 +159,8 @@ def test_the_rule_and_the_entry_that_led_to_each_file_are_told(tmp_path: Path, b
     path = _a_b_c(tmp_path, build, "rpath", "runpath")
     found = _closure(path, {"LD_LIBRARY_PATH": str(tmp_path / "decoy")})
     assert [(item.name, item.found.rule, item.found.entry) for item in found.objects] == [
-        ("libb3.so", Rule.RPATH, "$ORIGIN"),
-        ("libc3.so", Rule.LIBRARY_PATH, str(tmp_path / "decoy")),
+        ("libb3.so", FoundBy.RPATH, "$ORIGIN"),
+        ("libc3.so", FoundBy.LIBRARY_PATH, str(tmp_path / "decoy")),
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.elf.ld_cache import read_ld_cache
-from firstlight.elf.loader import LoaderSetup, Rule, expand, loader_setup, search, whole_setup
+from firstlight.elf.loader import FoundBy, LoaderSetup, expand, loader_setup, search, whole_setup
 from firstlight.elf.reader import ElfFile, read_elf
 from firstlight.machine.live import LiveMachine
 
@@ -149,14 +149,14 @@ def test_every_candidate_says_which_rule_and_which_entry_led_to_it(tmp_path: Pat
     chain = tuple(file for file in files if file is not None)
     found = search(machine, loader_setup(machine), name="libwanted.so.1", chain=chain)
     assert [(item.rule, item.entry, item.owner) for item in found.candidates] == [
-        (Rule.LIBRARY_PATH, str(tmp_path / "env"), str(loaded_by)),
-        (Rule.RUNPATH, "$ORIGIN/../own", str(asking)),
+        (FoundBy.LIBRARY_PATH, str(tmp_path / "env"), str(loaded_by)),
+        (FoundBy.RUNPATH, "$ORIGIN/../own", str(asking)),
     ]
     without_runpath = (replace(chain[0], runpath=()), chain[1])
     found = search(machine, loader_setup(machine), name="libwanted.so.1", chain=without_runpath)
     assert [(item.rule, item.entry, item.owner) for item in found.candidates] == [
-        (Rule.RPATH, "$ORIGIN/chain", str(loaded_by)),
-        (Rule.LIBRARY_PATH, str(tmp_path / "env"), str(loaded_by)),
+        (FoundBy.RPATH, "$ORIGIN/chain", str(loaded_by)),
+        (FoundBy.LIBRARY_PATH, str(tmp_path / "env"), str(loaded_by)),
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_system_library_comes_from_the_cache() -> None:
     machine = LiveMachine(environ=_environ())
     winner = search(machine, loader_setup(machine), name="libc.so.6").winner
     assert winner is not None
-    assert (winner.rule, winner.entry) == (Rule.CACHE, "/etc/ld.so.cache")
+    assert (winner.rule, winner.entry) == (FoundBy.CACHE, "/etc/ld.so.cache")
 
 
 def test_a_later_cache_entry_is_shown_but_never_loaded(tmp_path: Path, program: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_later_cache_entry_is_shown_but_never_loaded(tmp_path: Path, program: 
     setup = loader_setup(machine)._replace(cache=read_ld_cache(machine, str(cache)))
     found = search(machine, setup, name="libwanted.so.1")
     assert found.winner is None
-    assert [(item.path, item.rule) for item in found.candidates] == [(str(second), Rule.LATER_CACHE_ENTRY)]
+    assert [(item.path, item.rule) for item in found.candidates] == [(str(second), FoundBy.LATER_CACHE_ENTRY)]
 
 
 def _setup() -> LoaderSetup:

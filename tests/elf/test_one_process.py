@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firstlight.elf.closure import DLOPEN, Closure, closure, closure_of_many
-from firstlight.elf.loader import Rule, loader_setup
+from firstlight.elf.loader import FoundBy, loader_setup
 from firstlight.machine.live import LiveMachine
 
 Build = Callable[..., Path]
@@ -70,7 +70,7 @@ def test_what_was_opened_by_path_before_answers_to_its_soname(tmp_path: Path, fa
     found = _many((family,), preloaded=(other,))
     assert _below(tmp_path, _real_paths(found)) == _below(tmp_path, _mapped(other, family)) == {str(other), str(family)}
     [part] = [item for item in found.objects if item.file.soname == "libpart.so.1"]
-    assert (part.found.rule, part.requested_by) == (Rule.PATH, (DLOPEN, str(family)))
+    assert (part.found.rule, part.requested_by) == (FoundBy.PATH, (DLOPEN, str(family)))
 
 
 def test_without_it_the_search_path_decides(tmp_path: Path, family: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_compiler_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
     programs = {"fake": "echo /nowhere", "apt-get": "exit 100", "env": 'shift; exec "$@"'}
     done = _functions(tmp_path, calls, **programs)
     assert done.stdout == "went on\n"
-    assert "going on without g++ python3.12-dev" in done.stderr
+    assert "continuing without g++ python3.12-dev" in done.stderr
 
 
 def test_a_line_is_put_first_once_and_the_file_stays_what_it_was(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from click.testing import CliRunner, Result
 from firstlight.cli.emit import command
 from firstlight.errors import BadInput
 from tests.build.standin import make_standin
+from tests.programs import SHELLCHECK
 
 
 def emit(*words: str) -> Result:
@@ -39,10 +39,9 @@ def test_the_script_carries_the_sdist_and_runs_firstlight_build_with_the_same_fl
     assert text in again.output, "the same order gives the same file"
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
     emit("bash", "--build", "flash-attn==2.8.3", "--out", str(tmp_path))
-    done = subprocess.run(["shellcheck", str(tmp_path / "build.sh")], capture_output=True, text=True, check=False)
+    done = subprocess.run([SHELLCHECK, str(tmp_path / "build.sh")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 

@@ -53,7 +53,7 @@ def test_a_start_that_could_not_have_numpy_goes_on_and_the_next_tries_again(kind
 
     without = start()
     assert without.returncode == 0, without.stderr
-    assert "going on without numpy" in without.stderr
+    assert "continuing without numpy" in without.stderr
     (tmp_path / "index").touch()
     assert (start().returncode, (tmp_path / "numpy").exists()) == (0, True)
     (tmp_path / "log").unlink()

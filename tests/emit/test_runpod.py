@@ -134,7 +134,7 @@ def test_without_a_gpu_it_is_not_guessed() -> None:
         gpus=replace(made.facts.gpus, devices=()),
         libcuda=replace(made.facts.libcuda, devices=()),
     )
-    with pytest.raises(BadInput, match="a pod is of one kind of GPU"):
+    with pytest.raises(BadInput, match="a pod has only one kind of GPU"):
         emit_runpod(replace(made, facts=facts))
 
 

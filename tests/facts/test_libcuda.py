@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.children import child_script
 from firstlight.facts.compat import LIBCUDA_CHILD
 from firstlight.facts.known import Known, Unknown
@@ -67,7 +67,7 @@ def test_a_working_library_is_found_loaded_and_asked(library: Path) -> None:
     assert isinstance(facts.would_load, Known)
     chosen = facts.would_load.value
     assert (chosen.path, chosen.real_path) == (str(library.parent / "libcuda.so.1"), str(library))
-    assert (chosen.found_by, chosen.entry) == (Rule.LIBRARY_PATH, str(library.parent))
+    assert (chosen.found_by, chosen.entry) == (FoundBy.LIBRARY_PATH, str(library.parent))
     assert chosen.version == Known(DriverVersion.parse("580.95.05"), seen_in=str(library))
     assert (chosen.is_stub, chosen.is_compat, chosen.is_damaged) == (False, False, False)
     assert facts.loaded_path == Known(str(library), seen_in="/proc/self/maps of a child process")
@@ -224,7 +224,7 @@ def test_the_container_toolkits_compat_file_is_named_as_the_reason(tmp_path: Pat
     facts = probe_libcuda(_tree(tmp_path))
     assert isinstance(facts.would_load, Known)
     chosen = facts.would_load.value
-    assert (chosen.path, chosen.found_by) == ("/usr/local/cuda/compat/libcuda.so.1", Rule.CACHE)
+    assert (chosen.path, chosen.found_by) == ("/usr/local/cuda/compat/libcuda.so.1", FoundBy.CACHE)
     assert chosen.entry == "/etc/ld.so.conf.d/00-compat-1827364554.conf"
     assert chosen.is_compat
     assert chosen.real_path == str(compat.with_name("libcuda.so.580.95.05"))[len(str(tmp_path)) :]
@@ -250,7 +250,7 @@ def test_a_library_that_ldconfig_does_not_know_is_found_in_the_default_folder(tm
     _put(library, tmp_path / TRIPLET, "libcuda.so.570.133.20")
     facts = probe_libcuda(_tree(tmp_path))
     assert isinstance(facts.would_load, Known)
-    assert facts.would_load.value.found_by is Rule.DEFAULT
+    assert facts.would_load.value.found_by is FoundBy.DEFAULT
     assert facts.would_load.seen_in == f"default folder: /lib/{ARCH}-linux-gnu"
 
 
@@ -294,7 +294,7 @@ def test_a_stale_cache_is_told_from_no_library(tmp_path: Path, library: Path) ->
     facts = probe_libcuda(_tree(tmp_path))
     assert isinstance(facts.would_load, Unknown)
     assert "ldconfig" in facts.would_load.reason
-    assert [item.found_by for item in facts.candidates] == [Rule.LATER_CACHE_ENTRY]
+    assert [item.found_by for item in facts.candidates] == [FoundBy.LATER_CACHE_ENTRY]
 
 
 def test_tegras_file_name_has_no_driver_version(tmp_path: Path, library: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_preloaded_libcuda_comes_before_every_search(tmp_path: Path, library: 
         LiveMachine(environ={"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": str(file.with_name("libspoof.so"))})
     )
     assert isinstance(facts.would_load, Known)
-    assert facts.would_load.value.found_by is Rule.PRELOAD
+    assert facts.would_load.value.found_by is FoundBy.PRELOAD
     assert facts.would_load.value.entry == str(file.with_name("libspoof.so"))
     assert facts.loaded_path == Known(str(file.with_name("libspoof.so")), "/proc/self/maps of a child process")
     assert facts.ld_preload == (str(file.with_name("libspoof.so")),)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import probe_environments
 from firstlight.facts.torch_install import probe_torch
@@ -135,7 +135,7 @@ def test_library_path_exchanges_nothing_where_every_library_has_rpath(site: Path
     decoys = a_torch_with_cublas(site, tag="rpath")
     found = probe(site, LD_LIBRARY_PATH=str(decoys))
     assert found.shadowed == ()
-    assert {each.found_by for each in found.loaded} == {Rule.RPATH}
+    assert {each.found_by for each in found.loaded} == {FoundBy.RPATH}
 
 
 def test_a_library_path_that_leads_to_the_wheels_own_folder_exchanges_nothing(site: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_library_path_that_leads_to_the_wheels_own_folder_exchanges_nothing(si
     (site.parents[3] / "link").symlink_to(site / "nvidia" / "cublas" / "lib")
     found = probe(site, LD_LIBRARY_PATH=str(site.parents[3] / "link"))
     assert found.shadowed == ()
-    assert Rule.LIBRARY_PATH in {each.found_by for each in found.loaded}
+    assert FoundBy.LIBRARY_PATH in {each.found_by for each in found.loaded}
 
 
 def test_a_missing_name_is_listed_once_with_everybody_who_asks(site: Path) -> None:

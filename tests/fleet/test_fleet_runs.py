@@ -38,6 +38,13 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
     return Shelf(str(tmp_path / "fleet"))
 
 
+def test_a_run_that_cannot_be_kept_is_said_with_what_to_set(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "fleet").write_text("a file where a folder was to be")
+    for keep in (lambda: shelf.write(RUN), lambda: shelf.held(RUN).__enter__(), lambda: shelf.made(RUN.id)):
+        with pytest.raises(BadInput, match=r"the run cannot be kept there \(.*\); set FIRSTLIGHT_STATE_DIR"):
+            keep()  # type: ignore[no-untyped-call]
+
+
 def test_batches_grow_and_the_last_size_is_repeated() -> None:
     names = tuple(f"n{number:02d}" for number in range(30))
     assert [len(batch) for batch in batches(names, "1,10%,100%")] == [1, 3, 26]

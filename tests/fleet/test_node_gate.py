@@ -36,7 +36,7 @@ def test_a_node_that_only_degrades_is_good_and_says_what_degrades_it(capsys: pyt
     assert _gate("--facts", str(MACHINES / "l40-seven-of-eight"), capsys=capsys) == (
         0,
         (
-            "firstlight gate: good: nothing blocks; what degrades it: Programs cannot use one of this machine's GPUs. "
+            "firstlight gate: good: nothing blocks; what degrades it: Not all GPUs of this machine can be used. "
             "[gpu-left-out]\n"
         ),
     )

@@ -89,6 +89,16 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def test_pytorchs_own_index_is_one_table_and_no_source_has_its_address() -> None:
+    found = [
+        f"{path.relative_to(SOURCES).as_posix()}:{line}: {text!r}"
+        for path in sorted(SOURCES.rglob("*.py"))
+        for line, text in _texts(ast.parse(path.read_text()))
+        if "download.pytorch.org/" in text
+    ]
+    assert not found, "ask tables/torch_index.py, which has it from tables/data/torch_indexes.json"
+
+
 def _is_a_sentence(text: str) -> bool:
     """What is read by people: a rule's words about NVIDIA's own programs, never the argument of a way."""
     return " " in text.strip() and not text.startswith(("RUN ", "sudo ", "apt-get ", "dnf "))

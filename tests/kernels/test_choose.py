@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from firstlight.errors import CouldNotLook, UnsupportedInput
-from firstlight.kernels import BlockSparseMatrix, choose, linear
+from firstlight.kernels import BlockSparseMatrix, backends, choose, linear
 from firstlight.kernels.autotune import autotune, plan, write_whole
+from firstlight.kernels.backends import SM90, why_not_arch, why_not_built
 from firstlight.kernels.choice.answer import Answer, Choice, answer
 from firstlight.kernels.choice.cases import ProductCase
 from firstlight.kernels.choice.models import Models
@@ -23,8 +24,6 @@ from firstlight.kernels.choose import (
     best_choice,
     explained,
     forget_choices,
-    why_not_built,
-    why_not_sm90,
 )
 from firstlight.kernels.launch import Request
 from firstlight.kernels.product import Activation, Layout
@@ -117,9 +116,8 @@ def test_a_kernel_that_cannot_run_is_not_taken(models: Models) -> None:
 
 def test_missing_compilers_cost_one_warning_on_a_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "card_of", lambda device: H200)
-    monkeypatch.setattr(choose, "why_not_triton", lambda device, dtype: "")
-    monkeypatch.setattr(choose, "why_not_sm90", lambda device, dtype: "no NVRTC and no nvcc")
-    monkeypatch.setattr(choose, "is_hopper", lambda device: True)
+    monkeypatch.setattr(choose, "why_not", lambda name, device, dtype: "no NVRTC and no nvcc" if name == "sm90" else "")
+    monkeypatch.setattr(choose, "arch_of", lambda device: SM90)
     forget_choices()
     with pytest.warns(SlowerPath, match="goes without the Hopper kernels: no NVRTC and no nvcc"):
         explained("auto", question())
@@ -139,11 +137,11 @@ def test_the_processor_never_gets_a_gpu_kernel() -> None:
 
 def test_sm90_needs_16_bits_hopper_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     capability = (8, 9)
-    monkeypatch.setattr(choose, "capability_of", lambda device: capability)
-    assert why_not_sm90(0, torch.float32) == "the Hopper kernels take float16 and bfloat16, not float32"
-    assert "compute capability is 8.9, and the Hopper kernels run on 9.0" in why_not_sm90(0, torch.float16)
+    monkeypatch.setattr(backends, "capability_of", lambda device: capability)
+    assert why_not_arch(SM90, 0, torch.float32) == "the Hopper kernels take float16 and bfloat16, not float32"
+    assert "compute capability is 8.9, and the Hopper kernels run on 9.0" in why_not_arch(SM90, 0, torch.float16)
     capability = (10, 0)
-    assert "compute capability is 10.0" in why_not_sm90(0, torch.bfloat16)
+    assert "compute capability is 10.0" in why_not_arch(SM90, 0, torch.bfloat16)
     capability = (9, 0)
     monkeypatch.setenv("FIRSTLIGHT_JIT", "no-such-compiler")
     why_not_built.cache_clear()

@@ -101,11 +101,11 @@ def test_kernels_kept_on_disk_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_auto_takes_the_hopper_kernels_where_they_run_and_were_measured_or_alone_remain() -> None:
     measured, not_measured = (Limit(64, 0.6, 0.8, "sm90"),), (Limit(64, 0.4, 0.5, "triton"),)
-    assert taken("", "", measured) == ("sm90", "")
-    assert taken("", "", not_measured) == ("triton", "")
-    assert taken("triton is not installed", "", not_measured) == ("sm90", "")
-    assert taken("", "no compiler", measured) == ("triton", "")
-    assert taken("capability 7.0", "capability is 7.0", ()) == ("dense", "capability 7.0")
+    assert taken({"triton": "", "sm90": ""}, measured) == ("sm90", "")
+    assert taken({"triton": "", "sm90": ""}, not_measured) == ("triton", "")
+    assert taken({"triton": "triton is not installed", "sm90": ""}, not_measured) == ("sm90", "")
+    assert taken({"triton": "", "sm90": "no compiler"}, measured) == ("triton", "")
+    assert taken({"triton": "capability 7.0", "sm90": "capability is 7.0"}, ()) == ("dense", "capability 7.0")
 
 
 def test_its_json_fits_the_schema(capsys: pytest.CaptureFixture[str]) -> None:

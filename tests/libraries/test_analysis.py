@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.libraries.analysis import Whose
 from tests.libraries.library_wheels import build_library
 from tests.libraries.trees import CU13, Tree
@@ -19,7 +19,7 @@ def test_a_chain_that_is_whole_is_sound_and_says_which_rule_found_what(tree: Tre
     seen = tree.look()
     assert seen.sound
     [own] = [each for each in seen.loaded if each.name == "libc10.so"]
-    assert (own.rule, own.entry, Path(own.owner).name) == (Rule.RPATH, "$ORIGIN", "libtorch_python.so")
+    assert (own.rule, own.entry, Path(own.owner).name) == (FoundBy.RPATH, "$ORIGIN", "libtorch_python.so")
 
 
 def test_every_missing_name_is_told_at_once_with_who_asks(tree: Tree) -> None:
@@ -42,7 +42,7 @@ def test_a_copy_on_library_path_that_beats_the_packages_own_is_called_exchanged(
     tree.torch(runpath="$ORIGIN")
     [shadow] = [each for each in tree.look(LD_LIBRARY_PATH=str(decoy.parent)).shadows if each.name == "libc10.so"]
     assert shadow.exchanged
-    assert (shadow.path, shadow.rule) == (str(decoy), Rule.LIBRARY_PATH)
+    assert (shadow.path, shadow.rule) == (str(decoy), FoundBy.LIBRARY_PATH)
     assert [other.path for other in shadow.others] == [str(tree.lib / "libc10.so")]
 
 

@@ -12,7 +12,7 @@ from firstlight.errors import BadInput, CouldNotAct
 from firstlight.facts.known import Known
 from firstlight.facts.look import Look
 from firstlight.libraries.analysis import analyse
-from firstlight.libraries.closing import Loading, Way
+from firstlight.libraries.closing import ComesFrom, Loading
 from firstlight.libraries.fixing import Fix, work_out
 from firstlight.libraries.local_wheels import wheels_in
 from firstlight.libraries.proof import prove
@@ -33,7 +33,7 @@ def _fix(tree: Tree, *, shelf: Path | None = None, target: str = "torch") -> Fix
 def test_cudss_of_soname_0_is_taken_from_below_1_and_its_folder_is_searched(tree: Tree) -> None:
     tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
     [need] = tree.close().needs
-    assert (need.way, need.loading) == (Way.INSTALL, Loading.REACHED)
+    assert (need.way, need.loading) == (ComesFrom.INSTALL, Loading.REACHED)
     assert need.provided[0].requirement.startswith("nvidia-cudss-cu13>=0.7")
     assert need.provided[0].version.startswith("0.")
 
@@ -86,7 +86,7 @@ def test_an_installed_wheel_whose_file_is_gone_is_installed_again(tree: Tree) ->
     tree.installed("nvidia-cudss-cu13", "0.8.0.10")
     tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
     [need] = tree.close().needs
-    assert need.way is Way.REINSTALL
+    assert need.way is ComesFrom.REINSTALL
     around, found = find_target(tree.around(), "torch")
     [step] = steps_of(around, found, _fix(tree), source=Source())
     assert "--force-reinstall" in step.commands[0]
@@ -98,7 +98,7 @@ def test_an_installed_wheel_of_the_next_soname_is_replaced(tree: Tree) -> None:
     tree.installed("nvidia-cudss-cu13", "1.0.0.35")
     tree.torch(lacks=("libcudss.so.0",), rpath=CU13)
     [need] = tree.close().needs
-    assert need.way is Way.INSTALL
+    assert need.way is ComesFrom.INSTALL
     assert need.provided[0].installed == "1.0.0.35"
 
 
@@ -131,9 +131,9 @@ def test_the_driver_and_the_system_are_left_to_those_who_have_them(tree: Tree) -
     tree.torch(lacks=("libcuda.so.1", "libibverbs.so.1", "libnobody.so.7"), rpath=CU13)
     ways = {need.missing.name: need.way for need in tree.close().needs}
     assert ways == {
-        "libcuda.so.1": Way.DRIVER,
-        "libibverbs.so.1": Way.SYSTEM,
-        "libnobody.so.7": Way.UNKNOWN,
+        "libcuda.so.1": ComesFrom.DRIVER,
+        "libibverbs.so.1": ComesFrom.SYSTEM,
+        "libnobody.so.7": ComesFrom.UNKNOWN,
     }
     fix = _fix(tree)
     assert fix.is_empty

@@ -23,8 +23,8 @@ def test_what_is_said_of_judged_files_is_right_and_little_is_missed() -> None:
     assert document(score, len(cases), CORPUS) == RESULT, "python -m benchmarks.lint_corpus ... --out writes it anew"
 
 
-def test_the_page_has_the_figures_of_the_results() -> None:
-    page = (ROOT / "docs/lint.md").read_text()
+def test_the_page_of_tests_has_the_figures_of_the_results() -> None:
+    page = (ROOT / "docs/tested.md").read_text()
     for each in RESULT["first_runs"]["sets"]:
         assert f"| {each['set']}, first run | {_figures(each)} |" in page
     assert f"| all of them, once what those runs showed was corrected | {_figures(RESULT['now'])} |" in page
@@ -32,7 +32,7 @@ def test_the_page_has_the_figures_of_the_results() -> None:
 
 
 def test_the_page_says_what_became_of_advice_that_was_followed() -> None:
-    page = " ".join((ROOT / "docs/lint.md").read_text().split())
+    page = " ".join((ROOT / "docs/tested.md").read_text().split())
     found = json.loads((ROOT / "results/lint-followed.json").read_text())
     ends = found["reports"]
     share = round(100 * found["followed"] / found["findings"])

@@ -139,7 +139,7 @@ def test_advice_to_pin_does_not_name_a_torch_that_the_driver_does_not_run(
     ("arguments", "message"),
     [
         (("missing/Dockerfile",), "no such file or directory; accepted: a Dockerfile, a compose file"),
-        (("{folder}",), "no file in this folder is one that lint knows. Accepted: a Dockerfile"),
+        (("{folder}",), "no file in this folder is of a kind that lint reads. Accepted: a Dockerfile"),
         (("{text}", "--kind", "makefile"), "--kind 'makefile': accepted: dockerfile, compose, kubernetes"),
         (("{text}", "--format", "xml"), "accepted: text, json, sarif, github"),
         (

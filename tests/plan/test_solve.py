@@ -75,7 +75,7 @@ def test_field_report_000s_packages_are_refused_naming_each_requirement_that_cla
         "vllm 0.11.0 requires torchvision==0.23.0; wanted is torchvision==0.24.0+cu130.",
         "vllm 0.11.0 requires torchaudio==2.8.0; wanted is torchaudio==2.9.0.",
     ]
-    assert solution.impossible.endswith("cannot be had together: 7 requirements clash.")
+    assert solution.impossible.endswith("cannot be installed together: 7 requirements clash.")
     assert all("PyPI" in clash.said_by for clash in solution.clashes)
 
 
@@ -251,7 +251,7 @@ def test_two_builds_in_one_set_are_refused() -> None:
     solution = solved("h200-healthy", "torch==2.9.0+cu130", "torchvision==0.24.0+cu128")
     [clash] = solution.clashes
     assert clash.sentence == (
-        "torchvision==0.24.0+cu128 is a build for cu128; wanted is torch==2.9.0+cu130. Both have to be of one build."
+        "torchvision==0.24.0+cu128 is a build for cu128; wanted is torch==2.9.0+cu130. Both have to be the same build."
     )
     assert [names(each) for each in solution.nearest] == [
         ["torch==2.9.0+cu130", "torchvision==0.24.0+cu130"],

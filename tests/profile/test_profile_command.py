@@ -216,10 +216,10 @@ def test_a_tier_that_is_needed_and_not_reached_fails(capsys: Said, tmp_path: Pat
         (["--from", "bin/ncu"], "reads no kernels"),
         (["--bench", "x", "--no-bench", "--", "true"], "give one of them"),
         (["--", "./no-such-program"], "cannot be started"),
-        (["--device", "cpu", "gemm"], "means 2 cases; a profile is of one. Name it: gemm/fp32/1024x1024x1024"),
+        (["--device", "cpu", "gemm"], "means 2 cases; a profile covers one. Name it: gemm/fp32/1024x1024x1024"),
         (["--device", "cpu", "gem"], "no case is called that"),
         (["nope/case"], "'nope/case': no case is called that; accepted: a family (bandwidth, "),
-        (["gemm"], "cases; a profile is of one. Name it: gemm/fp16/"),
+        (["gemm"], "cases; a profile covers one. Name it: gemm/fp16/"),
         (["--device", "cpu", "--bench", RUN, "softmax"], "was not measured there"),
     ],
 )

@@ -33,7 +33,7 @@ from firstlight.ship.host import Host
 from firstlight.ship.image import Blob, Image
 from firstlight.ship.naming import parse_name
 from firstlight.ship.questions import Place
-from firstlight.ship.sending import Way, rsync_argv
+from firstlight.ship.sending import Sending, rsync_argv
 
 MANIFEST, CONFIG, LAYER = (Blob(str(n) * 64, size, kind) for n, size, kind in
                            ((1, 500, "manifest"), (2, 300, "config"), (3, 9000, "layer")))  # fmt: skip
@@ -231,7 +231,7 @@ def test_docker_is_handed_an_archive_with_every_blob(tmp_path: Path) -> None:
 
 
 def test_rsync_goes_over_our_ssh() -> None:
-    way = Way(Path("/cache/blobs/sha256"), "ship", parse_target("root@[fe80::1]:2222"), "/a b/config", 5)
+    way = Sending(Path("/cache/blobs/sha256"), "ship", parse_target("root@[fe80::1]:2222"), "/a b/config", 5)
     *words, shell, source, there = rsync_argv(way)
     assert words[-1] == "-e"
     assert shell.startswith('ssh -T -F "/a b/config" -o BatchMode=yes ')

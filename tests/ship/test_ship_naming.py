@@ -11,6 +11,7 @@ import pytest
 
 from firstlight.cli.main import run
 from firstlight.errors import BadInput
+from firstlight.ship.cache import cached
 from firstlight.ship.naming import Name, parse_folder, parse_image, parse_name
 
 BAD_NAMES = (
@@ -123,3 +124,10 @@ def test_what_is_missing_here_is_not_said_of_the_host(
     assert capsys.readouterr().err.startswith("firstlight: missing on this machine: ")
     assert run(["ship", "team/train:3", "--host", "h", "--ssh-config", "/nonexistent"]) == 2
     assert "--ssh-config '/nonexistent': cannot be read" in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_made_is_said_with_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("FIRSTLIGHT_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(BadInput, match=r"file/ship: images cannot be kept there \(.*\); set FIRSTLIGHT_CACHE_DIR"):
+        cached(parse_image("train:3"))

@@ -25,7 +25,7 @@ pytestmark = [
 # What main does first, with a Python whose headers are in a package of the room.
 FIRST = f"""
 python={HOME}/python python_minor=3.99
-finish_packages || say "what a killed apt left could not be finished; going on without it"
+finish_packages || say "what a killed apt left could not be finished; continuing without it"
 need_compiler
 """
 

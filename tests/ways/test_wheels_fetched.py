@@ -51,10 +51,10 @@ def test_the_same_build_on_pytorchs_index_is_as_large_as_on_pypi() -> None:
 @pytest.mark.parametrize(
     ("requirement", "neighbour"),
     [
-        ("torch==2.9.0+cu130", "about as torch 2.11.0 of CUDA 13.0"),
-        ("torch==2.9.0+cu126", "about as torch 2.7.1 of CUDA 12.6"),
-        ("torch==2.14.1+cu126", "about as torch 2.7.1 of CUDA 12.6"),
-        ("torch==2.9.0+cpu", "about as torch 2.9.0 of no CUDA"),
+        ("torch==2.9.0+cu130", "size estimated from torch 2.11.0 of CUDA 13.0"),
+        ("torch==2.9.0+cu126", "size estimated from torch 2.7.1 of CUDA 12.6"),
+        ("torch==2.14.1+cu126", "size estimated from torch 2.7.1 of CUDA 12.6"),
+        ("torch==2.9.0+cpu", "size estimated from torch 2.9.0 of no CUDA"),
     ],
 )
 def test_a_build_without_a_row_is_about_as_large_as_the_closest_one(requirement: str, neighbour: str) -> None:
@@ -64,7 +64,7 @@ def test_a_build_without_a_row_is_about_as_large_as_the_closest_one(requirement:
 
 def test_a_nightly_is_about_as_large_as_the_newest_release_of_its_cuda() -> None:
     found = size_of(wheels("torch", index=f"{PYTORCH}nightly/cu130", manner=Manner.EARLY))
-    assert found.seen_in.startswith("about as torch 2.14.1 of CUDA 13.0")
+    assert found.seen_in.startswith("size estimated from torch 2.14.1 of CUDA 13.0")
 
 
 def test_a_torch_for_aarch64_with_cuda_is_no_cpu_build() -> None:

@@ -51,7 +51,7 @@ def settle_for_undo(how: Recovering) -> None:
     try:
         _unpack_again(how, torn)
     except CouldNotAct as error:
-        how.say(f"{error}\nGoing on without that: files of its half-made unpacking may stay (*.dpkg-new).")
+        how.say(f"{error}\nContinuing without that: files of its half-made unpacking may stay (*.dpkg-new).")
 
 
 def finish_interrupted(how: Recovering, step: Step) -> None:

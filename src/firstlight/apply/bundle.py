@@ -66,9 +66,10 @@ def read_bundle(folder: str) -> Bundle:
     try:
         os.stat(path)
     except OSError as error:
+        lacks = f"has no wheel and no {MANIFEST}" if os.path.isdir(folder) else f"{error.strerror}".lower()
         raise BadInput(
-            f"{folder}: no bundle ({MANIFEST}: {error.strerror}). Accepted is a folder of wheels, or one that "
-            "`firstlight bundle --out FOLDER` wrote to its end."
+            f"{folder}: {lacks}; accepted: a folder of wheels, or one that `firstlight bundle --out FOLDER` wrote "
+            "to its end."
         ) from None
     try:
         with opened(path) as file:

@@ -87,7 +87,7 @@ def refuse_folder(folder: str) -> None:
     foreign = [name for name in names_in(folder) if not (name.endswith(".whl") or name in (MANIFEST, LOG))]
     if foreign:
         raise BadInput(
-            f"--out {folder}: it holds {foreign[0]!a}, which is no part of a bundle; accepted: a new folder, an empty "
+            f"--out {folder}: it holds {foreign[0]!a}, which is not part of a bundle; accepted: a new folder, an empty "
             "one, or a bundle to continue."
         )
 
@@ -108,7 +108,8 @@ def fill(folder: str, chosen: Chosen, *, watch: Callable[[str], None]) -> Bundle
         _fetch_without_needs(folder, chosen, lacking, watch=watch)
         sources.update((name, chosen.parts[0].source.name) for name in _wheels(folder) if not sources.get(name))
     else:
-        raise CouldNotAct(f"the bundle is not whole: {', '.join(lacking)} could not be had for {chosen.target.words}.")
+        lacks = ", ".join(lacking)
+        raise CouldNotAct(f"the bundle is not whole: {lacks} could not be found for {chosen.target.words}.")
     bundle = Bundle(
         made_for=chosen.made_for,
         target=chosen.target,

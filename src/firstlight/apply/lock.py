@@ -77,7 +77,7 @@ def _who(descriptor: int, path: str) -> str:
     holder = ascii(said)[1:-1] or _holder(found) or "a process that left no name"
     return (
         f"another firstlight is changing this machine: {holder} ({path}, a file of user {name_of(found.st_uid)}). Wait "
-        "until it has ended, then run the same command again. If that process is no firstlight, end it."
+        "until it has ended, then run the same command again. If that process is not firstlight, end it."
     )
 
 

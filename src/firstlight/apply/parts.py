@@ -69,5 +69,7 @@ def _check(steps: tuple[Step, ...], asked: tuple[str, ...]) -> None:
     known = {name for step in steps if step.optional for name in (step.id, bare(step.id))}
     for name in asked:
         if name != ALL and name not in known:
-            optional = ", ".join(bare(step.id) for step in steps if step.optional) or "none in this plan"
+            optional = ", ".join(bare(step.id) for step in steps if step.optional)
+            if not optional:
+                raise BadInput(f"--with {name[:80]!a}: this plan has no optional step. Leave --with out.")
             raise BadInput(f"--with {name[:80]!a}: no optional step is called that; accepted: {optional}, or {ALL}.")

@@ -131,7 +131,7 @@ class Shapes:
     def fault_of(self, event: str, about: Mapping[str, Any], written_in: int) -> str:
         """What is wrong with a record, in words; "" where nothing is."""
         if event not in _SHAPES:
-            return f"{event!a} is no kind of record that this firstlight knows; a later one may have written it"
+            return f"{event!a} is not a record that this firstlight knows; a later one may have written it"
         run, step = about.get("run", -1), about.get("step", "")
         if not _count(run) or not isinstance(step, str):
             return f"{event} does not say which run or step it is about"

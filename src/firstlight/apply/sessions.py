@@ -16,7 +16,7 @@ def wait_for_session(leader: int, *, start: str, say: Callable[[str], None], lim
     begun, told = time.monotonic(), False
     while process_start(leader) in ("", start) and (left := members_of(leader)):
         if time.monotonic() - begun > limit_s:
-            say(f"going on beside process {left[0]}, which did not end within {limit_s:.0f} s")
+            say(f"continuing beside process {left[0]}, which did not end within {limit_s:.0f} s")
             return
         if not told:
             say(f"waiting for process {left[0]}, which the killed command had started")

@@ -98,7 +98,7 @@ def _fault(acting: Acting, step: Step, back: Back) -> str:
         return f"({back.kind.value}) has {len(back.words)} paths"
     for path in paths_of(back):
         if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path or path == "/":
-            return f"names {path!a}, which is no plain path"
+            return f"names {path!a}, which is not a plain path"
         if _holds_what_is_not_its(acting, path, back):
             return f"would remove {path!a}, which holds more than the step made"
         made = _made_by(step)
@@ -112,9 +112,9 @@ def _name_fault(step: Step, back: Back) -> str:
     """What is wrong with the names of a way back: they have to be plain, and the step's own commands name them."""
     ours = {word for argv in step.commands for word in argv} | set(_MODES)
     if not back.words or not all(map(_PACKAGE.fullmatch, back.words)):
-        return f"({back.kind.value}) names {back.words!a}, which are no plain names"
+        return f"({back.kind.value}) names {back.words!a}, which are not plain names"
     if back.kind is BackKind.EARLY_IMAGE and back.words[0] not in EARLY_IMAGE_TOOLS:
-        return f"names {back.words[0]!a}, which is no tool that makes it"
+        return f"names {back.words[0]!a}, which is not a tool that makes it"
     names = back.words
     if back.kind is BackKind.POWER_LIMIT and _WATTS.fullmatch(back.words[-1]):
         names = back.words[:-1]  # those of before, which no command of the step has

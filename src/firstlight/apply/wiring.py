@@ -16,7 +16,7 @@ from firstlight.diagnosis.compat_choice import (
     wired_by,
 )
 from firstlight.diagnosis.finding import Question
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.errors import BadInput
 from firstlight.facts.children import child_script
 from firstlight.facts.compat import HUNG_AFTER_S, LIBCUDA_CHILD, CompatLibrary, is_compat_path
@@ -38,7 +38,7 @@ class Mode(enum.Enum):
 class Action(enum.Enum):
     """What is done to the environment of the command."""
 
-    NOTHING = "nothing"
+    NOTHING = "nothing is changed"
     TAKE_OUT = "take out"  # a compat folder that breaks this driver leaves LD_LIBRARY_PATH
     USE = "use"  # a compat folder goes first in LD_LIBRARY_PATH
     REFUSE = "refuse"
@@ -80,7 +80,7 @@ def decide(question: Question, *, mode: Mode, probe: Probe) -> CompatWiring:
         return CompatWiring(
             Action.NOTHING, present, "", f"compat {in_use.version} is in use already ({who}) and cuInit works"
         )
-    if in_use is not None and in_use.library.found_by is Rule.LIBRARY_PATH:
+    if in_use is not None and in_use.library.found_by is FoundBy.LIBRARY_PATH:
         return _without_the_stale_one(question, mode=mode, probe=probe)
     if in_use is not None:
         why = f"compat {in_use.version} breaks driver {in_use.kernel}, and {in_use.place} is not LD_LIBRARY_PATH"

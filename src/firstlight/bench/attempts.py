@@ -55,7 +55,7 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Turn:
     """What progress is told: case number 12 of 97 in pass 1 of 3 is about to run."""
 
     case_id: str
@@ -90,7 +90,7 @@ def run_passes(
     attempts: Sequence[Attempt],
     tools: Tools,
     *,
-    tell: Callable[[Step], None],
+    tell: Callable[[Turn], None],
     keep: Callable[[tuple[Attempt, ...]], None] = unheard,
 ) -> Attempts:
     """Every case in pass 1, then every case in pass 2 and so on; what is finished survives an interrupt.
@@ -105,7 +105,7 @@ def run_passes(
             for place, attempt in enumerate(kept):
                 if attempt.verdict is not Verdict.OK:
                     continue
-                tell(Step(attempt.case.id, place + 1, len(kept), pass_number, tools.patience.passes))
+                tell(Turn(attempt.case.id, place + 1, len(kept), pass_number, tools.patience.passes))
                 began = time.perf_counter()
                 kept[place], setup_s = run_one_pass(attempt, tools, budget_s=pace.budget_s())
                 pace.spent(time.perf_counter() - began - setup_s)

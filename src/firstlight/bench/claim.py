@@ -238,7 +238,7 @@ def _compute_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
                 RemarkKind.EXPLAINED,
                 "above-datasheet",
                 f"{rate.words} is {100 * rate.value / spec:.0f} % of the datasheet ({spec:.4g} TFLOPS at "
-                f"{peaks.clock_mhz:.0f} MHz). That is no error: the card boosts above that clock. It needs "
+                f"{peaks.clock_mhz:.0f} MHz). That is not an error: the card boosts above that clock. It needs "
                 f"{needed:.2f} GHz; the highest is {(peaks.max_clock_mhz or 0) / 1000:.2f} GHz.",
                 rate.value / spec,
             )
@@ -332,7 +332,7 @@ def _memory_ceiling(claim: Claim, time_s: float) -> Iterator[Remark]:
         yield Remark(RemarkKind.WRONG, "above-bandwidth", text + more, rate / highest)
         return
     part = "it" if size <= MOST_L2 else f"a part of its {size / 1e6:,.1f} MB"
-    more = f" It can be only where {part} stays in the L2 cache (128 MiB at most): this is no figure of the memory."
+    more = f" It can be only where {part} stays in the L2 cache (128 MiB at most), and then this is no memory rate."
     yield Remark(RemarkKind.EXPLAINED, "cache", text + more, rate / highest)
 
 

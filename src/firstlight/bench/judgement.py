@@ -175,7 +175,7 @@ def _shaky(run: RunResult, bests: Sequence[Best]) -> Iterator[Thing]:
         yield Thing(
             f"{len(cases)} of {counted(len(measured), 'case')} not steady",
             f"{'; '.join(reasons)}{more}",
-            "their figures are no ground for a verdict: measure again while nothing else runs",
+            "their figures support no verdict: measure again while nothing else runs",
             "cases",
         )
 

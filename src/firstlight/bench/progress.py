@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from firstlight.bench.attempts import Step
+from firstlight.bench.attempts import Turn
 from firstlight.secrets import masked
 from firstlight.visible import one_line, visible
 
@@ -31,7 +31,7 @@ class Progress:
         self._stream.write(f"firstlight: {visible(masked(text))}\n")
         self._stream.flush()
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: Turn) -> None:
         """A case is about to run."""
         now = self._now()
         self._began = now if self._began is None else self._began
@@ -52,7 +52,7 @@ class Progress:
             self._stream.write("\r" + " " * WIDTH + "\r")
             self._stream.flush()
 
-    def _left_s(self, step: Step, now: float) -> float | None:
+    def _left_s(self, step: Turn, now: float) -> float | None:
         """None until a few cases have run."""
         if self._began is None or self._steps < 3:
             return None
@@ -60,7 +60,7 @@ class Progress:
         return (now - self._began) / done * (step.passes * step.cases - done) if done > 0 else None
 
 
-def step_text(step: Step, *, left_s: float | None) -> str:
+def step_text(step: Turn, *, left_s: float | None) -> str:
     """'[ 12/97] pass 1 of 3  gemm/fp16/8192x8192x8192  about 2 min left'."""
     width = len(str(step.cases))
     left = "" if left_s is None else f"  about {rough_time(left_s)} left"

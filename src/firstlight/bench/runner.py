@@ -14,7 +14,7 @@ from dataclasses import replace
 from firstlight import __version__
 from firstlight.bench import gate, processor
 from firstlight.bench.about import commit_of, gpu_of, host_of, software_of
-from firstlight.bench.attempts import Attempt, Attempts, Step, Tools, first_attempt, run_passes, unheard
+from firstlight.bench.attempts import Attempt, Attempts, Tools, Turn, first_attempt, run_passes, unheard
 from firstlight.bench.case import Place
 from firstlight.bench.choice import Choice, Suite, chosen
 from firstlight.bench.clocks import Counters, Gauge, NvmlCard, NvmlGauge, Watch, reasons_pct
@@ -73,7 +73,7 @@ class BenchSetting:
     suite: Suite
     facts: Facts
     tables: Tables
-    tell: Callable[[Step], None]
+    tell: Callable[[Turn], None]
     say: Callable[[str], None]
     keep: Callable[[RunResult], None] = unheard  # gets the result so far, every ten seconds
 

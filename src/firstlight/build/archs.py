@@ -54,7 +54,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
         match = _ARCH.fullmatch(word)
         if match is None:
             raise BadInput(
-                f"--archs {text!a}: {word!a} is no architecture; accepted: auto, or e.g. 9.0a,12.0+PTX "
+                f"--archs {text!a}: {word!a} is not an architecture; accepted: auto, or e.g. 9.0a,12.0+PTX "
                 "(major.minor, a or f behind it, +PTX behind that)."
             )
         capability = ComputeCapability.parse(f"{match[1]}.{match[2]}")

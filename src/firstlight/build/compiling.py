@@ -125,7 +125,7 @@ def _require_time(ended: EngineEnded, spec: BuildSpec) -> None:
     if ended.out_of_time:
         raise CouldNotAct(
             f"--max-minutes {spec.max_minutes}: the time is over; everything that was compiled is kept. Run the same "
-            "command again to go on."
+            "command again to continue."
         )
 
 
@@ -146,7 +146,7 @@ def _by_backend(spec: BuildSpec, progress: Progress, until: float) -> None:
             continue
         left = ninja_folder(spec)
         if failed and left and spec.backend is Backend.TORCH_EXTENSION:
-            say("firstlight: the other units go on, so that all faults are known at once")
+            say("firstlight: the other units continue, so that all faults are known at once")
             argv = (ninja_of(spec), "-C", left, "-k", "0", "-j", str(jobs))
             again = run_engine(spec, Engine(argv, common_settings(spec, jobs), spec.tree), progress, until=until)
             failed = failed_units(list(again.lines)) or failed

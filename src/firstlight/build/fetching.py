@@ -143,7 +143,9 @@ def _version(text: str) -> Version | None:
 
 def _get(url: str) -> bytes:
     if not url.startswith(("https://", "http://")):
-        raise BadInput(f"{masked(url)!a} is no address of an index; accepted is http or https. Look at PIP_INDEX_URL.")
+        raise BadInput(
+            f"{masked(url)!a} is not the address of an index; accepted is http or https. Look at PIP_INDEX_URL."
+        )
     try:
         with urllib.request.urlopen(_asking(url), timeout=_PATIENCE_S) as answer:  # noqa: S310 seen above
             data: bytes = answer.read(_MOST)

@@ -10,7 +10,7 @@ from firstlight.build.spec import BuildSpec
 from firstlight.errors import FirstlightError
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import analyse
-from firstlight.libraries.closing import Need, Way, close
+from firstlight.libraries.closing import ComesFrom, Need, close
 from firstlight.libraries.target import find_target, surroundings
 from firstlight.machine.live import LiveMachine
 from firstlight.tables import load
@@ -39,13 +39,13 @@ def chain_of(spec: BuildSpec) -> OpenChain:
     except (FirstlightError, IndexError):
         return OpenChain("", (), (), (), "")  # pure Python: there is no chain
     needs = close(around, analysis, load()).needs
-    lacking = [each for each in needs if each.way is not Way.DRIVER]
+    lacking = [each for each in needs if each.way is not ComesFrom.DRIVER]
     command = shlex.join(("firstlight", "libs", named, "--fix", "--python", spec.python))
     count = len(target.openings)
     return OpenChain(
         f"{count} {'library' if count == 1 else 'libraries'} of {target.title}",
         tuple(each.missing.name for each in lacking),
-        tuple(each.missing.name for each in needs if each.way is Way.DRIVER),
+        tuple(each.missing.name for each in needs if each.way is ComesFrom.DRIVER),
         tuple(_words(each) for each in lacking),
         command if lacking and not spec.prefix else "",
     )
@@ -54,7 +54,7 @@ def chain_of(spec: BuildSpec) -> OpenChain:
 def _words(need: Need) -> str:
     asking = os.path.basename(need.missing.requested_by[0]) if need.missing.requested_by else "it"
     if need.provided:
-        has = f"{need.provided[0].project} has it" + (" and is installed" if need.way is Way.LINK else "")
+        has = f"{need.provided[0].project} has it" + (" and is installed" if need.way is ComesFrom.LINK else "")
     else:
         has = f"the system package {need.package} has it" if need.package else need.reason
     return f"{need.missing.name}, which {asking} asks for, is not found ({has})"

@@ -51,8 +51,8 @@ def require_one_folder(machine: Machine, build_id: str, folder: str) -> None:
     kept = os.path.realpath(f"{builds_folder(machine)}/{build_id}")
     if os.path.isdir(kept) and kept != os.path.realpath(folder):
         raise BadInput(
-            f"--build-dir {folder}: this build is kept in {kept}. Leave --build-dir out to go on there, or remove it "
-            f"first with `firstlight build --clean {build_id}`."
+            f"--build-dir {folder}: this build is kept in {kept}. Leave --build-dir out to continue there, or "
+            f"remove it first with `firstlight build --clean {build_id}`."
         )
 
 
@@ -78,11 +78,18 @@ def kept_builds(machine: Machine) -> tuple[KeptBuild, ...]:
 def remember(machine: Machine, build_id: str, folder: str) -> None:
     """A build elsewhere is listed all the same."""
     place = f"{builds_folder(machine)}/{build_id}"
-    if os.path.realpath(place) != os.path.realpath(folder):
+    if os.path.realpath(place) == os.path.realpath(folder):
+        return
+    try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
         if os.path.islink(place):
             os.unlink(place)
         os.symlink(folder, place)
+    except OSError as error:  # the journal of the build could not be written there either
+        raise BadInput(
+            f"{place}: the build cannot be noted there ({error.strerror}). Set FIRSTLIGHT_STATE_DIR to a folder "
+            "that you can write to."
+        ) from None
 
 
 def forget(machine: Machine, build_id: str, folder: str) -> None:

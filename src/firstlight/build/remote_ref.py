@@ -44,11 +44,11 @@ def moved_ref(where: SourceSpec, *, login: str) -> Iterator[Fault]:
     found = ask_remote(where.source.url, where.source.ref, {**os.environ, **git_variables(login, os.environ)})
     if isinstance(found, Unknown):
         yield note("remote-not-asked", f"whether {where.source.ref or 'HEAD'} moved is not known: {found.reason}. The "
-                   f"build goes on at {began[:_SHOWN]}, where it began")  # fmt: skip
+                   f"build continues at {began[:_SHOWN]}, where it began")  # fmt: skip
     elif found.value.commit not in ("", began):
         require_not_a_tag(found.value, began, where.id)
         yield note("branch-moved", f"{where.source.ref or 'HEAD'} is at {found.value.commit[:_SHOWN]} now; this build "
-                   f"goes on at {began[:_SHOWN]}, where it began",
+                   f"continues at {began[:_SHOWN]}, where it began",
                    "For the newer one:", command=f"firstlight build --clean {where.id}")  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class BenchGroup(click.Group):
 @click.option("--timeout", type=click.IntRange(1, 3600), default=None, metavar="S",
               help="collective: a rank that does not answer for S seconds has hung. Default: 60.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(2, 64), default=None, metavar="N",
-              help="collective, with --device cpu: this many. Default: 4.")  # fmt: skip
+              help="collective, with --device cpu: this many processes. Default: 4.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1, 1024), default=None, metavar="N",
               help="collective: this many nodes, each of which calls the same command.")  # fmt: skip
 @click.option("--rendezvous", default="", metavar="HOST:PORT", help="collective: where several nodes meet.")
@@ -145,7 +145,7 @@ def _print_plan(choice: Choice, *, device: str, estimates: bool) -> None:
     if not estimates:
         click.echo(list_text(picked), nl=False)
         if not choice.only:
-            click.echo("firstlight: between GPUs, apart: firstlight bench --only collective --list", err=True)
+            click.echo("firstlight: cases between GPUs: firstlight bench --only collective --list", err=True)
         return
     seconds = {case.id: estimated_s(case, choice.effort, peaks) for case in picked}
     total = estimated_run_s(picked, choice.effort, peaks)
@@ -163,7 +163,7 @@ def _cases_of(device: str) -> tuple[tuple[Case, ...], Peaks]:
     try:
         described = describe(device_names(device)[0])
     except CouldNotLook as error:
-        click.echo(f"firstlight: {str(error).partition('. ')[0]}; this is for an H100", err=True)
+        click.echo(f"firstlight: {str(error).partition('. ')[0]}; the list is for an H100", err=True)
         return ALL_CASES(ASSUMED), peaks_named(load(), "h100-sxm")
     peaks = NO_PEAKS if described.gpu is None else peaks_of(described.gpu, load())
     return ALL_CASES(place_of(described)), peaks

@@ -80,7 +80,7 @@ def print_collective_plan(choice: Choice, given: dict[str, Any]) -> None:
     try:
         cases = cases_here(given["device"], together)
     except CouldNotLook as error:
-        click.echo(f"firstlight: {str(error).partition('. ')[0]}; this is for 8 GPUs", err=True)
+        click.echo(f"firstlight: {str(error).partition('. ')[0]}; the list is for 8 GPUs", err=True)
         cases = collective_cases(Ranks(CUDA, 8 * together.nodes, together.nodes), most_bytes=together.most_bytes)
     click.echo(list_text(chosen(cases, choice)), nl=False)
 

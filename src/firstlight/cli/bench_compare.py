@@ -18,9 +18,9 @@ _EPILOG = "Example: firstlight bench compare before.json after.json --margin 5%"
 def command(*, base: str, new: str, margin: str, again: str, strict: bool, as_json: bool) -> None:
     """Compare two result files of `firstlight bench`.
 
-    A change counts when it is above the margin and the 95 % interval over passes leaves no change out; verdicts hold
-    for the whole suite, not for each case alone. Burst and sustained figures are never mixed, and a figure that is not
-    steady gets no verdict. Exit code 0: no regression among the figures that can be told; 1: slower, or a case of the
+    A change counts when it is above the margin and zero lies outside the 95 % interval over passes; verdicts hold for
+    the whole suite, not for each case alone. Burst and sustained figures are never mixed, and a figure that is not
+    steady gets no verdict. Exit code 0: no regression among the figures with a verdict; 1: slower, or a case of the
     new run is broken; 2: a file cannot be read; 3: the runs cannot be compared (another GPU, other data, another way
     of counting), or not one figure is clear.
     """

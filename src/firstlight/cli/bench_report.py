@@ -73,7 +73,9 @@ def _of_fleet(runs: tuple[str, ...], where: str, *, as_json: bool, identify: boo
             f"{folder} is a folder; accepted are result files, or one folder of a run of `fleet bench` alone"
         )
     if not is_run_folder(folder):
-        raise BadInput(f"{folder} is no folder of a run of `fleet bench`; `firstlight fleet status` prints where it is")
+        raise BadInput(
+            f"{folder} is not the folder of a run of `fleet bench`; `firstlight fleet status` prints where it is"
+        )
     hosts = host_folders(folder)
     judged = judged_folder(folder, load(), {host: host for host in hosts})
     if not judged.gpus:

@@ -31,6 +31,10 @@ def answer(ctx: click.Context, target: str, given: dict[str, Any], form: str) ->
     if given["clean"]:
         _clean(machine, _called(given["clean"], builds), yes=given["yes"])
     elif given["listing"]:
+        if target:
+            raise BadInput(
+                f"--list prints every build; leave {target[:80]!a} out, or: firstlight build --status TARGET"
+            )
         _list(builds, form)
     else:
         _status(ctx, _chosen(target, builds), form, follow=given["follow"])

@@ -94,7 +94,7 @@ def command(
     """Download with pip, into a folder, every wheel that machines of another class need, checked and listed.
 
     `firstlight apply --offline FOLDER` installs from it there, without a network. What is fetched is said first.
-    Nothing but the folder is changed; killed, the same command goes on.
+    Nothing but the folder is changed; if the download is stopped, the same command continues it.
     """
     from firstlight.apply.bundle_download import fill, refuse_folder
 

@@ -35,7 +35,7 @@ _GOALS = click.Choice([goal.value for goal in Goal])
     epilog='Example: firstlight doctor --want "torch==2.9.0+cu130"',
 )
 @click.option("--want", "wants", metavar="SPEC", multiple=True,
-              help='Judge it for a package that is not installed yet, e.g. "torch==2.9.0+cu130". '
+              help='Judge the machine for a package that is not installed yet, e.g. "torch==2.9.0+cu130". '
                    "May be repeated.")  # fmt: skip
 @click.option("--goal", type=_GOALS, default=Goal.INFER.value, show_default=True, help="What the machine is for.")
 @rate_option

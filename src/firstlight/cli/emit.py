@@ -142,7 +142,8 @@ def command(kind: str, class_text: str | None, facts_file: str, out: str, **give
     agents        hooks and texts by which Claude Code, Cursor, Codex and pre-commit ask `firstlight guard`
 
     Nothing is changed but the folder of --out. The same machine, request and version give the same bytes. Exit code 0:
-    written; 1: the disk refused; 2: what was asked for cannot be had there, or written into such a file or folder.
+    written; 1: the disk refused; 2: those machines cannot have what was asked for, or such a file or folder cannot
+    hold it.
     """
     if given["build"] or kind in _FILES_OF_OTHERS:
         without_a_plan = _a_build if given["build"] else _agents

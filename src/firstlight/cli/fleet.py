@@ -64,7 +64,7 @@ for _each in (
 @click.option("--goal", type=click.Choice(["infer", "train", "build-extensions", "kernels"]), default="infer",
               show_default=True, help="What the machines are for.")  # fmt: skip
 @click.option("--python", metavar="PATH", default="", help="Judge the environment of this interpreter on every host.")
-@click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own.")
+@click.option("--ssh-config", metavar="FILE", default="", help="This ssh_config file instead of your own.")
 @click.option("--forks", type=click.IntRange(1, 128), default=16, show_default=True, help="Hosts asked at a time.")
 @click.option("--timeout", "limit_s", type=click.IntRange(1, 600), default=60, show_default=True, metavar="SECONDS",
               help="The time that a host is given to answer.")  # fmt: skip

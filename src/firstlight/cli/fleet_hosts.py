@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 def host_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add -i, --hosts, --slurm and --ssh-config."""
     for option in (
-        click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own."),
+        click.option("--ssh-config", metavar="FILE", default="", help="This ssh_config file instead of your own."),
         click.option("--slurm", "partition", metavar="PARTITION", default="", help="The nodes of a partition (sinfo)."),
         click.option("--hosts", metavar="A,B,...", default="", help="Hosts: [USER@]HOST[:PORT] or of ssh_config."),
         click.option("-i", "--inventory", metavar="FILE", default="", help="Ansible's inventory, or one host a line."),
@@ -76,7 +76,7 @@ def _of_inventory(given: dict[str, Any]) -> tuple[Target, ...]:
 
 
 def inventory_for(given: dict[str, Any], targets: tuple[Target, ...], folder: str) -> str:
-    """The inventory that Ansible reads: the team's own as it is, or one that is written to the folder."""
+    """The inventory that Ansible reads: the team's own as it is, or one that is written to a folder that is there."""
     from firstlight.fleet.inventory import is_plain
 
     if given["inventory"] and not is_plain(given["inventory"]):
@@ -86,7 +86,6 @@ def inventory_for(given: dict[str, Any], targets: tuple[Target, ...], folder: st
         raise BadInput(
             f"{odd!a} cannot be a name in an inventory of Ansible; give it one with: firstlight fleet add NAME {odd}"
         )
-    os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, "inventory.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"all": {"hosts": {target.name: _variables(target) for target in targets}}}, file, indent=1)

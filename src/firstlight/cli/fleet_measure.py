@@ -20,7 +20,7 @@ from firstlight.secrets import masked
 )
 @host_options
 @engine_options
-@click.option("--only", default="", metavar="NAME,..", help="These checks, which must then be proved.")
+@click.option("--only", default="", metavar="NAME,..", help="Run these checks alone, and require each to be proved.")
 @click.option("--skip", default="", metavar="NAME,..", help="Leave these checks out; they count as not proved.")
 @click.option("--python", default="", metavar="PATH", help="Prove the environment of this interpreter there.")
 @work_options
@@ -28,9 +28,9 @@ from firstlight.secrets import masked
 def verify_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight verify` on every host, by Ansible over ssh, and keep the proof of each as a run.
 
-    Changes no host but for firstlight's own folder there. `verify.json` of a host lies in the run's folder. Exit code
+    On a host only firstlight's own folder changes. `verify.json` of a host lies in the run's folder. Exit code
     0: proved on every host; 1: a check failed somewhere; 4: a host could not be reached or is at work; 2: the call
-    cannot be used; 130: interrupted, and what has begun on a host goes on there.
+    cannot be used; 130: interrupted, and what has begun on a host continues there.
     """
     from firstlight.verify.checks import CHECKS
     from firstlight.verify.runner import chosen
@@ -69,11 +69,11 @@ def bench_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight bench` for every GPU of every host, by Ansible over ssh, and keep one JSON for each as a run.
 
     The torch that is measured is that of the environment which `fleet doctor` judges there. The documents are
-    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. A GPU is slow that is
-    more than 5 % and more than 4 MAD below equal ones in every run, two at least; fewer than 5 equal GPUs are held
-    against healthy cards of their model and the baseline. Exit code 0: measured on every host; 1: a host failed, or a
-    figure is wrong; 4: a host could not be reached or is at work; 3: a GPU is slow; 2: the call cannot be used; 130:
-    interrupted, and what has begun on a host goes on there.
+    HOST/gpu-0-run-1.json and so on in the run's folder; `firstlight bench compare` reads them. A GPU is called slow
+    when it is more than 5 % and more than 4 MAD below equal ones in every run, two at least. Fewer than 5 equal GPUs
+    are compared with healthy cards of their model and with the baseline. Exit code 0: measured on every host; 1: a
+    host failed, or a figure is wrong; 4: a host could not be reached or is at work; 3: a GPU is slow; 2: the call
+    cannot be used; 130: interrupted, and what has begun on a host continues there.
     """
     from firstlight.cli.fleet_slow import baselines
 

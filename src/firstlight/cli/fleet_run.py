@@ -38,13 +38,13 @@ class _Work:
 def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what is passed on to Ansible, and --retry."""
     for option in (
-        click.option("--retry", is_flag=True, help="Go on with the newest run: the hosts not done, and no other."),
+        click.option("--retry", is_flag=True, help="Continue the newest run, on the hosts that are not done alone."),
         click.option("--vault-password-file", metavar="FILE", default="",
                      help="The password of the inventory's vault, in a file."),
         click.option("--become-password-file", metavar="FILE", default="", help="Password for --become, in a file."),
         click.option("--become", is_flag=True, help="Work as root there, by sudo or what the inventory says."),
         click.option("--limit", metavar="PATTERN", default="",
-                     help="Of the inventory these hosts alone (Ansible's patterns)."),
+                     help="Only these hosts of the inventory (a pattern of Ansible's)."),
     ):  # fmt: skip
         function = option(function)
     return function
@@ -80,7 +80,7 @@ def apply_command(ctx: click.Context, /, words: tuple[str, ...], **given: Any) -
     firstlight is brought along and has an environment of its own there. The work outlives the connection: the same
     command, or --retry, picks it up. `firstlight fleet plan` shows what would be done. Exit code 0: done on every host;
     1: a host failed; 4: a host could not be reached, or another operator is at work; 2: the call cannot be used; 130:
-    interrupted, and what has begun on a host goes on there.
+    interrupted, and what has begun on a host continues there.
     """
     from firstlight.cli.fleet_words import parse_words
 
@@ -119,7 +119,7 @@ def do_on_hosts(ctx: click.Context, verb: Verb, words: tuple[str, ...], given: d
 def undo_command(ctx: click.Context, /, **given: Any) -> None:
     """Run `firstlight undo --yes` on every host on which a run of `fleet apply` changed something.
 
-    A host on which something was applied since is left as it is, and said. Called again it goes on with the hosts that
+    A host on which something was applied since is left as it is and named. Run it again to continue with the hosts that
     are not done. Exit codes as for `fleet apply`; 0 also where there is nothing to take back.
     """
     _refuse_read_only(ctx, "undo")
@@ -203,7 +203,7 @@ def _run_to_do(shelf: Shelf, begun: FleetRun, given: dict[str, Any]) -> FleetRun
     from firstlight.fleet.inventory import selected
 
     targets = targets_of(given)
-    inventory = inventory_for(given, targets, shelf.folder(begun.id))
+    inventory = inventory_for(given, targets, shelf.made(begun.id))
     config = os.path.abspath(given["ssh_config"]) if given["ssh_config"] else ""
     engine = Engine(inventory, config, _passed_on(given))
     names = tuple(target.name for target in selected(inventory, limit=given["limit"], vault=engine.vault))
@@ -292,7 +292,9 @@ def _work(ctx: click.Context, shelf: Shelf, run: FleetRun, given: dict[str, Any]
         try:
             _batches(shelf, kept, _Work(order, brought), given)
         except KeyboardInterrupt:
-            click.echo("firstlight: interrupted; no further host is asked, and what has begun goes on there", err=True)
+            click.echo(
+                "firstlight: interrupted; no further host is asked, and what has begun continues there", err=True
+            )
             _print(shelf, kept[0], given)
             ctx.exit(130)
     _end(ctx, shelf, kept[0], given)

@@ -32,5 +32,5 @@ def refuse_json(option: str, *, as_json: bool) -> None:
 def _refuse(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     if value == "" and not ctx.resilient_parsing and ctx.get_parameter_source(parameter.name or "") in GIVEN:
         name = max(parameter.opts, key=len)
-        raise BadInput(f"{name} is empty; accepted: {parameter.metavar or 'a value'}. Fill it in, or leave {name} out.")
+        raise BadInput(f"{name} is empty: give {parameter.metavar or 'a value'}, or leave {name} out.")
     return value

@@ -43,7 +43,7 @@ class _Guard(click.Command):
 @click.option("--policy", "policy_file", metavar="FILE", default="",
               help="The policy. Default: the nearest firstlight.toml, here or above.")  # fmt: skip
 @click.option("--why", is_flag=True, help="Print how the command was read.")
-@click.option("--all", "everything", is_flag=True, help="guard test: the whole corpus, not two actions of each way.")
+@click.option("--all", "everything", is_flag=True, help="guard test: send every test action, not two of each kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print the decision (schema firstlight.guard/1).")
 @click.pass_context
 def command(ctx: click.Context, /, what: tuple[str, ...], **given: Any) -> int:
@@ -54,7 +54,7 @@ def command(ctx: click.Context, /, what: tuple[str, ...], **given: Any) -> int:
     firstlight guard --shell TEXT       shell text, followed through sh -c, env, xargs, make and the like
     firstlight guard --edit PATH        an edit of a file
     firstlight guard --hook claude      the JSON of a tool's hook on stdin; also cursor and codex
-    firstlight guard test               fire the corpus at every hook that is installed here, and break each
+    firstlight guard test               send the test actions to every hook installed here, also with its parts broken
 
     Exit code 0: allow; 2: deny, with the reason, the line of the policy and what is open on stderr. Whatever goes wrong
     is deny too. `firstlight guard test` ends with 1 where a hook lets something through.

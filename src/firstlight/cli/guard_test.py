@@ -23,9 +23,9 @@ from firstlight.guard.policy import find_policy
 
 _SECONDS = 60
 _FAILS_OPEN = {  # what a tool does where its hook ends with anything but 0 and 2; docs/guard.md has the pages
-    "claude": "Claude Code goes on where a hook ends with another code than 2",
-    "cursor": "Cursor goes on, unless the hook has failClosed: true",
-    "codex": "Codex goes on where a hook ends with another code than 2",
+    "claude": "Claude Code continues where a hook ends with any code but 2",
+    "cursor": "Cursor continues, unless the hook has failClosed: true",
+    "codex": "Codex continues where a hook ends with any code but 2",
 }
 
 

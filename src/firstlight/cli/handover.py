@@ -1,4 +1,4 @@
-"""`firstlight handover`: one page that goes with a machine, made of what there is of it."""
+"""`firstlight handover`: one page that goes with a machine, made from what there is of it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ _PARTS = {"journal": "journal", "verify": "proof", "bench": "measurement"}
 _NAMES = {"journal": "what was done", "verify": "what is proved", "bench": "how fast it is"}
 
 
-@click.command("handover", epilog=_EPILOG, short_help="one page that goes with a machine, made of what there is of it")
+@click.command(
+    "handover", epilog=_EPILOG, short_help="one page that goes with a machine, made from what there is of it"
+)
 @click.option("--facts", "facts_file", default="", metavar="FILE",
-              help="Facts of another machine, without this one's own parts; default: look at this one.")  # fmt: skip
+              help="Facts of another machine; nothing of this one is added. Default: look at this one.")  # fmt: skip
 @click.option("--before", default="", metavar="FILE",
               help="Facts from before the work: what was wrong then, and what changed.")  # fmt: skip
 @click.option("--journal", default="", metavar="FILE", help="What apply did; default: this machine's journal.")
@@ -158,7 +160,9 @@ def _before(path: str, facts: Facts) -> Looked:
 
     before = read_machine_or_facts(path)
     if why := other_before(facts, before):
-        raise BadInput(f"{path} is of another machine: {why}. Give facts of the same machine, or leave --before out.")
+        raise BadInput(
+            f"{path} comes from another machine: {why}. Give facts of the same machine, or leave --before out."
+        )
     return _looked(before)
 
 
@@ -291,8 +295,8 @@ def _require_same_machine(path: str, facts: Facts, named: Named) -> None:
 
     if why := other_machine(facts, named):
         raise BadInput(
-            f"{path} is of another machine: {why}. Give the documents of one machine; where a card was changed or is "
-            "gone, make this one again there."
+            f"{path} comes from another machine: {why}. Give the documents of one machine; where a card was changed or "
+            "is gone, make this one again there."
         )
 
 

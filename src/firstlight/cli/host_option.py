@@ -25,7 +25,8 @@ def host_option(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(look=_over_ssh(look, host, ssh_config), **rest)
 
     for option in (
-        click.option("--ssh-config", metavar="FILE", default="", help="With --host: this file for ssh, not your own."),
+        click.option("--ssh-config", metavar="FILE", default="",
+                     help="With --host: this ssh_config file instead of your own."),
         click.option("--host", metavar="[USER@]HOST[:PORT]", default="",
                      help="Another machine, over ssh: the same answer, and nothing is left there."),
     ):  # fmt: skip

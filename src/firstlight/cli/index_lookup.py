@@ -103,7 +103,7 @@ def _length(url: str, deadline: float) -> int:
 def _opened(url: str, method: str, deadline: float) -> http.client.HTTPResponse:
     """The answer to a question; an index may name any address, and a file of this machine is none."""
     if not url.startswith(("https://", "http://")):
-        raise ValueError(f"{url} is no address of an index")
+        raise ValueError(f"{url} is not the address of an index")
     request = urllib.request.Request(url, headers={"Accept": _ACCEPT}, method=method)  # noqa: S310 seen above
     answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_left(deadline))  # noqa: S310
     return answer
@@ -112,7 +112,7 @@ def _opened(url: str, method: str, deadline: float) -> http.client.HTTPResponse:
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError("the time for all questions is over")
+        raise TimeoutError("the index did not answer in time")
     return left
 
 

@@ -33,7 +33,7 @@ def files_given(paths: tuple[str, ...], kind: Syntax | None) -> Iterator[str]:
     for path in paths:
         found = list(_below(_readable(path), kind)) if os.path.isdir(path) else [path]
         if not found:
-            raise BadInput(f"{path}: no file in this folder is one that lint knows. Accepted: {ACCEPTED}.")
+            raise BadInput(f"{path}: no file in this folder is of a kind that lint reads. Accepted: {ACCEPTED}.")
         for each in found:
             if each not in seen:
                 seen.add(each)

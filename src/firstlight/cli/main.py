@@ -59,6 +59,10 @@ VERBS = {
     "tables": ("tables", "the knowledge behind every answer, with sources and dates"),
 }
 DEFAULT_VERB = "doctor"
+_NOWHERE = (
+    "the folder that this was started in is gone: it was removed, or made again meanwhile. Change to one that is "
+    "there, e.g. cd ~."
+)
 _LASTING = ("bench", "profile", "kernels")  # verbs that hold memory of a GPU, which a cycle may keep
 _USUAL_RATE = gc.get_threshold()
 # A group without a verb, from click 8.2 on; before that click prints its help by itself.
@@ -173,6 +177,21 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     return error.message + (f" Did you mean {near[0]}?" if near else "")
 
 
+def _usage_message(error: click.UsageError) -> str:
+    """click's sentence, and where it names nothing that is accepted, one that does."""
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error)
+    group = error.ctx.command if error.ctx is not None else None
+    if error.ctx is None or not isinstance(group, click.Group) or not error.message.startswith("No such command"):
+        return error.format_message()
+    from firstlight.near import nearest
+
+    given, names = error.message.partition("'")[2].rpartition("'")[0], group.list_commands(error.ctx)
+    near = nearest(given, names)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"{given[:60]!a} is not a subcommand of {error.ctx.info_name}; accepted: {', '.join(names)}.{hint}"
+
+
 def _is_of_doctor(option: str) -> bool:
     command = cli.get_command(click.Context(cli), DEFAULT_VERB)
     return command is not None and any(option in each.opts for each in command.params)
@@ -188,7 +207,7 @@ def _run(args: list[str] | None) -> int:
         return 2
     except click.UsageError as error:
         where = f" See `{error.ctx.command_path} --help`." if error.ctx is not None else ""
-        message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+        message = _usage_message(error)
         return _complain(message + ("" if message.endswith((".", "?")) else ".") + where, 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
@@ -197,12 +216,23 @@ def _run(args: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", 130)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            return _complain(_NOWHERE, 2)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             return _our_bug(error)
         drop(sys.stdout.fileno())  # or Python fails again at its end
         return _complain(f"the output could not be written: {error.strerror}", 4)
     except Exception as error:  # noqa: BLE001 the one place: our bug, said as such
         return _our_bug(error)
+
+
+def _is_nowhere() -> bool:
+    """Whether the folder that we were started in was removed: no relative path leads anywhere from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _called(args: list[str] | None) -> int:

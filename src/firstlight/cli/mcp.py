@@ -98,7 +98,7 @@ async def _call(context: Any, params: types.CallToolRequestParams) -> types.Call
     tool = next((each for each in offered() if each.name == params.name), None)
     if tool is None:
         names = ", ".join(each.name for each in offered())
-        return _error(f"{params.name[:40]!a} is no tool; accepted: {names}.")
+        return _error(f"{params.name[:40]!a} is not a tool; accepted: {names}.")
     try:
         words, stdin = command_line(tool, params.arguments or {})
     except BadInput as error:

@@ -85,7 +85,7 @@ def command_line(tool: McpTool, given: Mapping[str, Any]) -> tuple[list[str], st
     known = arguments_of(tool)
     for name, value in given.items():
         if name not in known:
-            raise BadInput(f"{name[:40]!a} is no argument of {tool.name}; accepted: {', '.join(known) or 'none'}.")
+            raise BadInput(f"{name[:40]!a} is not an argument of {tool.name}; accepted: {', '.join(known) or 'none'}.")
         if not isinstance(value, str) or len(value) > LONGEST or "\0" in value:
             raise BadInput(f"{name} of {tool.name}: accepted is a text of up to {LONGEST} letters.")
     if missing := [name for name in tool.required if name not in given]:

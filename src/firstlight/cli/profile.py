@@ -37,14 +37,19 @@ class WithCommand(click.Command):
     epilog="Examples: firstlight profile gemm/fp16/8192x8192x8192; firstlight profile -- ./my_kernel --size 4096",
 )
 @click.argument("what", nargs=-1, metavar="CASE | -- CMD...")
-@click.option("--list", "lists", is_flag=True, help="Print the metrics and what names in reports are today; stop.")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="Print the metrics, and what the names in older reports are called today; stop.",
+)
 @click.option("--show-tiers", is_flag=True, help="Print the shipped tiers with what was changed and why; stop.")
 @click.option("--from", "report_file", default="", metavar="FILE", help="Read a .ncu-rep again instead of running.")
 @click.option("--tiers", default="shipped", metavar="FILE", help="Tiers of your own (TOML, see --show-tiers).")
 @click.option("--need", default="", metavar="TIER", help="Exit 1 unless this tier is reached, for CI.")
 @click.option("--report", default="", metavar="FILE", help="Where the .ncu-rep goes. Default: profile-NAME.ncu-rep.")
 @click.option("--device", default="cuda:0", show_default=True, help="For a case: cuda:0 (or another number) or cpu.")
-@click.option("--kernel", default="", metavar="REGEX", help="Count only kernels of this name.")
+@click.option("--kernel", default="", metavar="REGEX", help="Count only kernels whose name matches this.")
 @click.option("--skip", default=0, type=click.IntRange(0), metavar="N", help="Leave out the first N launches.")
 @click.option("--launches", default=None, type=click.IntRange(0), metavar="N",
               help="Count at most N launches; 0: all. Default: 20 of a command, all of a case.")  # fmt: skip

@@ -28,7 +28,7 @@ _FORMER = {"firstlight.diagnosis/1": ("firstlight.diagnosis/2", "firstlight doct
 def command(*, source: str, number: int | None, lists: bool, out: str, as_json: bool) -> None:
     """Print the JSON document that a report holds; it is the one that the report was made from.
 
-    Exit code 0: printed; 2: the file is no report of firstlight, or holds no such document.
+    Exit code 0: printed; 2: the file is not a report of firstlight, or does not hold that document.
     """
     from firstlight.report.html.embedded import read_documents
 

@@ -42,7 +42,7 @@ def command(why: bool, explains: bool, words: tuple[str, ...]) -> None:  # noqa:
         raise BadInput("no command was given. Write it after two dashes: firstlight run -- python train.py")
     if words[0].startswith("--"):
         raise BadInput(
-            f"{words[0]!a} is no option of run; accepted: --why, --explain. The command comes after two dashes: "
+            f"{words[0]!a} is not an option of run; accepted: --why, --explain. The command comes after two dashes: "
             "firstlight run --explain -- python train.py"
         )
     program = program_of(words[0], os.environ.get("PATH"))

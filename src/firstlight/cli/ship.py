@@ -42,7 +42,7 @@ _FIRST_S, _EVERY_S = 2.0, 5.0
               help="The folder there for its blobs; a relative path starts in the home folder.")  # fmt: skip
 @click.option("--rate", "rate_kib", type=click.IntRange(1, 100_000_000), default=None, metavar="KIB",
               help="Send at most this many KiB a second.")  # fmt: skip
-@click.option("--ssh-config", metavar="FILE", default="", help="This file for ssh, not your own.")
+@click.option("--ssh-config", metavar="FILE", default="", help="This ssh_config file instead of your own.")
 @click.option("--dry-run", is_flag=True, help="Ask the host, say what would be sent, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document (schema firstlight.ship/1).")
 @click.option("--identify", is_flag=True, help="With --json: keep real names of the host and of people.")
@@ -50,9 +50,9 @@ def command(image: str, **given: Any) -> None:
     """Send IMAGE to a machine, load it there and prove it; layers that are there are not sent again.
 
     IMAGE: a name in the storage of podman and buildah, docker-daemon:NAME, the folder of an OCI layout, or an archive.
-    Cut off, the same command goes on where it was. Every blob is checked there by its sha256 before it is loaded, and
-    the digest of the loaded image is compared with ours. Exit code 0: it is there; 1: it is there, and verify failed;
-    2: bad input; 4: the host is not reached, has no room, or a tool is missing.
+    If the connection breaks, the same command continues where it stopped. Every blob is checked there by its sha256
+    before it is loaded, and the digest of the loaded image is compared with ours. Exit code 0: it is there; 1: it is
+    there, and verify failed; 2: bad input; 4: the host is not reached, has no room, or a tool is missing.
     """
     wish = _wish(image, given)
     from firstlight.report.ship_text import dry_text, ship_document, shipped_text

@@ -23,7 +23,9 @@ REQUIREMENTS_ALONE = "require"  # as a name for --only: the list and no check
     short_help="prove it: every GPU, cuBLAS, cuDNN, attention, compile, extensions, fresh shells",
     epilog="Example: firstlight verify --require team.toml --junit verify.xml",
 )
-@click.option("--only", default="", metavar="NAME,..", help="These checks, which must then be proved; see --list.")
+@click.option(
+    "--only", default="", metavar="NAME,..", help="Run these checks alone, and require each to be proved; see --list."
+)
 @click.option("--skip", default="", metavar="NAME,..", help="Leave these checks out; they count as not proved.")
 @click.option("--list", "lists", is_flag=True, help="Print the checks and stop.")
 @click.option("--so", "so_files", metavar="FILE", multiple=True,

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.wheel_answers import COMPANIONS, cuda_of_torch, local_of, torch_chain
 from firstlight.diagnosis.wheel_choice import runs_here
 from firstlight.errors import BadVersion
 from firstlight.facts.companions import Companion
 from firstlight.facts.known import Unknown
+from firstlight.specifiers import newest
 from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import TorchVersion
 from firstlight.ways.kinds import InstallWheels, Manner, Package

@@ -11,7 +11,6 @@ from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.framework_rules import FRAMEWORK_RULES
 from firstlight.diagnosis.observed import is_wanted
 from firstlight.diagnosis.project_rules import PROJECT_RULES
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_answers import TORCH_WAYS, Fits, cuda_of_torch, installed_as, torch_answers, within
 from firstlight.diagnosis.wheel_choice import wheels_that_run
 from firstlight.facts.collect import Facts
@@ -20,6 +19,7 @@ from firstlight.facts.distributions import DuplicateDistribution, Requirement, f
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.facts.torch_install import TorchChannel, TorchInstall
+from firstlight.specifiers import satisfies
 from firstlight.versions import CudaVersion
 from firstlight.ways.kinds import InstallWheels, Package, RemoveDistributions, SetVariables, Variable
 from firstlight.ways.way import Chain, Proof, Way, chain

@@ -18,7 +18,7 @@ from firstlight.diagnosis.compat_choice import (
 )
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import NO_ROOT, init_code, listed, may_become_root, platform
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary, is_compat_path
 from firstlight.facts.known import Known, Unknown, value_or
@@ -263,14 +263,14 @@ def unwire_compat(facts: Facts, found: InUse) -> tuple[Chain, ...]:
 def unwire(facts: Facts, library: LibcudaCandidate, *, folders: tuple[str, ...]) -> Way:
     """The way that hides one libcuda from the loader; `folders`: all of its kind in LD_LIBRARY_PATH."""
     folder = library.path.rpartition("/")[0]
-    if library.found_by is Search.LIBRARY_PATH:
+    if library.found_by is FoundBy.LIBRARY_PATH:
         entries = (library.entry,) if library.entry in facts.libcuda.ld_library_path else ()
         return kinds.Unwire(tuple(dict.fromkeys((*entries, *folders))) or (folder,), kinds.WiredBy.LIBRARY_PATH)
-    if library.found_by is Search.PRELOAD:
+    if library.found_by is FoundBy.PRELOAD:
         return kinds.Unwire((library.entry,), kinds.WiredBy.PRELOAD)
-    if library.found_by is Search.CACHE and library.entry != "/etc/ld.so.cache":
+    if library.found_by is FoundBy.CACHE and library.entry != "/etc/ld.so.cache":
         return kinds.Unwire((folder,), kinds.WiredBy.LOADER_CONF, library.entry)
-    if library.found_by is Search.CACHE and (library.is_compat or library.is_stub):
+    if library.found_by is FoundBy.CACHE and (library.is_compat or library.is_stub):
         # The cache holds it and no file of ldconfig's names the folder any more.
         return kinds.RefreshLoaderCache()
     return kinds.RemoveFiles((library.path,))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.observed import observed_cuda, platform
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.known import Known, Unknown
@@ -58,7 +58,7 @@ def compat_in_use(facts: Facts) -> InUse | None:
 
 def wired_by(library: LibcudaCandidate) -> str:
     """What makes the loader take it: LD_LIBRARY_PATH, LD_PRELOAD, or the ldconfig file that names its folder."""
-    if library.found_by is Search.CACHE:
+    if library.found_by is FoundBy.CACHE:
         return library.entry
     return str(library.found_by.value)
 

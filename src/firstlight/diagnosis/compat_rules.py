@@ -22,7 +22,7 @@ from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.libcuda_rules import LIBCUDA_RULES
 from firstlight.diagnosis.observed import while_nvml_works
 from firstlight.diagnosis.old_driver_answers import FOR_A_TORCH, for_a_torch
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.known import Known, Unknown
 from firstlight.ways.kinds import AskPerson, Why, WireCompat
@@ -148,7 +148,7 @@ def compat_baked_in(question: Question) -> Iterator[Seen]:
     # Decided at each start, not for good: NVIDIA's container hook writes 00-compat-*.conf, NGC's entry point links lib.
     by_hook = found.library.entry.rpartition("/")[2].startswith("00-compat-")
     by_entry_point = found.library.path.endswith("/compat/lib/libcuda.so.1")
-    if by_hook or by_entry_point or found.library.found_by not in (Search.LIBRARY_PATH, Search.CACHE):
+    if by_hook or by_entry_point or found.library.found_by not in (FoundBy.LIBRARY_PATH, FoundBy.CACHE):
         return
     yield Seen(
         saw=f"libcuda {found.version} from {found.place} works on the kernel driver {found.kernel} ({found.seen_in}); "

@@ -295,7 +295,7 @@ MODULE_RULES: tuple[Rule, ...] = (
         check=driver_library_mismatch,
         severity=Severity.BLOCKS,
         depth=20,
-        title="The driver's libraries and the loaded kernel module are of different versions.",
+        title="The driver's libraries and the loaded kernel module have different versions.",
         fires_when="NVML does not start and gives 18; or it says nothing, cuInit fails and the two versions differ.",
         looks_at=(
             "driver.nvml_code",

@@ -31,7 +31,7 @@ _LIMITS = (
     "It works, by minor-version compatibility. What does not: PTX made by a newer toolkit than the driver knows (error "
     "222), and the few calls that are newer than the driver (error 36)."
 )
-_NO_FIXES = "It goes on working, but gets no fixes, and newer CUDA releases are not tested with it."
+_NO_FIXES = "It keeps working, but gets no fixes, and newer CUDA releases are not tested with it."
 
 
 def driver_too_old_for_wheel(question: Question) -> Iterator[Seen]:
@@ -181,7 +181,7 @@ _VERSION_RULES: tuple[Rule, ...] = (
         check=minor_version_limits,
         severity=Severity.NOTE,
         depth=20,
-        title="The driver is of the wheel's CUDA major but of an earlier minor.",
+        title="The driver has the wheel's CUDA major but an earlier minor.",
         fires_when="The wheel's CUDA has the major that the driver offers and a later minor.",
         looks_at=("torch.wheel_cuda", "driver.kernel_version", "libcuda.driver_cuda", "libcuda.init_code"),
         needs=("torch",),

@@ -214,7 +214,7 @@ START_RULES: tuple[Rule, ...] = (
         check=fabric_manager_differs,
         severity=Severity.BLOCKS,
         depth=20,
-        title="The fabric manager is of another version than the driver and refuses to run.",
+        title="The fabric manager has another version than the driver and refuses to run.",
         fires_when="NVSwitches or GPUs that wait for the fabric are there, CUDA does not start, and "
         "nv-fabricmanager --version names another version than the kernel driver.",
         looks_at=(

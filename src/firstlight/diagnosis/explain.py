@@ -9,11 +9,12 @@ from dataclasses import field, replace
 from typing import BinaryIO
 
 from firstlight.diagnosis.explain_case import in_case
+from firstlight.diagnosis.explain_conda import conda_of, with_conda
 from firstlight.diagnosis.explain_cut import completions
 from firstlight.diagnosis.explain_lookup import code_alone, looked_up
 from firstlight.diagnosis.explain_match import Hit, anchors, hits, is_wrapper, signatures_of
 from firstlight.diagnosis.explain_program import in_program
-from firstlight.diagnosis.explain_python import python_of, with_python
+from firstlight.diagnosis.explain_python import python_of, with_dll, with_python
 from firstlight.diagnosis.explain_scan import PASTED_BYTES, Passed, Readable, Spot, Told, scan
 from firstlight.diagnosis.explain_setting import Setting, in_setting, setting_of
 from firstlight.diagnosis.explain_shown import gpu_named, in_scope
@@ -147,6 +148,7 @@ def _explained(stream: Readable) -> Explained:
             if hit.signature.code not in tallies:
                 around = item.surroundings()
                 row = in_scope(in_program(in_case(hit.signature, around), around, at=item.place()), around)
+                row = with_conda(row, conda_of(around))
                 tallies[hit.signature.code] = _Tally(row, setting_of(around), python_of(around), gpu_named(row, around))
             tallies[hit.signature.code].add(hit)
     causes = _causes(tallies)
@@ -249,23 +251,25 @@ class _Tally:
         values = {"gpu": self.gpu} if self.gpu else {}
         values |= {name: next(iter(seen)) for name, seen in every.items()}
         values |= {f"{name}s": ", ".join(seen) for name, seen in every.items() if f"{name}s" not in every}
-        told = with_python(in_setting(_filled_in(self.signature, values), self.setting), self.python, self.setting)
-        return Explanation(told, self.count, tuple(self.sightings))
+        told = with_dll(in_setting(_filled_in(self.signature, values), self.setting), values)
+        return Explanation(with_python(told, self.python, self.setting), self.count, tuple(self.sightings))
 
 
 def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
     values = {each.name: each.otherwise for each in signature.captures} | captured
     values |= looked_up(signature.lookup, captured)
     theirs = {name: value for name, value in captured.items() if values[name] == value}
+    unread = {each.name: each.otherwise for each in signature.captures if each.name not in captured}
+    in_commands = values | {name: name.upper() for name, otherwise in unread.items() if _is_prose(otherwise)}
 
     def fill(commands: Commands) -> Commands:
-        safe = (filled(filled_command(_with_arguments(each, theirs), theirs), values) for each in commands.run)
+        safe = (filled(filled_command(_with_arguments(each, theirs), theirs), in_commands) for each in commands.run)
         lines = (line for each in safe for line in each.splitlines())
         return Commands(filled(commands.say, values), tuple(lines))
 
     def fill_way(way: WayOut) -> WayOut:
         told = fill(way)
-        return replace(way, say=told.say, run=told.run)
+        return replace(way, say=told.say, run=told.run, when=filled(way.when, values))
 
     ways = (way for way in signature.ways_out if _is_for(way, values.get("number") or values.get("gpu", "")))
     return replace(
@@ -275,6 +279,11 @@ def _filled_in(signature: Signature, captured: dict[str, str]) -> Signature:
         prove=fill(signature.prove),
         ways_out=tuple(map(fill_way, ways)),
     )
+
+
+def _is_prose(otherwise: str) -> bool:
+    """Whether what stands for a value that no line names is of no use in a command: 'A compiled module', '?'."""
+    return otherwise == "?" or " " in otherwise
 
 
 def _with_arguments(command: str, captured: dict[str, str]) -> str:

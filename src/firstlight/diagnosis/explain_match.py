@@ -34,6 +34,7 @@ _GPU_PROGRAM = (
     r"|\w+For(?:CausalLM|ConditionalGeneration|\w*Classification)\b|BitsAndBytes|Capture cuda graph"
 )
 _GPU_PROGRAM_BYTES = 2000  # before and behind the line: a traceback's frames
+_ENDED = re.compile(r"\A(\S*\w)\.+\Z")  # a number or a path at the end of a sentence, with the full stop
 _NOTHING = re.compile("")  # where the secret was part of what matched
 
 
@@ -122,7 +123,7 @@ def _known_at(spot: Spot, wanted: tuple[_Form, ...], text: str) -> list[_Match]:
     return _across_cuts(spot, wanted, found)
 
 
-def _without_secrets(known: Known, regex: str, raw: re.Match[str]) -> tuple[_Values, re.Match[str]]:
+def _without_secrets(known: KnownError, regex: str, raw: re.Match[str]) -> tuple[_Values, re.Match[str]]:
     """The same match in the text without secrets: masked whole, as a part of a token has no sign of its own."""
     text = without_credentials(raw.string)
     match = raw
@@ -192,14 +193,14 @@ def _known_in(forms: Iterable[_Form], text: str, *, begin: int, end: int) -> Ite
     for form, match in _matches(forms, text, begin=begin, end=end):
         values = _values(form.signature, match)
         if form.signature.lookup != CODE_LOOKUP or not values:
-            yield Known(form.signature, values), form.regex, match
+            yield KnownError(form.signature, values), form.regex, match
         elif (error := known_error(dict(values))) is not None:
-            for known in signatures_of(messages_of(error)) or (Known(form.signature, values),):
+            for known in signatures_of(messages_of(error)) or (KnownError(form.signature, values),):
                 yield known, form.regex, match
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownError:
     """The signature an error code leads to, with the values of its printed form."""
 
     signature: Signature
@@ -207,17 +208,17 @@ class Known:
 
 
 _Values: TypeAlias = tuple[tuple[str, str], ...]
-_Match: TypeAlias = tuple[Known, str, re.Match[str]]  # what, by which pattern, where
+_Match: TypeAlias = tuple[KnownError, str, re.Match[str]]  # what, by which pattern, where
 
 
 @functools.lru_cache(maxsize=64)
-def signatures_of(messages: tuple[str, ...]) -> tuple[Known, ...]:
+def signatures_of(messages: tuple[str, ...]) -> tuple[KnownError, ...]:
     """The one signature that knows an error by the forms CUDA prints; the row of error codes where no other does."""
     forms = _wanted(frozenset(_forms()))
-    generic: tuple[Known, ...] = ()
+    generic: tuple[KnownError, ...] = ()
     for message in messages:
         for form, match in _matches(forms, message, begin=0, end=len(message)):
-            known = (Known(form.signature, _values(form.signature, match)),)
+            known = (KnownError(form.signature, _values(form.signature, match)),)
             if form.signature.lookup != CODE_LOOKUP:
                 return known
             generic = generic or known
@@ -291,7 +292,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
 def _values(signature: Signature, match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     groups = match.groupdict()
     return tuple(
-        (captured.name, decoded(captured.decode, value))
+        (captured.name, decoded(captured.decode, _ENDED.sub(r"\1", value)))
         for captured in signature.captures
         if (value := groups.get(captured.name)) is not None
     )

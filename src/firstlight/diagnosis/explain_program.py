@@ -36,7 +36,10 @@ def _nearest(text: str, at: int) -> _Program | None:
         matches = _finder(program.shown_by).finditer(text)
         if (distance := min((max(at - each.end(), each.start() - end, 0) for each in matches), default=-1)) >= 0:
             found.append((distance, number, program))
-    return min(found, key=lambda each: each[:2])[2] if found else None
+    if found:
+        return min(found, key=lambda each: each[:2])[2]
+    alone = (each for each in _programs() if each.shown_alone_by)
+    return next((each for each in alone if _finder(each.shown_alone_by).search(text)), None)
 
 
 def _told(signature: Signature, answer: _Answer) -> Signature:
@@ -61,16 +64,24 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A program by its words (in small letters), and its answers by code of a row."""
+    """A program by its words (in small letters), and its answers by code of a row.
+
+    `shown_alone_by` are words that show it where no other program is shown: file.cu:12, of a compiled program.
+    """
 
     shown_by: str
+    shown_alone_by: str
     answers: dict[str, _Answer]
 
 
 @functools.cache
 def _programs() -> tuple[_Program, ...]:
     return tuple(
-        _Program(row["shown_by"], {code: _answer(answer) for answer in row["answers"] for code in answer["of"]})
+        _Program(
+            row["shown_by"],
+            row.get("alone", ""),
+            {code: _answer(answer) for answer in row["answers"] for code in answer["of"]},
+        )
         for row in rows()
     )
 

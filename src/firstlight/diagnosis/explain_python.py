@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from firstlight.diagnosis.explain_setting import Setting
 from firstlight.diagnosis.signatures import Commands, Signature
+from firstlight.tables.torch_index import index_of_build
 
 _BROUGHT = (
     (rb"(?i)\bpython_embed(?:ed|ded)\\", r".\python_embeded\python.exe"),  # ComfyUI's portable build spells it so
     (rb"(?i)\\installer_files\\+env\\", r".\installer_files\env\python.exe"),
     (rb"(?i)\\venv\\+(?:scripts|lib)\\", r".\venv\Scripts\python.exe"),
 )
-_INDEX = "https://download.pytorch.org/whl/"
+_DLL = r"(?i)[\w.-]+\.dll"
 _ON_THAT_INDEX = ("torch", "xformers", "triton")
 _START = r"(^|; )"  # of a command: a variable may be set before it
 _AUTOMATIC = "cu128"  # pip chooses no CUDA by itself: this has code for RTX 20 to 50
@@ -30,6 +31,19 @@ def with_python(signature: Signature, python: str, setting: Setting) -> Signatur
         return signature
     ways = tuple(replace(way, run=_for(way.run, python)) for way in signature.ways_out)
     return replace(signature, prove=Commands(signature.prove.say, _for(signature.prove.run, python)), ways_out=ways)
+
+
+def with_dll(signature: Signature, values: dict[str, str]) -> Signature:
+    """The same answer with the DLL that the text names in place of NAME.dll: 'where.exe cudart64_110.dll'."""
+    named = next((value for value in values.values() if re.fullmatch(_DLL, value)), "")
+    if not named:
+        return signature
+
+    def told(run: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(line.replace("NAME.dll", named) for line in run)
+
+    ways = tuple(replace(way, run=told(way.run)) for way in signature.ways_out)
+    return replace(signature, prove=Commands(signature.prove.say, told(signature.prove.run)), ways_out=ways)
 
 
 def _for(run: tuple[str, ...], python: str) -> tuple[str, ...]:
@@ -62,4 +76,4 @@ def _of_pip(words: list[str]) -> list[str]:
     wanted = [word for word in told if not word.startswith("-")]
     alone = all(word.strip("'\"").startswith(_ON_THAT_INDEX) for word in wanted)
     option = "--index-url" if alone else "--extra-index-url"
-    return [*told, option, _INDEX + (_AUTOMATIC if backend == "auto" else backend)]
+    return [*told, option, index_of_build(_AUTOMATIC if backend == "auto" else backend)]

@@ -45,7 +45,7 @@ _LINUX = (
 _LINUX_VARIABLES = ("LD_", "LIBRARY_PATH=", "CPATH=", "CC=", "CXX=", "CFLAGS=", "CXXFLAGS=", "PATH=")
 _LINUX_WORDS = (
     r"\b(?:LD_LIBRARY_PATH|LD_PRELOAD|ldconfig|apt|apt-get|dkms|modprobe|ulimit|systemctl|nouveau|initramfs"
-    r"|firstlight)\b"
+    r"|firstlight|it is Linux)\b"
 )
 _FILTERED = r"\s+2>/dev/null|(?:\s+2>&1)?(?:\s*\|\s*(?:grep|head|tail|tee|sort|cut)\b[^|]*)+$"  # more is shown without
 _ASSIGNED = r"[A-Za-z_]\w*=\S*"
@@ -174,6 +174,7 @@ def _is_of_linux(line: str) -> bool:
 
 def _for_powershell(line: str) -> str:
     """A command as PowerShell takes it: 'MAX_JOBS=4 pip install x' sets a variable before the command."""
+    line = re.sub(r"\bvenv/bin/(python|pip)\b", r"venv\\Scripts\\\1.exe", line)
     variables = []
     while found := re.match(r"([A-Za-z_]\w*)=('[^']*'|\"[^\"]*\"|\S*) +", line):
         value = found[2].strip("'\"")

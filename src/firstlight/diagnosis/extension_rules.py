@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from firstlight.diagnosis.companion_answers import for_this_torch, one_torch_for_all
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import is_wanted, listed
-from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.torch_build_rules import code_runs
 from firstlight.diagnosis.wheel_answers import COMPANIONS, TORCH_WAYS, cuda_of_torch
 from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
@@ -17,6 +16,7 @@ from firstlight.facts.companions import Companion
 from firstlight.facts.extensions import Extension, Strings
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchBuild
+from firstlight.specifiers import newest
 from firstlight.tables.gpu_rows import Runs
 from firstlight.tables.torch_index import index_of_build
 from firstlight.ways.building import environment_to_change

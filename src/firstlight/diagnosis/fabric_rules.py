@@ -10,6 +10,7 @@ from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container, init_error, shown
 from firstlight.diagnosis.services import FABRIC_MANAGER, IMEX, comes_as_image, packages, start
 from firstlight.facts.known import Known, value_or
+from firstlight.numerals import counted
 from firstlight.tables.system_rows import Role
 from firstlight.ways import kinds
 from firstlight.ways.kinds import AskPerson, Service, Why
@@ -90,7 +91,7 @@ def imex_missing(question: Question) -> Iterator[Seen]:
         absent = isinstance(fabric.imex, Known) and not fabric.imex.value
         seen.append("IMEX is not installed" if absent else f"the IMEX service is {fabric.imex_service.value.active}")
     if isinstance(fabric.imex_nodes, Known) and fabric.imex_nodes.value < 2:
-        seen.append(f"{fabric.imex_nodes.seen_in} names {fabric.imex_nodes.value} node(s)")
+        seen.append(f"{fabric.imex_nodes.seen_in} names {counted(fabric.imex_nodes.value, 'node')}")
     if not seen:
         return
     runs = isinstance(fabric.imex_service, Known) and fabric.imex_service.value.runs
@@ -203,8 +204,8 @@ FABRIC_RULES: tuple[Rule, ...] = (
         check=imex_differs,
         severity=Severity.DEGRADES,
         depth=20,
-        title="IMEX is of another version than the driver.",
-        fires_when="On a node of a rack IMEX is of another version than the kernel driver.",
+        title="IMEX and the driver have different versions.",
+        fires_when="On a node of a rack IMEX and the kernel driver have different versions.",
         looks_at=(*_facts_of("imex_version"), "driver.kernel_version"),
         means="Nodes of different versions do not share GPU memory: jobs over several nodes fail at their start.",
         source=_IMEX_GUIDE,

@@ -270,7 +270,7 @@ FRAMEWORK_RULES = (
         severity=Severity.NOTE,
         depth=60,
         title="NVIDIA's wheels of another CUDA major are left over from another torch.",
-        fires_when="Wheels named -cuN are of another CUDA major than torch, and neither torch nor another package asks "
+        fires_when="Wheels named -cuN have another CUDA major than torch, and neither torch nor another package asks "
         "for them.",
         looks_at=("nvidia_wheels", "torch.requires", "companions.requires"),
         means=(
@@ -298,7 +298,7 @@ FRAMEWORK_RULES = (
         check=jax_plugin_of_other_version,
         severity=Severity.DEGRADES,
         depth=45,
-        title="JAX's CUDA plugin is not of jaxlib's version.",
+        title="JAX's CUDA plugin has another version than jaxlib.",
         fires_when="The plugin jax-cudaN-plugin or jax-cudaN-pjrt has another version number than jaxlib.",
         looks_at=("python.environments.distributions",),
         means="JAX warns and computes on the CPU, or crashes at the first array; torch is not affected.",

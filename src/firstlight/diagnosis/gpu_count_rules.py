@@ -283,7 +283,7 @@ GPU_COUNT_RULES: tuple[Rule, ...] = (
         check=gpu_left_out,
         severity=Severity.DEGRADES,
         depth=10,
-        title="Programs cannot use one of this machine's GPUs.",
+        title="Not all GPUs of this machine can be used.",
         fires_when="NVML lists at least one GPU, and a GPU on the PCI bus that is not set aside for virtual machines "
         "is not among them; in a container only where it was given all GPUs, in a job only where the log names it. Or "
         "CUDA counts fewer GPUs than NVML, and neither a mask nor MIG is the reason.",

@@ -95,9 +95,9 @@ IMAGE_LIBRARY_RULES: tuple[Rule, ...] = (
         check=image_brings_driver_libraries,
         severity=Severity.BLOCKS,
         depth=15,
-        title="This image brings driver libraries of its own, of another version than the host's driver.",
+        title="This image has driver libraries of its own, in another version than the host's driver.",
         fires_when="In a container NVML gives 18 or cuInit fails, and dpkg, rpm or pacman of the image owns the "
-        "libcuda or libnvidia-ml that loads, which is of another version than the loaded module.",
+        "libcuda or libnvidia-ml that loads, which has another version than the loaded module.",
         looks_at=("library_owners", "driver.nvml_library", "driver.kernel_version", "libcuda.would_load"),
         means="The container runtime hands the host's libraries in; a package inside the image put its own before "
         "them. Starting the container again changes nothing, nor does a restart of the host.",

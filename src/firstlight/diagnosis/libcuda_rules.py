@@ -11,7 +11,7 @@ from firstlight.diagnosis.driver_packages import LTS_BRANCH
 from firstlight.diagnosis.elsewhere_answers import restart_with_gpus, started
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container
-from firstlight.elf.loader import Rule as Search
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
 from firstlight.facts.known import Known, Unknown, value_or
@@ -54,7 +54,7 @@ def libcuda_missing(question: Question) -> Iterator[Seen]:
     """A kernel driver is there, but no libcuda.so.1 where the loader looks."""
     facts = question.facts
     libcuda, kernel = facts.libcuda, facts.driver.kernel_version
-    later = [each for each in libcuda.candidates if each.found_by is Search.LATER_CACHE_ENTRY]
+    later = [each for each in libcuda.candidates if each.found_by is FoundBy.LATER_CACHE_ENTRY]
     if isinstance(libcuda.would_load, Known) or (libcuda.candidates and not later):
         return
     if isinstance(kernel, Unknown) and not libcuda.out_of_reach:
@@ -229,7 +229,7 @@ LIBCUDA_RULES = (
         title="The libcuda.so.1 that programs load first is empty or broken.",
         fires_when="The first libcuda.so.1 that the loader meets is not an ELF file.",
         looks_at=("libcuda.would_load", "libcuda.candidates"),
-        means="Every program that needs CUDA stops at this file; the loader does not go on to the next one.",
+        means="Every program that needs CUDA stops at this file; the loader does not try the next one.",
         error="ImportError: /usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short",
         source="NVIDIA/libnvidia-container#140, Jip-Hop/jailmaker#127",
         ways=(kinds.RemoveFiles, kinds.StartContainer, kinds.InstallPackages, AskPerson),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.library_providers import DRIVERS_OWN, PRELOADED, stem, wheel_with
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
@@ -43,7 +43,7 @@ def _seen(exchanged: list[tuple[ShadowedLibrary, str]]) -> Iterator[Seen]:
     folders = tuple(dict.fromkeys(each.entry for each, _ in exchanged))
     for each, order in exchanged:
         yield Seen(
-            saw=f"{each.name} of {posixpath.basename(each.requested_by)} comes from {plain(each.path)} "
+            saw=f"{each.name}, needed by {posixpath.basename(each.requested_by)}, comes from {plain(each.path)} "
             f"(LD_LIBRARY_PATH) instead of {plain(each.instead_of)}{order}",
             answers=(chain(Unwire(folders, WiredBy.LIBRARY_PATH)),),
         )
@@ -106,7 +106,7 @@ def _found_there_only(question: Question) -> Iterator[ShadowedLibrary]:
         return
     shadowed = {each.name for each in libraries.value.shadowed}
     for each in libraries.value.loaded:
-        if each.found_by is not LoaderRule.LIBRARY_PATH or each.name in shadowed or stem(each.name) not in PRELOADED:
+        if each.found_by is not FoundBy.LIBRARY_PATH or each.name in shadowed or stem(each.name) not in PRELOADED:
             continue
         wheel = wheel_with(question, each.name)
         if wheel is not None and isinstance(wheel.library_folder, Known):
@@ -154,8 +154,8 @@ LIBRARY_PATH_RULES = (
             "toolkits.toolkits",
             "cuda_libraries.libraries",
         ),
-        means="Libraries of a newer CUDA release get one of an older release below them: importing torch, or the first "
-        "call into it, fails with a symbol that is not there.",
+        means="Libraries of a newer CUDA release are given an older library: importing torch, or the first call into "
+        "it, fails with a symbol that is not there.",
         error="ImportError: ...: undefined symbol: __nvJitLinkComplete_..., version libnvJitLink.so...",
         source="github.com/pytorch/pytorch/issues/140797",
         ways=(Unwire,),

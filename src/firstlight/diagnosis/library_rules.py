@@ -23,14 +23,14 @@ from firstlight.diagnosis.library_providers import (
 )
 from firstlight.diagnosis.observed import is_wanted, listed
 from firstlight.diagnosis.runtime_library_rules import RUNTIME_LIBRARY_RULES
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_answers import TORCH_WAYS, hides_another, torch_answers
-from firstlight.elf.loader import Rule as LoaderRule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.companions import NvidiaWheel
 from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.runtime_libraries import Libc
 from firstlight.facts.torch_libraries import MissingLibrary
+from firstlight.specifiers import satisfies
 from firstlight.tables.system_rows import Role
 from firstlight.ways import kinds
 from firstlight.ways.families import family_of, release_of
@@ -65,7 +65,7 @@ def missing_library(question: Question) -> Iterator[Seen]:
         yield Seen(
             saw=f"{each.name}, needed by {askers} {where}, {what}{owner}",
             answers=answers if each is missing[0] else (),
-            means="Importing torch fails at the first of them; the others are named once that one is there.",
+            means="Importing torch fails at the first of them, and names the next one only when that is there.",
             error=f"ImportError: {complaint}",
         )
 
@@ -139,7 +139,7 @@ def _two_runtimes(question: Question) -> Iterator[Seen]:
                 for each in both
             ]
             foreign = [each for each in both if each.name.split(".")[2] != str(major)]
-            path = [each.entry for each in foreign if each.found_by is LoaderRule.LIBRARY_PATH]
+            path = [each.entry for each in foreign if each.found_by is FoundBy.LIBRARY_PATH]
             unwired = (
                 (chain(kinds.Unwire(tuple(dict.fromkeys(path)), kinds.WiredBy.LIBRARY_PATH)),)
                 if path and len(path) == len(foreign)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import ProjectFile
+from firstlight.specifiers import satisfies
 from firstlight.tables.torch_index import index_of_build
 from firstlight.versions import CudaVersion
 from firstlight.ways.kinds import AskPerson, KeepInProject, Package, Why

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables import Tables
 from firstlight.tables.row import Pin
 from firstlight.tables.soname_rows import SonameWheel

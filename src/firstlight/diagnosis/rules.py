@@ -42,5 +42,5 @@ def rule_named(code: str) -> Rule:
         if rule.code == code:
             return rule
     near = nearest(code, [rule.code for rule in RULES], 3)
-    hint = f"near it: {', '.join(near)}" if near else "`firstlight rules` lists all of them"
-    raise BadInput(f"{code[:60]!r} is not the code of a rule; {hint}")
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise BadInput(f"{code[:60]!r} is not the code of a rule; `firstlight rules` lists all of them.{hint}")

@@ -22,6 +22,9 @@ FINDINGS = "data/error_findings.json"
 CONSEQUENCES = "data/error_consequences.json"
 PRODUCTS = "data/product_errors"
 ONE_OF = "The text alone does not tell which one it is, and it may be another."
+_TAIL = re.compile(
+    r"(?<=\d)\.$|(?:\\+[n\"']?)+[\"']*$"
+)  # the end of a sentence, and the quotes of a text within a text
 _GROUP = re.compile(r"\(\?P<(\w+)>")  # read off: compiling a thousand patterns takes half a second
 
 
@@ -221,7 +224,7 @@ def way_types() -> dict[str, type[Way]]:
 
 def decoded(kind: Decode, text: str) -> str:
     """The captured text as it is shown: 12040 as 12.4, sm_120 as 12.0; what does not parse stays as it is."""
-    squeezed = " ".join(text.split())
+    squeezed = _TAIL.sub("", " ".join(text.split()))
     if kind is Decode.CUDA_NUMBER and squeezed.isdigit() and int(squeezed) >= 1000:
         return str(CudaVersion.from_driver_number(int(squeezed)))
     if kind is Decode.CAPABILITY and squeezed.removeprefix("sm_").replace(".", "").isdigit():

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.library_providers import installed_wheel
 from firstlight.diagnosis.observed import NO_ROOT, may_become_root, typed
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.toolkit_in_use import has_compiler, is_wrapped, toolkit_in_use
 from firstlight.diagnosis.wheel_answers import Fits, cuda_of_torch, torch_chain, torch_wheels
 from firstlight.diagnosis.wheel_choice import Wheel
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.toolkits import Part, Toolkit
+from firstlight.specifiers import satisfies
 from firstlight.tables.system_rows import Role
 from firstlight.versions import CudaVersion
 from firstlight.ways import kinds
@@ -45,7 +45,7 @@ def toolkit_answers(question: Question) -> tuple[Chain, ...]:
     if cuda is not None:
         return (*toolkits_of(question, cuda), *_hybrid(question, cuda))
     here = tuple(_that_are_here(question))
-    why_not = "the CUDA of torch is not known, and a toolkit has to be of its major"
+    why_not = "the CUDA of torch is not known, and a toolkit has to have its major"
     torch = torch_and_toolkit(question) if isinstance(question.facts.torch, Unknown) else ()
     return (*here, *torch, cannot("a CUDA toolkit", why_not))
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Goal, Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import has_nvidia_gpu, is_wanted, shown
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.torch_build_rules import BUILD_OF_TORCH_RULES
 from firstlight.diagnosis.torch_shadow_rules import TORCH_SHADOW_RULES
 from firstlight.diagnosis.wheel_answers import TORCH_OR_ELSE_WAYS, TORCH_WAYS, torch_answers, torch_or_else, within
@@ -17,6 +16,7 @@ from firstlight.facts.distributions import Requirement
 from firstlight.facts.known import Known, Unknown
 from firstlight.facts.toolkits import Part
 from firstlight.facts.torch_install import TorchBuild
+from firstlight.specifiers import satisfies
 from firstlight.ways.kinds import InstallWheels, SetVariables, Variable
 from firstlight.ways.way import Chain, chain
 
@@ -163,7 +163,7 @@ TORCH_RULES = (
         check=nvidia_wheel_off_pin,
         severity=Severity.DEGRADES,
         depth=40,
-        title="An NVIDIA library wheel is not of the version that torch requires.",
+        title="An NVIDIA library wheel does not have the version that torch requires.",
         fires_when="A wheel that torch's metadata pins is installed in a version outside the pin.",
         looks_at=("torch.requires", "nvidia_wheels"),
         needs=("torch",),

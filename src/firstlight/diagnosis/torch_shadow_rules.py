@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from firstlight.diagnosis.copies import copies_in, versions_in
 from firstlight.diagnosis.finding import Question, Rule, Seen, Severity
 from firstlight.diagnosis.observed import container, has_nvidia_gpu, is_wanted, listed
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, find_distribution
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.python_environments import EnvironmentKind, PythonEnvironment
 from firstlight.facts.torch_install import TorchBuild, TorchInstall
+from firstlight.specifiers import satisfies
 from firstlight.ways.kinds import AskPerson, RemoveDistributions, SetVariables, UnsetVariables, Variable, Why
 from firstlight.ways.way import Chain, chain
 
@@ -113,8 +113,18 @@ def _by_another_python(facts: Facts) -> Iterator[Seen]:
         saw=f"{means} is {active.prefix}, but `python` is {interpreter} ({started.kind.value}), which has {has}; "
         f"judged here: {judged}",
         answers=(_its_own_python(active, started),),
+        means="`python` is not the Python of the active environment: a program that it starts gets the other torch, or "
+        "none.",
+        error=_met_there(None if other is None else other.version),
         severity=Severity.BLOCKS if other is None or other.version.endswith("+cpu") else None,
     )
+
+
+def _met_there(version: str | None) -> str:
+    """What a program meets with the torch of the other Python; '' where that depends."""
+    if version is None:
+        return "ModuleNotFoundError: No module named 'torch'"
+    return "AssertionError: Torch not compiled with CUDA enabled" if version.endswith("+cpu") else ""
 
 
 def _started(facts: Facts) -> PythonEnvironment | None:
@@ -181,7 +191,7 @@ TORCH_SHADOW_RULES: tuple[Rule, ...] = (
         depth=40,
         title="Python imports another torch than the installed one.",
         fires_when="The current folder, PYTHONPATH or this user's own packages hold a torch that comes before the "
-        "installed one; or `python` on PATH is of another environment than the active one.",
+        "installed one; or `python` on PATH belongs to another environment than the active one.",
         looks_at=(
             "torch.shadowed_by",
             "torch.found_via",

@@ -153,7 +153,7 @@ VGPU_RULES: tuple[Rule, ...] = (
         severity=Severity.BLOCKS,
         depth=20,
         title="The virtual GPU does not start: the driver is not the guest driver of the host's vGPU release.",
-        fires_when="The driver logged that the host is of another vGPU release; or a virtual machine is set up for "
+        fires_when="The driver logged that the host has another vGPU release; or a virtual machine is set up for "
         "virtual GPUs (gridd.conf), RmInitAdapter failed, and NVML lists no GPU; or in a virtual machine the driver "
         "refuses a PCI id of which it drives whole GPUs.",
         looks_at=("driver.kernel_version", "health.driver_messages", "fleet.vgpu.software", "place.hypervisor"),
@@ -183,7 +183,7 @@ VGPU_RULES: tuple[Rule, ...] = (
             "fleet.vgpu.token",
             "libcuda.init_code",
         ),
-        means="It runs at full speed for a first while; then it is slowed down, and programs fail to get GPU memory.",
+        means="It runs at full speed at first; then it is slowed down, and programs fail to get GPU memory.",
         source="Azure/AKS#4870, NVIDIA/gpu-operator#628, DDMAL/Rodan#1332; docs.nvidia.com/vgpu, client licensing",
         ways=(StartService, AskPerson),
     ),

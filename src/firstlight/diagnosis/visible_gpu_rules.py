@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from firstlight.diagnosis.elsewhere_answers import restart_with_gpus, started
@@ -22,7 +23,7 @@ from firstlight.diagnosis.observed import (
 )
 from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind, Provider
-from firstlight.facts.gpus import ComputeMode, Gpu
+from firstlight.facts.gpus import ComputeMode, Gpu, MigDevice
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.ways import kinds
 from firstlight.ways.kinds import AskPerson, Why
@@ -33,7 +34,7 @@ _GIB = 1 << 30
 _MASK = "CUDA_VISIBLE_DEVICES"
 _GUIDE = "docs.nvidia.com/cuda/cuda-programming-guide, environment variables"
 _ONE_UNUSED = (
-    "A GPU in MIG mode is used through its slices alone: without one no program runs on it. The mode stays over a "
+    "A GPU in MIG mode is used only through its slices: without one no program runs on it. The mode stays over a "
     "restart, the slices do not."
 )
 _BY_BUS = kinds.Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -141,9 +142,14 @@ def mig_slice(question: Question) -> Iterator[Seen]:
 
 
 def _slices(gpu: Gpu) -> Iterator[str]:
-    for each in gpu.mig_devices:
-        size = f" with {each.memory_bytes.value / _GIB:.1f} GiB" if isinstance(each.memory_bytes, Known) else ""
-        yield f"{value_or(each.profile, 'a slice')}{size}"
+    """'1g.5gb with 4.8 GiB', and '7 x 1g.5gb with 4.8 GiB each' where slices are alike."""
+    kinds = Counter(map(_slice, gpu.mig_devices))
+    yield from (f"{count} x {kind} each" if count > 1 else kind for kind, count in kinds.items())
+
+
+def _slice(each: MigDevice) -> str:
+    size = f" with {each.memory_bytes.value / _GIB:.1f} GiB" if isinstance(each.memory_bytes, Known) else ""
+    return f"{value_or(each.profile, 'a slice')}{size}"
 
 
 def gpu_prohibited(question: Question) -> Iterator[Seen]:
@@ -256,7 +262,7 @@ VISIBLE_GPU_RULES: tuple[Rule, ...] = (
         fires_when="A GPU is in MIG mode, no MIG device of it can be seen, and CUDA lists no device, or without a mask "
         "fewer than NVML (then it degrades).",
         looks_at=("gpus.devices", "gpus.cuda_visible_devices", "libcuda.device_count", "libcuda.init_code"),
-        means="A GPU in MIG mode is used through its slices alone; without one CUDA finds no device.",
+        means="A GPU in MIG mode is used only through its slices; without one CUDA finds no device.",
         error="RuntimeError: No CUDA GPUs are available",
         source="wilicc/gpu-burn#36, owl-project/owl#94",
         ways=(kinds.TurnOffMig, kinds.StartContainer, AskPerson),

@@ -14,13 +14,13 @@ from firstlight.diagnosis.finding import Question
 from firstlight.diagnosis.leftover_wheels import written_over
 from firstlight.diagnosis.observed import listed
 from firstlight.diagnosis.source_answers import source_answers
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.diagnosis.wheel_choice import Wheel, cuda_major_in_reach, gpus_of, unproved_wheels, wheels_that_run
 from firstlight.errors import BadVersion
 from firstlight.facts.collect import Facts
 from firstlight.facts.distributions import Distribution, duplicates, find_distribution
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.torch_install import TorchInstall
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables.row import Confidence
 from firstlight.tables.torch_rows import TorchRelease, VariantTargets
 from firstlight.versions import CudaVersion, TorchVersion

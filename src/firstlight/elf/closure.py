@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firstlight.elf.loader import Candidate, LoaderSetup, Rule, expand, walk, whole_setup
+from firstlight.elf.loader import Candidate, FoundBy, LoaderSetup, expand, walk, whole_setup
 from firstlight.elf.reader import ElfFile, read_elf
 from firstlight.frozen import dataclass
 from firstlight.machine.interface import Machine
@@ -89,7 +89,7 @@ class _Process:
 
     def start(self, program: ElfFile) -> _Object:
         """The program is there first, and LD_PRELOAD behind it; then what both need."""
-        found = Candidate(program.path, Rule.PATH, entry=program.path, owner="", arch=program.arch)
+        found = Candidate(program.path, FoundBy.PATH, entry=program.path, owner="", arch=program.arch)
         first = self._add(_Object(program.path, found, (program,)), name=program.soname or program.path)
         self._by_file[self.machine.real_path(program.path)] = first
         self.preload(first.chain)
@@ -99,7 +99,7 @@ class _Process:
     def preload(self, chain: tuple[ElfFile, ...]) -> None:
         """LD_PRELOAD: what cannot be opened is left out with a warning; what one of them needs has to be there."""
         for name in self.setup.preload:
-            self.request(name, chain, requester=Rule.PRELOAD.value)
+            self.request(name, chain, requester=FoundBy.PRELOAD.value)
         self.ignored = [each for each in self.missing if not each.is_fatal]
         self.missing = [each for each in self.missing if each.is_fatal]
 
@@ -151,7 +151,7 @@ class _Process:
         candidates = walk(self.machine, self.setup, name=name, chain=chain, folders=self._folders)
         usable = (item for item in candidates if item.arch in (self.setup.arch, ""))
         found = next(usable, None)
-        if found is None or found.rule is Rule.LATER_CACHE_ENTRY:
+        if found is None or found.rule is FoundBy.LATER_CACHE_ENTRY:
             self.missing.append(MissingName(name, requester, damaged=""))
             return None
         real = self.machine.real_path(found.path)

@@ -34,7 +34,7 @@ _X86_LEVELS = (
 _NOT_OPENED = (Meeting.ABSENT, Meeting.ENDS_ROW)
 
 
-class Rule(enum.Enum):
+class FoundBy(enum.Enum):
     """Which rule of the search led to a file."""
 
     PATH = "a path in the name"
@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
     """A file the search meets, and why, e.g. /opt/x/libb.so by DT_RUNPATH, entry '$ORIGIN', owner /opt/x/liba.so."""
 
     path: str  # as the loader opens it: links not resolved, '..' kept
-    rule: Rule
+    rule: FoundBy
     entry: str  # the search path element as written; the cache file or the default folder otherwise
     owner: str  # the object whose RPATH or RUNPATH it is, else ""
     arch: str  # "" when the loader stops there, e.g. at a file that is no ELF file
@@ -83,7 +83,7 @@ class Search(NamedTuple):
     def winner(self) -> Candidate | None:
         """The file that is loaded; None when there is none, or the loader stops at one that is damaged."""
         first = self.candidates[0] if self.candidates else None
-        return None if first is None or not first.arch or first.rule is Rule.LATER_CACHE_ENTRY else first
+        return None if first is None or not first.arch or first.rule is FoundBy.LATER_CACHE_ENTRY else first
 
 
 def loader_setup(machine: Machine, *, arch: str = "") -> LoaderSetup:
@@ -141,16 +141,16 @@ def walk(
         path = _absolute(machine, name)
         met = meet(machine, path)
         if met.meeting not in _NOT_OPENED:
-            yield _candidate(path, Rule.PATH, met, entry=name)
+            yield _candidate(path, FoundBy.PATH, met, entry=name)
         return
     cached: list[str] = []
     tried: set[str] = set()
-    ended: set[tuple[Rule, str]] = set()  # search paths whose other folders are not tried any more
+    ended: set[tuple[FoundBy, str]] = set()  # search paths whose other folders are not tried any more
     for rule, entry, owner in _entries(setup, chain):
-        if rule is Rule.CACHE:
+        if rule is FoundBy.CACHE:
             cached = [hit.path for hit in setup.cache.lookup(name, arch=setup.arch, hwcaps=setup.hwcaps)]
             paths = cached[:1]
-        elif rule is Rule.LATER_CACHE_ENTRY:
+        elif rule is FoundBy.LATER_CACHE_ENTRY:
             paths = cached[1:]
         else:
             paths = [f"{place}/{name}" for place in _places(machine, setup, entry=entry, owner=owner, known=folders)]
@@ -193,23 +193,23 @@ def expand(text: str, owner: ElfFile | None, *, setup: LoaderSetup) -> str:
     return re.sub(_VARIABLES, lambda match: values[match[1] or match[2]], text)
 
 
-def _entries(setup: LoaderSetup, chain: tuple[ElfFile, ...]) -> Iterator[tuple[Rule, str, ElfFile | None]]:
+def _entries(setup: LoaderSetup, chain: tuple[ElfFile, ...]) -> Iterator[tuple[FoundBy, str, ElfFile | None]]:
     """The places of the search in order; an object with DT_RUNPATH contributes no DT_RPATH."""
     requester = chain[0] if chain else None
     program = chain[-1] if chain else None
     if requester is None or not requester.runpath:
         for holder in chain:
             for entry in () if holder.runpath else holder.rpath:
-                yield Rule.RPATH, entry, holder
+                yield FoundBy.RPATH, entry, holder
     for entry in setup.library_path:
-        yield Rule.LIBRARY_PATH, entry, program
+        yield FoundBy.LIBRARY_PATH, entry, program
     if requester is not None:
         for entry in requester.runpath:
-            yield Rule.RUNPATH, entry, requester
-    yield Rule.CACHE, LD_CACHE, None
+            yield FoundBy.RUNPATH, entry, requester
+    yield FoundBy.CACHE, LD_CACHE, None
     for entry in setup.default_folders:
-        yield Rule.DEFAULT, entry, None
-    yield Rule.LATER_CACHE_ENTRY, LD_CACHE, None
+        yield FoundBy.DEFAULT, entry, None
+    yield FoundBy.LATER_CACHE_ENTRY, LD_CACHE, None
 
 
 def _with_hwcaps(machine: Machine, setup: LoaderSetup, *, folder: str) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ def _x86_names(machine: Machine) -> tuple[str, ...]:
     return (platform, "avx512_1", "x86_64") if wide else (platform, "x86_64")
 
 
-def _candidate(path: str, rule: Rule, met: Met, *, entry: str, owner: str = "") -> Candidate:
+def _candidate(path: str, rule: FoundBy, met: Met, *, entry: str, owner: str = "") -> Candidate:
     return Candidate(path, rule, entry, owner, met.arch, met.fault, met.meeting is Meeting.FATAL)
 
 

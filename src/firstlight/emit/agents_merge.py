@@ -144,7 +144,7 @@ def with_server(found: dict[str, Any], path: str) -> dict[str, Any]:
     """The servers of a tool with firstlight among them."""
     servers = found.get("mcpServers", {})
     if not isinstance(servers, dict):
-        raise BadInput(f"{path}: `mcpServers` is no object. Nothing was written.")
+        raise BadInput(f"{path}: `mcpServers` is not an object. Nothing was written.")
     return {**found, "mcpServers": {**servers, "firstlight": mcp_server()}}
 
 

@@ -81,7 +81,7 @@ def emit_ansible(subject: Subject) -> Emitted:
     notes = (
         where_from(subject),
         "--check --diff says what it would change. "
-        "-e firstlight_disable_require=true goes on where a host does not fit; --skip-tags verify skips the proof.",
+        "-e firstlight_disable_require=true continues where a host does not fit; --skip-tags verify skips the proof.",
     )
     files = [EmittedFile(NAME, text), EmittedFile("files/firstlight.sh", shell_text(subject, HOME)), *_scripts(subject)]
     if compat is not None:

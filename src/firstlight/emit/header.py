@@ -14,7 +14,7 @@ def header_lines(subject: Subject, kind: str) -> tuple[str, ...]:
         f"Written by {made_by()} (firstlight emit {kind}); the same plan gives the same file.",
         f"plan {subject.plan.digest}",
         f"for: {subject.made_for}; wanted: {wants}; goal: {subject.goal.value}",
-        f"inside: {', '.join(subject.requirements)}, and {subject.numpy} where it can be had; {subject.target.words}",
+        f"inside: {', '.join(subject.requirements)}, and {subject.numpy} where it is available; {subject.target.words}",
         *(f"left out: {each}" for each in subject.left_out),
         *subject.gates.reasons,
         *not_let_in(subject, subject.gates),

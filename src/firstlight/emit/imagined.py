@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts, collect
 from firstlight.facts.gpus import Gpu
 from firstlight.facts.known import Fact, Known, Unknown
@@ -73,7 +73,7 @@ def _libcuda(driver: DriverVersion, arch: str) -> LibcudaCandidate:
         path=f"{folder}/libcuda.so.1",
         real_path=f"{folder}/libcuda.so.{driver}",
         version=Known(driver, _SAID),
-        found_by=Rule.CACHE,
+        found_by=FoundBy.CACHE,
         entry="/etc/ld.so.cache",
         is_stub=False,
         is_compat=False,

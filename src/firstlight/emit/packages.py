@@ -92,7 +92,9 @@ def _together(question: Question, wants: tuple[Want, ...], placed: dict[str, tup
         more = (*taken, parse_want(f"{name}=={have[name]}"))
         found = _solved(question, more)
         if found is None:
-            left_out.append(f"{name}=={have[name]}: not to be had together with {', '.join(w.text for w in taken)}")
+            left_out.append(
+                f"{name}=={have[name]}: cannot be installed together with {', '.join(w.text for w in taken)}"
+            )
         else:
             taken, best = more, found
     if best is None:  # an old release that the tables do not know is there as it is named

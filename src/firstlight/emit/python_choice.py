@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.emit.packages import Part
 from firstlight.plan.pins import Place, misfit, python_takes
+from firstlight.specifiers import satisfies
 from firstlight.tables import Tables
 from firstlight.versions import TorchVersion
 from firstlight.ways.building import split_requirement

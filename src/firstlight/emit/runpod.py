@@ -106,8 +106,8 @@ def _gpu(subject: Subject) -> str:
     names = [name for name, capability in told if _runs(capability, subject) and not _is_board(name, subject.tables)]
     if not names:
         raise BadInput(
-            f"runpod: {subject.made_for[:80]} names no GPU that runs torch {subject.gates.torch}, and a pod is of one "
-            'kind of GPU. Say which: --for "H100, driver >= 570".'
+            f"runpod: {subject.made_for[:80]} names no GPU that runs torch {subject.gates.torch}, and a pod has only "
+            'one kind of GPU. Say which: --for "H100, driver >= 570".'
         )
     return names[0]
 

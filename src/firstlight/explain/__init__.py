@@ -5,7 +5,12 @@ As a plug-in of pytest it adds the known cause under the traceback of a test tha
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+from firstlight import CallablePackage
+
+sys.modules[__name__].__class__ = CallablePackage  # firstlight.explain() is firstlight.api.explain()
 
 _SECTION = "explained by firstlight"
 _MARK = "E  "

@@ -123,7 +123,7 @@ def _kernel_version(machine: Machine, nvrm: str | None, nvml: NvmlAnswer) -> Fac
     said = nvml.system.text("driver_version")
     if isinstance(said, Known) and (version := _parse(said.value)) is not None:
         return Known(version, said.seen_in)
-    reasons.append(said.reason if isinstance(said, Unknown) else f"{said.seen_in}: {said.value!a} is no version")
+    reasons.append(said.reason if isinstance(said, Unknown) else f"{said.seen_in}: {said.value!a} is not a version")
     return Unknown("; ".join(reasons))
 
 
@@ -248,7 +248,7 @@ def _library_version(nvml: NvmlAnswer) -> Fact[DriverVersion]:
 def _module_on_disk(machine: Machine, kernel: Fact[DriverVersion], library: Fact[DriverVersion]) -> Fact[DriverVersion]:
     """By modinfo: the file itself may be compressed."""
     if isinstance(kernel, Unknown) or isinstance(library, Unknown) or kernel.value == library.value:
-        return Unknown("not looked up: the driver's library and its module are of one version, or it is not known")
+        return Unknown("not looked up: the driver's library and its module are the same version, or it is not known")
     done = machine.run(("modinfo", "nvidia"), keep=r"^version:")
     match = re.search(r"(?m)^version:\s*(\d[\d.]*)", done.stdout)
     version = None if match is None else _parse(match.group(1))

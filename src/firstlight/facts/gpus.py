@@ -226,7 +226,7 @@ def _pci_address(said: Readings) -> Fact[str]:
         return address
     match = re.fullmatch(_ADDRESS, address.value.lower())
     if match is None:
-        return Unknown(f"{said.source}: {address.value!a} is no PCI address")
+        return Unknown(f"{said.source}: {address.value!a} is not a PCI address")
     return Known(f"{int(match.group(1), 16):04x}:{match.group(2)}", address.seen_in)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from firstlight.elf.ld_conf import configured
-from firstlight.elf.loader import Candidate, LoaderSetup, Rule, loader_setup, search
+from firstlight.elf.loader import Candidate, FoundBy, LoaderSetup, loader_setup, search
 from firstlight.elf.reader import read_elf
 from firstlight.errors import BadVersion
 from firstlight.facts.children import child_script
@@ -42,7 +42,7 @@ class LibcudaCandidate:
     path: str  # as the loader opens it
     real_path: str
     version: Fact[DriverVersion]
-    found_by: Rule
+    found_by: FoundBy
     entry: str  # the LD_LIBRARY_PATH element, ld.so.conf.d file, default folder or LD_PRELOAD name responsible
     is_stub: bool
     is_compat: bool
@@ -117,13 +117,13 @@ def _met(machine: Machine, setup: LoaderSetup) -> list[Candidate]:
         preloaded = search(machine, setup, name=name).winner
         file = None if preloaded is None else read_elf(machine, preloaded.path)
         if preloaded is not None and file is not None and LIBCUDA in (name, file.soname):
-            found.append(preloaded._replace(rule=Rule.PRELOAD, entry=name))
+            found.append(preloaded._replace(rule=FoundBy.PRELOAD, entry=name))
     return [*found, *search(machine, setup, name=LIBCUDA).candidates]
 
 
 def _described(machine: Machine, found: Candidate, *, folders: Mapping[str, str]) -> LibcudaCandidate:
     real = machine.real_path(found.path)
-    cached = found.rule in (Rule.CACHE, Rule.LATER_CACHE_ENTRY)
+    cached = found.rule in (FoundBy.CACHE, FoundBy.LATER_CACHE_ENTRY)
     return LibcudaCandidate(
         path=found.path,
         real_path=real,
@@ -141,7 +141,7 @@ def loaders_choice(candidates: tuple[LibcudaCandidate, ...]) -> Fact[LibcudaCand
     first = candidates[0] if candidates else None
     if first is None:
         return Unknown(NOT_FOUND)
-    if first.found_by is Rule.LATER_CACHE_ENTRY:
+    if first.found_by is FoundBy.LATER_CACHE_ENTRY:
         return Unknown(
             "the first libcuda.so.1 of ld.so.cache is gone and the loader tries no other entry; run ldconfig"
         )

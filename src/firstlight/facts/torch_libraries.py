@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from firstlight.elf.closure import Closure, LoadedObject, closure
-from firstlight.elf.loader import LoaderSetup, Rule, loader_setup
+from firstlight.elf.loader import FoundBy, LoaderSetup, loader_setup
 from firstlight.elf.reader import defined_versions, needed_versions
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.facts.torch_install import TorchInstall
@@ -17,7 +17,7 @@ from firstlight.machine import Machine
 _FIRST = "libtorch_global_deps.so"
 # The first of these that is there is where torch._C starts; plug-ins beside it have needs of their own.
 _ROOTS = ("libtorch_python.so", "libtorch_cuda.so", "libtorch_cpu.so")
-_SYSTEM = (Rule.CACHE, Rule.DEFAULT)
+_SYSTEM = (FoundBy.CACHE, FoundBy.DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LoadedLibrary:
 
     name: str
     path: str
-    found_by: Rule
+    found_by: FoundBy
     entry: str  # the search path element responsible
     requested_by: tuple[str, ...]  # files that ask for the name
 
@@ -80,7 +80,7 @@ def probe_torch_libraries(machine: Machine, torch: Fact[TorchInstall]) -> Fact[T
         found = _import(machine, setup, folder=folder, name=name)
         if found is not None:
             plain = found
-            if any(each.found.rule is Rule.LIBRARY_PATH for each in found.objects):
+            if any(each.found.rule is FoundBy.LIBRARY_PATH for each in found.objects):
                 plain = _import(machine, setup._replace(library_path=()), folder=folder, name=name) or found
             return Known(_libraries(machine, found, plain=plain, conda=conda), f"{folder}/{name}")
     return Unknown(f"no readable library of torch in {folder}")
@@ -156,7 +156,7 @@ def _shadowed(machine: Machine, found: Closure, plain: Closure) -> tuple[Shadowe
     return tuple(
         ShadowedLibrary(each.name, each.file.path, each.found.entry, otherwise[each.name], each.requested_by[0])
         for each in found.objects
-        if each.found.rule is Rule.LIBRARY_PATH
+        if each.found.rule is FoundBy.LIBRARY_PATH
         and each.name in otherwise
         and machine.real_path(otherwise[each.name]) != machine.real_path(each.file.path)
     )

@@ -32,7 +32,7 @@ class Added:
 def parse_added(name: str, address: str, pod: str) -> Added:
     """What was given, refused where it could be an option or a pattern of ssh."""
     if not _NAME.fullmatch(name):
-        raise BadInput(f"{ascii(name)[:80]} is no name for a host; accepted: letters, digits, _ . - as in pod1")
+        raise BadInput(f"{ascii(name)[:80]} is not a name for a host; accepted: letters, digits, _ . - as in pod1")
     if pod and not _POD.fullmatch(pod):
         raise BadInput(f"--pod {ascii(pod)[:80]}: accepted is the id that the provider shows, e.g. a1b2c3d4e5")
     return Added(name, parse_target(address), pod)

@@ -123,7 +123,9 @@ class _Hearing:
         found = why_not(Said(b"", text, 255), self._targets[host.name], config=self._played.run.engine.ssh_config)
         reason = one_line(str(found))
         if task == _WORK:
-            return replace(host, end=HostEnd.AT_WORK, reason=f"the connection was lost, its work goes on: {reason}")
+            return replace(
+                host, end=HostEnd.AT_WORK, reason=f"the connection was lost, and its work continues: {reason}"
+            )
         return replace(host, end=HostEnd.UNREACHABLE, reason=reason)
 
     def _answered(self, host: HostRun, line: dict[str, Any]) -> HostOutcome:

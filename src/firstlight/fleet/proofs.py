@@ -70,7 +70,7 @@ def _documents(found: Any) -> Iterator[tuple[str, RunResult]]:
     """The runs by the name of their file; BadInput where a name or a document is none of ours."""
     for name, packed in (found if isinstance(found, dict) else {}).items():
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name[:60]!a} is no name of a measurement")
+            raise BadInput(f"{name[:60]!a} is not the name of a measurement")
         try:
             opened = zlib.decompressobj()
             text = opened.decompress(base64.b64decode(str(packed), validate=True), REPLY_LIMIT)

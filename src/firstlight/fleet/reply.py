@@ -30,4 +30,4 @@ def read_evidence(answer: bytes, where: str) -> Evidence:
     try:
         return from_document(document, where)
     except BadFactsFile as error:
-        raise CouldNotLook(f"its answer is no recorded machine: {error}") from None
+        raise CouldNotLook(f"its answer is not a recorded machine: {error}") from None

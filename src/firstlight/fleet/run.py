@@ -193,7 +193,9 @@ def run_of(document: Any, where: str) -> FleetRun:
             of=str(document["of"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"{where} is no run of a fleet: {error!a}. Move the folder away, or give another run") from None
+        raise BadInput(
+            f"{where} is not a run of a fleet: {error!a}. Move the folder away, or give another run"
+        ) from None
 
 
 def _hosts(documents: Any) -> Iterable[HostRun]:

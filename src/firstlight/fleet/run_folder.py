@@ -68,7 +68,7 @@ class Shelf:
         """A run by its id; only one that this user or root wrote, because what it says is carried out on hosts."""
         path = self.folder(run_id)
         if "/" in run_id or run_id.startswith("."):
-            raise BadInput(f"{run_id!a} is no run; accepted is an id as `firstlight fleet status --list` prints it")
+            raise BadInput(f"{run_id!a} is not a run; accepted is an id as `firstlight fleet status --list` prints it")
         try:
             with our_folder(path) as folder:
                 text = read_ours(folder, _RUN)
@@ -79,11 +79,21 @@ class Shelf:
         except (ValueError, RecursionError):
             raise BadInput(f"{path}/{_RUN} is not JSON; move the folder away, or give another run") from None
 
+    def made(self, run_id: str) -> str:
+        """The folder of a run, made where it is not there; BadInput with what to set where it cannot be."""
+        path = self.folder(run_id)
+        try:
+            with our_folder(path, make=0o700):
+                return path
+        except OSError as error:
+            raise BadInput(
+                f"{path}: the run cannot be kept there ({error.strerror}); set FIRSTLIGHT_STATE_DIR to a folder that "
+                "you can write to"
+            ) from None
+
     def write(self, run: FleetRun) -> None:
         """Keep it; a kill in the middle leaves the one of before."""
-        path = self.folder(run.id)
-        with our_folder(path, make=0o700):
-            pass
+        path = self.made(run.id)
         _write(f"{path}/{_RUN}", json.dumps(run_document(run, made_by=MADE_BY, folder=path), indent=1))
 
     def keep(self, run: FleetRun, outcome: HostOutcome) -> None:
@@ -104,8 +114,7 @@ class Shelf:
     @contextmanager
     def held(self, run: FleetRun) -> Iterator[None]:
         """The run for this process alone; AnotherIsActing says who has it and since when."""
-        path = self.folder(run.id)
-        with our_folder(path, make=0o700) as folder:
+        with our_folder(self.made(run.id)) as folder:
             handle = open_ours(folder, _LOCK, os.O_RDWR | os.O_CREAT)
         try:
             try:

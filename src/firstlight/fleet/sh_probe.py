@@ -102,14 +102,14 @@ def _text(digits: str) -> str:
     try:
         return bytes.fromhex(digits).decode("utf-8", "replace")
     except ValueError:
-        raise CouldNotLook("its sh answered with digits that are none") from None
+        raise CouldNotLook("its sh answered with digits that are not a number") from None
 
 
 def _stat(rest: str) -> Stat:
     """What `ls -ldn` says: '1 crw-rw-rw- 1 0 0 195, 0 Nov 18 01:00 /dev/nvidia0'."""
     words = rest.split()
     if len(words) < 5 or len(words[1]) < 10 or not (words[3].isdecimal() and words[4].isdecimal()):
-        raise CouldNotLook(f"its ls answered with a line that is none: {rest[:60]!r}")
+        raise CouldNotLook(f"its ls answered with a line that is not one of ls: {rest[:60]!r}")
     letters = words[1]
     mode = sum(_BITS.get(letters[1 + place], 0) << (6 - place // 3 * 3) for place in range(9))
     return Stat(_KINDS.get(letters[0], "other"), 0, mode, int(words[3]), int(words[4]), 0, words[0] == "1")

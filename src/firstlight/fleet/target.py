@@ -44,7 +44,7 @@ def parse_target(given: str) -> Target:
     user, at, rest = given.rpartition("@")
     host, port = _host_and_port(rest)
     if (at and not _USER.fullmatch(user)) or not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
-        raise BadInput(f"{_shown(given)} is no host; accepted: {_ACCEPTED}")
+        raise BadInput(f"{_shown(given)} is not a host; accepted: {_ACCEPTED}")
     return Target(given, host, user, _port(port, given))
 
 
@@ -99,7 +99,7 @@ def _port(text: str, given: str) -> int:
             raise BadInput(f"{_shown(given)} has no port behind its colon; accepted: {_ACCEPTED}")
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 0 < int(text) < 65536:
-        raise BadInput(f"{_shown(given)}: {_shown(text)} is no port; accepted: 1 to 65535")
+        raise BadInput(f"{_shown(given)}: {_shown(text)} is not a port; accepted: 1 to 65535")
     return int(text)
 
 

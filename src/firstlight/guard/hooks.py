@@ -70,11 +70,11 @@ def read_call(tool: str, data: bytes) -> HookCall:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"what {tool} handed over is not JSON ({str(error)[:80]}).") from None
     if not isinstance(found, dict):
-        raise BadInput(f"what {tool} handed over is no JSON object.")
+        raise BadInput(f"what {tool} handed over is not a JSON object.")
     roots = found.get("workspace_roots")
     cwd = found.get("cwd") or (roots[0] if isinstance(roots, list) and roots else "")
     if not isinstance(cwd, str) or "\0" in cwd:
-        raise BadInput(f"the cwd that {tool} handed over is no path.")
+        raise BadInput(f"the cwd that {tool} handed over is not a path.")
     return HookCall(_action(tool, found), cwd)
 
 
@@ -100,7 +100,7 @@ def _action(tool: str, found: dict[str, Any]) -> HookAction:
         return HookAction("edit", paths)
     if plain in _ASKS:
         return HookAction("asks", ())
-    raise BadInput(f"{name[:60]!a} is no tool of {tool} that the guard knows. Leave it out of the hook's matcher.")
+    raise BadInput(f"{name[:60]!a} is not a tool of {tool} that the guard knows. Leave it out of the hook's matcher.")
 
 
 def _inner(text: str) -> Any:

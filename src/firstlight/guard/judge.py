@@ -69,7 +69,7 @@ def decide_words(words: tuple[str, ...], policy: Policy, place: Place) -> Decisi
 def decide_edit(path: str, policy: Policy, place: Place) -> Decision:
     """The decision on an edit of a file."""
     if "\0" in path or not path:
-        return _unreadable(Unreadable("a path that is none"), policy)
+        return _unreadable(Unreadable("a path that cannot be one"), policy)
     call = Call(("edit", path), writes=(path,), cwds=(place.cwd,))
     return Decision(tuple(_protected(call, policy, place, {})), (call,))
 
@@ -240,9 +240,8 @@ def _of_wanted(wanted: Wanted, policy: Policy, call: Call) -> Iterator[Denied]:
                 f"Take a version outside of {ban.spec}, e.g. with ==." if ban.spec else "The team does without it."
             )
             asked = f", which {wanted.asked_by} asks for," if wanted.asked_by else ""
-            yield Denied(
-                f"{name}{spec}{asked} is banned ({ban.name}{ban.spec})", "packages", ban.line, instead, trail=call.trail
-            )
+            within = f" ({ban.name}{ban.spec})" if f"{name}{spec}" != f"{ban.name}{ban.spec}" else ""
+            yield Denied(f"{name}{spec}{asked} is banned{within}", "packages", ban.line, instead, trail=call.trail)
     fits = stays_within if wanted.asked_by == "" else may_bring
     for kept in policy.kept:
         if kept.name in names and not fits(spec, kept.spec):

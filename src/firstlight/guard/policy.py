@@ -176,7 +176,7 @@ def _check(found: dict[str, Any], section: str, path: str, text: str) -> None:
                 path,
                 text,
                 key,
-                f"{where[:60]!a} is no key of a policy; accepted: {', '.join(keys)}",
+                f"{where[:60]!a} is not a key of a policy; accepted: {', '.join(keys)}",
                 nearest(key, keys),
             )
         kind = keys[key]
@@ -235,7 +235,7 @@ def _bans(ban: dict[str, Any], path: str, text: str) -> tuple[Ban, ...]:
         parts = _REQUIREMENT.fullmatch(row.strip())
         if parts is None or not right_spec(parts[2]):
             raise _bad(
-                path, text, "packages", f"{row[:60]!a} is no requirement; accepted: triton, or flash-attn<2.8", ()
+                path, text, "packages", f"{row[:60]!a} is not a requirement; accepted: triton, or flash-attn<2.8", ()
             )
         found.append(Ban(canonical(parts[1]), parts[2], _line_of_value(text, parts[1])))
     return tuple(found)

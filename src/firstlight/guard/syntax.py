@@ -42,7 +42,7 @@ def tree_of(text: str) -> Node:
     try:
         data = _JOINED.sub(r"\1", text).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise Unreadable("a letter that is none in shell text") from None
+        raise Unreadable("a character that shell text cannot hold") from None
     if len(data) > LONGEST:
         raise Unreadable(f"{len(data)} bytes of shell text; {LONGEST} are read at most")
     root = _parser().parse(data).root_node

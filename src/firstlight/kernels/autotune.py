@@ -18,13 +18,14 @@ import torch
 
 from firstlight.errors import BadInput, CouldNotLook, UnsupportedInput
 from firstlight.frozen import dataclass
+from firstlight.kernels.backends import why_not
 from firstlight.kernels.block_attention.choose import forget_choices as forget_attention
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.cases import ProductCase
 from firstlight.kernels.choice.drawn import Masked, drawn_attention, drawn_products
 from firstlight.kernels.choice.measuring import Stopwatch, attention_times, product_times
 from firstlight.kernels.choice.rows import Machine, Row, cache_file, document, in_cache, parsed, with_rows
-from firstlight.kernels.choose import forget_choices, why_not_sm90, why_not_triton
+from firstlight.kernels.choose import SPARSE, forget_choices
 
 LEAST_BUDGET_S = 1.0
 SEED = 7  # another draw than the rows that ship
@@ -142,7 +143,7 @@ def shown(row: Row) -> str:
         what += f", density {case.density:.2f}"
     else:
         what = f"attention {case.operation} block {case.block} {case.q_len}x{case.k_len}, {case.shape}"
-    times = [(name, us) for name, us in row.us if name in ("sm90", "triton", "dense")]
+    times = [(name, us) for name, us in row.us if name in (*SPARSE, "dense")]
     return f"{what}: " + ", ".join(f"{name} {us:.1f} us" for name, us in sorted(times, key=lambda item: item[1]))
 
 
@@ -166,10 +167,10 @@ def _backends_here(device: int, dtype: torch.dtype) -> tuple[str, ...]:
             f"autotune measures on CUDA device {device}, and torch sees {torch.cuda.device_count()} devices. "
             f"`firstlight doctor` says why."
         )
-    hurdles = {"triton": why_not_triton(device, dtype), "sm90": why_not_sm90(device, dtype)}
+    hurdles = {name: why_not(name, device, dtype) for name in SPARSE}
     found = tuple(name for name, hurdle in hurdles.items() if not hurdle)
     if not found:
-        raise CouldNotLook(f"autotune has nothing to measure: {hurdles['triton']}; {hurdles['sm90']}.")
+        raise CouldNotLook(f"autotune has nothing to measure: {'; '.join(hurdles.values())}.")
     return found
 
 

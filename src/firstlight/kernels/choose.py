@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
-import os
 import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from firstlight.errors import FirstlightError, UnsupportedInput
 from firstlight.frozen import dataclass
+from firstlight.kernels.backends import BY_NAME, arch_of, require, why_not
 from firstlight.kernels.choice.answer import (
     NEW_CALLS,
     Answer,
@@ -41,9 +39,8 @@ from firstlight.kernels.tf32 import tf32_allowed
 if TYPE_CHECKING:
     from firstlight.kernels.launch import Request
 
-SPARSE = ("triton", "sm90")
+SPARSE = ("triton", *BY_NAME)
 _MODULES = {
-    "sm90": "firstlight.kernels.sm90",
     "triton": "firstlight.kernels.triton_backend",
     "dense": "firstlight.kernels.dense",
     "reference": "firstlight.kernels.reference",
@@ -53,10 +50,6 @@ _MODULES = {
 DEFAULT_DENSITY = {128: 0.10, 64: 0.10, 32: 0.05, 16: 0.02}
 # On a processor the reference goes through the block rows one by one; one large product wins early (measured, 2 cores).
 CPU_DENSITY = {128: 0.15, 64: 0.05, 32: 0.0, 16: 0.0}
-TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-SM90_DTYPES = (torch.float16, torch.bfloat16)
-OLDEST_CAPABILITY = (8, 0)
-HOPPER = (9, 0)  # code for sm_90a runs there and nowhere else
 _KEPT_CHOICES = 1024
 
 
@@ -102,6 +95,8 @@ def backend_module(
     operation: str, pattern: Pattern, tensor: Tensor, n: int, *, request: Request, epilogue: Epilogue = PLAIN
 ) -> Taken:
     """The module that computes this product; a dictionary lookup after the first time."""
+    if request.backend != "auto" and tensor.is_cuda:  # the question of a named backend is soon answered
+        return _named(request.backend, tensor.get_device(), tensor.dtype)
     # kept on the pattern, which fixes device, shape, block and entries; hashing an enum would cost more than the lookup
     copied = request.training if operation == SAMPLE else not pattern.keeps_copy(tensor)
     extras = (epilogue.bias is not None) + (epilogue.addend is not None)
@@ -125,6 +120,13 @@ def backend_module(
     return Taken(_module(found.at_first.backend), is_settled=False)
 
 
+@functools.lru_cache(maxsize=256)
+def _named(backend: str, device: int, dtype: torch.dtype) -> Taken:
+    """What a call that names its backend takes on a GPU, whatever its pattern: a new one need not ask again."""
+    require(backend, device, lambda: why_not(backend, device, dtype))
+    return Taken(_module(backend), is_settled=True)
+
+
 def _is_new(pattern: Pattern, direction: tuple[str, bool]) -> bool:
     """Counts the calls in one direction of a pattern; its lists serve all of them."""
     count = pattern.new_calls[direction] = pattern.new_calls.get(direction, 0) + 1
@@ -142,7 +144,8 @@ def forget_choices() -> None:
     _generation += 1
     _auto_once.cache_clear()
     models_for.cache_clear()
-    _warn_about_sm90.cache_clear()
+    _warn.cache_clear()
+    _named.cache_clear()
 
 
 def _auto(question: Question) -> Answer:
@@ -157,13 +160,10 @@ def _auto_once(question: Question, _precision: str) -> Answer:
         if density <= limit:
             return same(Choice("reference", f"on the processor, density {density:.3f} is at most {limit:g}"))
         return same(Choice("dense", f"on the processor, density {density:.3f} is above {limit:g}"))
-    hurdles = {
-        "triton": why_not_triton(question.device, question.dtype),
-        "sm90": why_not_sm90(question.device, question.dtype),
-    }
-    models = models_for(card_of(question.device))
-    if hurdles["sm90"] and not isinstance(models, str) and is_hopper(question.device):
-        _warn_about_sm90(hurdles["sm90"])
+    hurdles = {name: _hurdle(name, question) for name in SPARSE}
+    models, arch = models_for(card_of(question.device)), arch_of(question.device)
+    if arch is not None and hurdles[arch.name] and not isinstance(models, str):
+        _warn(arch.called, hurdles[arch.name])
     return best_choice(question, hurdles, models)
 
 
@@ -199,8 +199,8 @@ def _words(question: Question) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _warn_about_sm90(hurdle: str) -> None:
-    warnings.warn(f"backend 'auto' goes without the Hopper kernels: {hurdle}.", SlowerPath, stacklevel=2)
+def _warn(called: str, hurdle: str) -> None:
+    warnings.warn(f"backend 'auto' goes without the {called} kernels: {hurdle}.", SlowerPath, stacklevel=2)
 
 
 class SlowerPath(UserWarning):
@@ -214,83 +214,18 @@ def precision_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def why_not_triton(device: int, dtype: torch.dtype) -> str:
-    """What keeps the portable kernel from running on this device, e.g. 'triton is not installed'; empty: nothing."""
-    if dtype not in TRITON_DTYPES:
-        return f"the sparse kernel takes float16, bfloat16 and float32, not {str(dtype).removeprefix('torch.')}"
-    capability = capability_of(device)
-    if capability < OLDEST_CAPABILITY:
-        return f"compute capability {capability[0]}.{capability[1]} is below 8.0"
-    if not triton_installed():
-        return "triton is not installed"
-    return ""
+def _require(name: str, question: Question) -> None:
+    require(name, question.device, lambda: _hurdle(name, question))
 
 
-def why_not_sm90(device: int, dtype: torch.dtype) -> str:
-    """What keeps the Hopper kernels from running here, e.g. 'compute capability is 8.0, ...'; empty: nothing."""
-    if dtype not in SM90_DTYPES:
-        return f"the Hopper kernels take float16 and bfloat16, not {str(dtype).removeprefix('torch.')}"
-    if not is_hopper(device):
-        major, minor = capability_of(device)
-        return f"compute capability is {major}.{minor}, and the Hopper kernels run on 9.0 (H100, H200, GH200) alone"
-    return why_not_built()
-
-
-def is_hopper(device: int) -> bool:
-    """Whether a device runs code for sm_90a."""
-    return capability_of(device) == HOPPER
-
-
-@functools.lru_cache(maxsize=64)  # torch takes 10 us to say it, and a device keeps it
-def capability_of(device: int) -> tuple[int, int]:
-    """E.g. (9, 0) of an H200."""
-    return torch.cuda.get_device_capability(device)
-
-
-@functools.lru_cache(maxsize=1)
-def why_not_built() -> str:
-    """What keeps the Hopper kernels from being compiled and loaded on this machine; empty: nothing. Asked once."""
-    from firstlight.kernels.sm90 import compile as compiling
-    from firstlight.kernels.sm90 import libcuda
-
-    try:
-        compiling.find_compiler()
-        libcuda.library()
-    except FirstlightError as error:
-        return str(error).rstrip(".")
-    return ""
-
-
-@functools.lru_cache(maxsize=1)
-def triton_installed() -> bool:
-    """Whether `import triton` would find something."""
-    return importlib.util.find_spec("triton") is not None
-
-
-def _require_triton(question: Question) -> None:
-    if question.device >= 0:
-        if hurdle := why_not_triton(question.device, question.dtype):
-            raise UnsupportedInput(f"backend 'triton' cannot run here: {hurdle}. Use backend='auto' or 'dense'.")
-    elif os.environ.get("TRITON_INTERPRET") != "1":
-        raise UnsupportedInput(
-            "backend 'triton' was given tensors on the processor; it takes tensors on a CUDA device. Move them there, "
-            "or use backend='reference' (TRITON_INTERPRET=1 runs the kernel in Triton's interpreter, for tests)."
-        )
-
-
-def _require_sm90(question: Question) -> None:
-    if question.device < 0:
-        raise UnsupportedInput(
-            "backend 'sm90' was given tensors on the processor; it takes tensors on an H100 or H200. Move them there, "
-            "or use backend='reference'."
-        )
-    if hurdle := why_not_sm90(question.device, question.dtype):
-        raise UnsupportedInput(f"backend 'sm90' cannot run here: {hurdle}. Use backend='auto'.")
+def _hurdle(name: str, question: Question) -> str:
+    on_gpu = name in SPARSE and question.device >= 0
+    return why_not(name, question.device, question.dtype) if on_gpu else ""
 
 
 @functools.lru_cache(maxsize=8)
 def _module(backend: str) -> ModuleType:
-    return importlib.import_module(_MODULES[backend])
+    return BY_NAME[backend].part() if backend in BY_NAME else importlib.import_module(_MODULES[backend])
 
 
-ASKING = Asking(_auto, {"sm90": _require_sm90, "triton": _require_triton})
+ASKING = Asking(_auto, _require)

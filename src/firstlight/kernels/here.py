@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
-from firstlight.kernels.choice.answer import BACKENDS
+from firstlight.kernels.backends import ARCHS, BACKENDS, BY_NAME, why_not
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.models import Models, models_for
 from firstlight.kernels.choice.rows import SHIPPED, Card, cache_file
-from firstlight.kernels.choose import DEFAULT_DENSITY, Question, offers_of, why_not_sm90, why_not_triton
+from firstlight.kernels.choose import DEFAULT_DENSITY, SPARSE, Question, offers_of
 from firstlight.kernels.pattern import BLOCKS
 from firstlight.kernels.product import Layout
 
@@ -112,7 +114,7 @@ def attention_on(card: Card | None) -> str:
             return f"auto goes by times fitted to {count} {models.source}"
     return (
         f"auto takes dense for full and causal masks, triton where at most {SPARSE_SHARE:g} of the blocks are kept: a "
-        "rule, as attention was not measured on this GPU model; backend='sm90' by name"
+        f"rule, as attention was not measured on this GPU model; backend={ARCHS[0].name!r} by name"
     )
 
 
@@ -131,11 +133,10 @@ def compiler_here() -> Compiler:
 
 
 def _backend(name: str, devices: tuple[Device, ...], triton: str) -> Backend:
-    if name in ("sm90", "triton"):
+    if name in SPARSE:
         if name == "triton" and not triton:
             return Backend(name, runs=False, why="triton is not installed")
-        ask = why_not_sm90 if name == "sm90" else why_not_triton
-        hurdles = [ask(device.number, DTYPE) for device in devices]
+        hurdles = [why_not(name, device.number, DTYPE) for device in devices]
         for device, hurdle in zip(devices, hurdles, strict=True):
             if not hurdle:
                 by = f"triton {triton}" if name == "triton" else "compiled on first use"
@@ -151,26 +152,28 @@ def _backend(name: str, devices: tuple[Device, ...], triton: str) -> Backend:
 def _device(number: int) -> Device:
     name = torch.cuda.get_device_name(number)
     major, minor = torch.cuda.get_device_capability(number)
-    hurdle, sm90_hurdle = why_not_triton(number, DTYPE), why_not_sm90(number, DTYPE)
+    hurdles = {name: why_not(name, number, DTYPE) for name in SPARSE}
     models = models_for(card_of(number))
     if isinstance(models, str):
         measured_in, limits, note = "", _default_limits(), f"the careful default densities: {models}"
     else:
         measured_in = str(SHIPPED if models.mine is None else cache_file(name))
-        runs = tuple(who for who, what in (("triton", hurdle), ("sm90", sm90_hurdle)) if not what)
+        runs = tuple(who for who, what in hurdles.items() if not what)
         limits, note = limits_of(models, runs), f"by times fitted to {models.source}"
-    path, why = taken(hurdle, sm90_hurdle, limits)
+    path, why = taken(hurdles, limits)
     return Device(
         number=number, name=name, capability=f"{major}.{minor}", path=path,
         why=why or f"up to the densities below; {note}", measured_in=measured_in, limits=limits,
     )  # fmt: skip
 
 
-def taken(triton_hurdle: str, sm90_hurdle: str, limits: tuple[Limit, ...]) -> tuple[str, str]:
-    """What auto takes at low density, and why where that is dense; sm90 is taken where it was measured."""
-    if not sm90_hurdle and (triton_hurdle or any(limit.backend == "sm90" for limit in limits)):
-        return "sm90", ""
-    return ("dense", triton_hurdle) if triton_hurdle else ("triton", "")
+def taken(hurdles: Mapping[str, str], limits: tuple[Limit, ...]) -> tuple[str, str]:
+    """What auto takes at low density, and why where that is dense; kernels of an Arch where they were measured."""
+    measured, portable = {limit.backend for limit in limits}, hurdles["triton"]
+    for name in BY_NAME:
+        if not hurdles[name] and (portable or name in measured):
+            return name, ""
+    return ("dense", portable) if portable else ("triton", "")
 
 
 def _default_limits() -> tuple[Limit, ...]:

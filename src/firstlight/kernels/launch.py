@@ -12,8 +12,9 @@ from firstlight.kernels.checks import prepared, require_memory, require_values
 from firstlight.kernels.choose import backend_module
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.prepared import Launch, ModuleLaunch, Prepared, is_ordinary, keep, may_be_kept
+from firstlight.kernels.prepared import Launch, ModuleLaunch, Prepared, empty_on, is_ordinary, keep, may_be_kept
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout, Second
+from firstlight.kernels.torch_private import current_device
 
 _new = object.__new__
 _put = object.__setattr__
@@ -80,7 +81,13 @@ def _multiply_anew(
     if len(shape) == 2:
         n = shape[0] if tokens else shape[1]
         flat, flat_shape = dense, (n, index.rows) if tokens else (index.rows, n)
-        out = dense.new_empty(flat_shape) if extras.out is None else extras.out
+        place = dense.get_device()
+        if extras.out is not None:
+            out = extras.out
+        elif key is not None and (place < 0 or place == current_device()):  # as later calls make it
+            out = empty_on(dense.device)(flat_shape, (flat_shape[1], 1), dense.dtype)
+        else:
+            out = dense.new_empty(flat_shape)
         target = out
     else:
         batch = shape[:-1].numel() if tokens else shape[:-2].numel()
@@ -98,7 +105,7 @@ def _multiply_anew(
         require_memory(values)
         as_given, values = values, ready(values, "values")
         operands = Operands(values, flat, target)
-        if values.is_cuda and values.get_device() != torch.cuda.current_device():
+        if values.is_cuda and values.get_device() != current_device():
             with torch.cuda.device(values.device):  # a kernel is launched on the current device
                 module.multiply(index, *operands, layout=request.layout, epilogue=epilogue)
         elif is_settled and key is not None and dense is given and values is as_given and may_be_kept(pattern, dense):
@@ -154,7 +161,7 @@ def sample_now(pattern: Pattern, a: Tensor, b: Tensor, request: Request) -> Tens
         a, b = a.view(-1, index.rows, a.shape[-1]), b.view(-1, index.cols, b.shape[-1])
     if index.entries:
         module, _ = backend_module("sample", pattern, a, n, request=request)
-        if a.is_cuda and a.get_device() != torch.cuda.current_device():
+        if a.is_cuda and a.get_device() != current_device():
             with torch.cuda.device(a.device):
                 module.sample(index, a, b, out, layout=request.layout, alpha=request.alpha)
         else:

@@ -8,7 +8,7 @@ import re
 
 from firstlight.diagnosis.provider_choice import DRIVERS_OWN
 from firstlight.elf.closure import DLOPEN, Closure, LoadedObject, MissingName, closure, closure_of_many
-from firstlight.elf.loader import LoaderSetup, Rule, expand, loader_setup, search
+from firstlight.elf.loader import FoundBy, LoaderSetup, expand, loader_setup, search
 from firstlight.elf.reader import ElfFile, read_elf
 from firstlight.elf.torch_preload import torch_preloads
 from firstlight.elf.version_gaps import VersionGap, version_gaps
@@ -26,7 +26,7 @@ BASE = (
 )  # fmt: skip
 # Libraries whose soname carries the CUDA major; libcufft.so.11 is of CUDA 12, so most others do not.
 _MAJORS = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvblas|nppc|nvjpeg)\.so\.(\d+)(?:\.\d+)*"
-_SYSTEM = (Rule.CACHE, Rule.DEFAULT)
+_SYSTEM = (FoundBy.CACHE, FoundBy.DEFAULT)
 
 
 class Whose(enum.Enum):
@@ -42,7 +42,7 @@ class Loaded:
 
     name: str
     path: str
-    rule: Rule
+    rule: FoundBy
     entry: str
     owner: str  # the object whose search path it is, "" for none
     requested_by: tuple[str, ...]
@@ -65,7 +65,7 @@ class OtherCopy:
     """A file that would be taken if the winner were not there."""
 
     path: str
-    rule: Rule
+    rule: FoundBy
     entry: str
 
 
@@ -75,16 +75,16 @@ class Shadow:
 
     name: str
     path: str
-    rule: Rule
+    rule: FoundBy
     entry: str
     others: tuple[OtherCopy, ...]
     requested_by: str
 
     @property
     def exchanged(self) -> bool:
-        by_variable = self.rule in (Rule.LIBRARY_PATH, Rule.PRELOAD)
+        by_variable = self.rule in (FoundBy.LIBRARY_PATH, FoundBy.PRELOAD)
         return by_variable and any(
-            each.rule not in (*_SYSTEM, Rule.LATER_CACHE_ENTRY, self.rule) for each in self.others
+            each.rule not in (*_SYSTEM, FoundBy.LATER_CACHE_ENTRY, self.rule) for each in self.others
         )
 
 
@@ -276,7 +276,7 @@ def _shadows(
     interpreters = {part.root.path for part in found if part.root.interpreter}
     for each in loaded:
         own = set(each.requested_by) <= interpreters  # libpython, which no target asks for
-        if own or not each.requested_by or each.found.rule is Rule.PATH:
+        if own or not each.requested_by or each.found.rule is FoundBy.PATH:
             continue
         winner = machine.real_path(each.file.path)
         met = {winner}

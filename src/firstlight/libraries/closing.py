@@ -26,7 +26,7 @@ _BUILD_NAMES = {TorchBuild.CUDA: "CUDA", TorchBuild.CPU: "the CPU", TorchBuild.R
 _SYSTEM = ("/usr/", "/lib", "/bin", "/sbin", "/etc")  # what a package manager fills
 
 
-class Way(enum.Enum):
+class ComesFrom(enum.Enum):
     """Where a missing library comes from."""
 
     INSTALL = "install"
@@ -51,7 +51,7 @@ class Need:
     """One missing library and what brings it, e.g. libcudss.so.0 from nvidia-cudss-cu13 0.8.0.10."""
 
     missing: Missing
-    way: Way
+    way: ComesFrom
     provided: tuple[Provided, ...]  # one for INSTALL, LINK, REINSTALL and COMES_WITH
     loading: Loading
     link: str  # the link to make where loading is LINK, else ""
@@ -69,7 +69,7 @@ class Closing:
     download_bytes: Fact[int]
     cuda_major: Fact[int]
 
-    def by(self, *ways: Way) -> tuple[Need, ...]:
+    def by(self, *ways: ComesFrom) -> tuple[Need, ...]:
         """The needs of some ways."""
         return tuple(need for need in self.needs if need.way in ways)
 
@@ -92,7 +92,7 @@ def close(around: Surroundings, analysis: Analysis, tables: Tables) -> Closing:
 
 def _to_fetch(needs: tuple[Need, ...], providers: Providers) -> Fact[int]:
     """What installing all of it fetches, each project once; Unknown where one size is not on record."""
-    fetched = [need for need in needs if need.way in (Way.INSTALL, Way.REINSTALL)]
+    fetched = [need for need in needs if need.way in (ComesFrom.INSTALL, ComesFrom.REINSTALL)]
     wheels = {each.project: each.bytes for need in fetched for each in need.provided}
     if wheels:
         wheels |= {each.project: each.bytes for each in providers.brought}
@@ -118,24 +118,24 @@ def pins_of(around: Surroundings, target: Target) -> dict[str, str]:
 
 def _need(around: Surroundings, target: Target, missing: Missing, providers: Providers) -> Need:
     if missing.whose is Whose.DRIVER or missing.name in providers.driver:
-        return Need(missing, Way.DRIVER, (), Loading.REACHED, "", "", "")
+        return Need(missing, ComesFrom.DRIVER, (), Loading.REACHED, "", "", "")
     found = next((each for each in providers.chosen if each.soname == missing.name), None)
     if found is None:
         for package in providers.debian:
             if package.soname == missing.name:
-                return Need(missing, Way.SYSTEM, (), Loading.REACHED, "", package.package, package.origin)
+                return Need(missing, ComesFrom.SYSTEM, (), Loading.REACHED, "", package.package, package.origin)
         reasons = {each.soname: each.reason for each in providers.unknown}
         reason = _of_another_torch(around, missing) or reasons.get(missing.name, "nothing has it")
-        return Need(missing, Way.UNKNOWN, (), Loading.REACHED, "", "", reason)
+        return Need(missing, ComesFrom.UNKNOWN, (), Loading.REACHED, "", "", reason)
     if target.kind is TargetKind.WHEEL and _is_asked_for(target, found.project):
-        return Need(missing, Way.COMES_WITH, (found,), Loading.REACHED, "", "", "")
+        return Need(missing, ComesFrom.COMES_WITH, (found,), Loading.REACHED, "", "", "")
     site = site_to_change(around, target)
     file = f"{site}/{found.path}"
     loading, link = _loading(around, missing, file=file)
-    way = Way.INSTALL
+    way = ComesFrom.INSTALL
     if found.is_installed:
         there = around.machine.stat(file) is not None and not missing.damaged
-        way = Way.LINK if there else Way.REINSTALL
+        way = ComesFrom.LINK if there else ComesFrom.REINSTALL
     return Need(missing, way, (found,), loading, link, "", "")
 
 

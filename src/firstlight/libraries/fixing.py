@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.errors import BadInput
 from firstlight.facts.known import Fact, Known
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import Analysis, analyse
-from firstlight.libraries.closing import Closing, Loading, Need, Way, close, site_to_change
+from firstlight.libraries.closing import Closing, ComesFrom, Loading, Need, close, site_to_change
 from firstlight.libraries.local_wheels import LocalWheel
 from firstlight.libraries.providers import Brought, Provided
 from firstlight.libraries.target import Surroundings, Target
 from firstlight.libraries.wheel_machine import Wheel, WheelMachine
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables import Tables
 
 _MOST_LOOKS = 12
@@ -53,7 +53,7 @@ class Fix:
     @property
     def left(self) -> tuple[Need, ...]:
         """What no package here can bring."""
-        return tuple(need for need in self.needs if need.way in (Way.SYSTEM, Way.DRIVER, Way.UNKNOWN))
+        return tuple(need for need in self.needs if need.way in (ComesFrom.SYSTEM, ComesFrom.DRIVER, ComesFrom.UNKNOWN))
 
     @property
     def is_empty(self) -> bool:
@@ -108,18 +108,18 @@ class _Draft:
     def _as_picked(self, need: Need) -> Need:
         """A second library of a wheel that is picked has only to be reached."""
         picked = need.provided and need.provided[0].project in self._wheels
-        return replace(need, way=Way.LINK) if picked and need.way is Way.INSTALL else need
+        return replace(need, way=ComesFrom.LINK) if picked and need.way is ComesFrom.INSTALL else need
 
     def take(self, closing: Closing) -> bool:
         """Add what closes these gaps; False where nothing new came in."""
         before = (len(self.picks), len(self.links), len(self.preloads))
         for need in closing.needs:
             self.needs.setdefault(need.missing.name, need)
-            if need.way in (Way.INSTALL, Way.REINSTALL):
-                self._pick(need.provided[0], again=need.way is Way.REINSTALL)
-            if need.way in (Way.INSTALL, Way.LINK, Way.REINSTALL):
+            if need.way in (ComesFrom.INSTALL, ComesFrom.REINSTALL):
+                self._pick(need.provided[0], again=need.way is ComesFrom.REINSTALL)
+            if need.way in (ComesFrom.INSTALL, ComesFrom.LINK, ComesFrom.REINSTALL):
                 self._reach(need)
-        if any(need.way is Way.INSTALL for need in closing.needs):
+        if any(need.way is ComesFrom.INSTALL for need in closing.needs):
             for each in closing.brought:
                 self._bring(each)
         self.around = replace(
@@ -180,5 +180,5 @@ class _Draft:
         leads = f"{self._site}/{need.provided[0].path}"
         if need.loading is Loading.LINK and need.link not in self.links:
             self.links[need.link] = leads
-        if need.loading is Loading.PRELOAD and need.way is Way.LINK and leads not in self.preloads:
+        if need.loading is Loading.PRELOAD and need.way is ComesFrom.LINK and leads not in self.preloads:
             self.preloads.insert(0, leads)  # what is met later is needed by what was met before

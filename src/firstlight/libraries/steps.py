@@ -12,7 +12,7 @@ from firstlight.facts.place import probe_place
 from firstlight.facts.python_environments import EnvironmentKind
 from firstlight.frozen import dataclass
 from firstlight.libraries.analysis import analyse
-from firstlight.libraries.closing import Way, installed_in, site_to_change
+from firstlight.libraries.closing import ComesFrom, installed_in, site_to_change
 from firstlight.libraries.fixing import Fix, Link, Pick, work_out
 from firstlight.libraries.local_wheels import LocalWheel
 from firstlight.libraries.target import PRELOAD_FILE, Surroundings, Target, find_target, surroundings
@@ -30,8 +30,8 @@ from firstlight.ways.words import fitted, listed
 BECAUSE = "missing-library"
 _IS_ELF = "import sys; sys.exit(open(sys.argv[1], 'rb').read(4) != b'\\x7fELF')"
 _LOGIN = (
-    "The index gets its user and password through the environment; no command and no journal holds them. To go on or "
-    "to take it back, give them again: --index-url, or PIP_EXTRA_INDEX_URL (pip), UV_EXTRA_INDEX_URL (uv)."
+    "The index gets its user and password through the environment; no command and no journal holds them. To continue, "
+    "or to take it back, give them again: --index-url, or PIP_EXTRA_INDEX_URL (pip), UV_EXTRA_INDEX_URL (uv)."
 )
 _WRITING: Fact[float] = Known(1.0, "a bound: links are made, nothing is fetched")
 _NOTHING: Fact[int] = Known(0, "nothing is fetched")
@@ -81,7 +81,7 @@ def _made(around: Surroundings, target: Target, fix: Fix, *, source: Source) -> 
         steps.append(_links(fix.links))
     if fix.preloads:
         steps.append(_preload(around, fix.preloads, site=site))
-    if packages := tuple(dict.fromkeys(need.package for need in fix.left if need.way is Way.SYSTEM)):
+    if packages := tuple(dict.fromkeys(need.package for need in fix.left if need.way is ComesFrom.SYSTEM)):
         steps.append(_of_the_system(around.machine, packages))
     return steps
 

@@ -257,7 +257,7 @@ BUILD_LINT_RULES = (
         "toolkit-differs-from-torch",
         toolkit_differs_from_torch,
         Severity.BLOCKS,
-        "nvcc of the image is of another CUDA major than torch",
+        "nvcc of the image has another CUDA major than torch",
         "torch refuses to compile extensions with an nvcc of another major.",
         "RuntimeError: The detected CUDA version (...) mismatches the version that was used to compile PyTorch (...)",
         "github.com/pytorch/pytorch, torch/utils/cpp_extension.py",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Image
 from firstlight.lint.model import Install, ProjectAsked
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables.pin_rows import PackagePins
 from firstlight.tables.torch_rows import Companion
 from firstlight.versions import TorchVersion

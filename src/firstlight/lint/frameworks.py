@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.frozen import dataclass
 from firstlight.lint.images import GPU_SERVERS, KNOWS_BLACKWELL
 from firstlight.lint.installs import installs
 from firstlight.lint.model import Install, Place, ProjectAsked, Target, stages_of
+from firstlight.specifiers import satisfies
 from firstlight.tables.pin_rows import FrameworkBuild, FrameworkExtra
 from firstlight.versions import CudaVersion, TorchVersion
 

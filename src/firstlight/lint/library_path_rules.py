@@ -303,7 +303,7 @@ LIBRARY_PATH_LINT_RULES = (
         driver_inside_image,
         Severity.DEGRADES,
         "parts of a driver are installed into the image",
-        "The driver's libraries must be of the version of the host's kernel module; those are mounted at start.",
+        "The driver's libraries must have the version of the host's kernel module; those are mounted at start.",
         "Failed to initialize NVML: Driver/library version mismatch",
         "docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
     ),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstlight.diagnosis.finding import Question, Severity
-from firstlight.diagnosis.specifiers import newest
 from firstlight.lint.build_rules import cuda_builds
 from firstlight.lint.model import Syntax, Target
 from firstlight.lint.rule import LintRule, SeenAt
 from firstlight.lint.torch_answers import begin_with
 from firstlight.lint.torches import Replacement, fails, torches
 from firstlight.lint.written import ask
+from firstlight.specifiers import newest
 from firstlight.ways.kinds import ChangeImage, InstallWheels, Package, Why
 from firstlight.ways.way import Chain, chain
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from firstlight.diagnosis.compat_answers import compat_answers, wired_release
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import newest
 from firstlight.diagnosis.torch_build_rules import jetson_wheel
 from firstlight.diagnosis.wheel_answers import COMPANIONS
 from firstlight.diagnosis.wheel_choice import Wheel, gpus_of
@@ -22,6 +21,7 @@ from firstlight.lint.torches import InImage, Replacement, brought_torch, fails, 
 from firstlight.lint.wheels import torch_asked
 from firstlight.lint.written import ask, variables_in
 from firstlight.lint.written_kinds import pip_line
+from firstlight.specifiers import newest
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 from firstlight.ways.kinds import (
     ChangeImage,

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.diagnosis.wheel_bounds import compiler_knows
 from firstlight.diagnosis.wheel_choice import SeenGpu, gpus_of
 from firstlight.frozen import dataclass
@@ -22,6 +21,7 @@ from firstlight.lint.host import runs_major
 from firstlight.lint.installs import installs
 from firstlight.lint.model import Install, Place, ProjectAsked, Ran, Target
 from firstlight.lint.wheels import built_for, taken, torch_asked
+from firstlight.specifiers import satisfies
 from firstlight.tables.gpu_rows import Runs
 from firstlight.versions import ComputeCapability, CudaVersion, TorchVersion
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 from firstlight.diagnosis.finding import Question
-from firstlight.diagnosis.specifiers import newest, satisfies
 from firstlight.diagnosis.wheel_bounds import variants_of, why_no_variant
 from firstlight.errors import BadVersion
 from firstlight.frozen import dataclass
 from firstlight.lint.images import Flavour
 from firstlight.lint.installs import AUTO, CPU
 from firstlight.lint.model import Copied, Install, ProjectAsked, Syntax, Target
+from firstlight.specifiers import newest, satisfies
 from firstlight.tables.torch_rows import TorchRelease
 from firstlight.versions import CudaVersion, TorchVersion
 

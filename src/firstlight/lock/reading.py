@@ -34,7 +34,7 @@ def read_lock(path: str) -> Lock:
     document = _parsed(text, path)
     _check_schema(document.get("schema"), path)
     if unknown := sorted(set(document) - {"schema", "class"}):
-        raise BadInput(f"{path}: {unknown[0][:60]!a} is no part of a lock. {_AGAIN}.")
+        raise BadInput(f"{path}: {unknown[0][:60]!a} is not part of a lock. {_AGAIN}.")
     classes = document.get("class", [])
     if not isinstance(classes, list) or not all(isinstance(each, dict) for each in classes):
         raise BadInput(f"{path}: `class` is not a list of [[class]] tables. {_AGAIN}.")
@@ -86,7 +86,7 @@ def _class(table: dict[str, Any], path: str) -> LockedClass:
         if key not in (*_TOP, *_PARTS, FINDINGS):
             near = nearest(key, (*_TOP, *_PARTS, FINDINGS))
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise BadInput(f"{where}: {key[:60]!a} is no part of a class.{hint} {_AGAIN}.")
+            raise BadInput(f"{where}: {key[:60]!a} is not part of a class.{hint} {_AGAIN}.")
     held = tuple(row for part in Part for row in _held(part, table.get(part.value, {}), where))
     findings = _rows(table.get(FINDINGS, {}), f"{where}: {FINDINGS}")
     floor = table.get("driver_branch_floor")
@@ -118,7 +118,7 @@ def _class(table: dict[str, Any], path: str) -> LockedClass:
 def _word(table: dict[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value or not value.isprintable():
-        shown = "missing" if value is None else f"{ascii(value)[:60]}, which is no such text"
+        shown = "missing" if value is None else f"{ascii(value)[:60]}, which is not text of that kind"
         raise BadInput(f"{where}: {key} is {shown}. {_AGAIN}.")
     return value
 

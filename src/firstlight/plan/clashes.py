@@ -66,7 +66,7 @@ def _with_torch(
         yield _pin_clash(rows[0], want, wanted=wanted, pin=pin_on(rows[0], "torch", machine=machine))
     tags = {build.cuda.tag if build.has_cuda else CPU for build in builds}
     if want.local and want.local not in tags:
-        sentence = f"{want.text} is a build for {want.local}; wanted is {wanted}. Both have to be of one build."
+        sentence = f"{want.text} is a build for {want.local}; wanted is {wanted}. Both have to be the same build."
         yield Clash(want.text, wanted, "the names of the builds", sentence)
     fitting = pairs or [(build, rows[0]) for build in builds if want.exact]
     if not fitting or any(

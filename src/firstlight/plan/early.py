@@ -47,7 +47,7 @@ def early_sets(
     released = [w for w in wants if w.project in ("vllm", "xformers") or (w.project in _BESIDE_TORCH and w.specifier)]
     if released:
         names = listed(want.text for want in released)
-        return (), f"{names} cannot be had with a {channel.value} torch: releases require a released torch."
+        return (), f"{names} cannot be installed with a {channel.value} torch: releases require a released torch."
     build = _variant(question, torch, place)
     if build is None:
         known = f" with {torch.local}" if torch.local else ""

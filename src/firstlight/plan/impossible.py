@@ -25,7 +25,7 @@ def what_is_impossible(
             said += _of_package(question.tables, want, place)
     if clashes:
         pairs = f"{len(clashes)} requirements clash" if len(clashes) > 1 else "a requirement clashes"
-        said.append(f"{listed(want.text for want in wants)} cannot be had together: {pairs}.")
+        said.append(f"{listed(want.text for want in wants)} cannot be installed together: {pairs}.")
     elif not said:
         together = listed(want.text for want in wants) or "torch"
         said.append(f"No releases are known in which {together} all go together here, though any two of them may.")

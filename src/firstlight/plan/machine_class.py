@@ -84,7 +84,7 @@ def _gpu(part: str, text: str, *, tables: Tables) -> ClassGpu:
             f"lists and the oldest driver, {_EXAMPLE}."
         )
     raise BadInput(
-        f"--for {_shown(text)}: {_shown(part)} is no GPU that the tables know, nor a driver; accepted: GPUs of "
+        f"--for {_shown(text)}: {_shown(part)} is neither a GPU that the tables know nor a driver; accepted: GPUs of "
         f"`firstlight tables gpu` and the oldest driver, {_EXAMPLE}."
     )
 

@@ -6,8 +6,8 @@ import re
 from functools import cache
 
 from firstlight.diagnosis.observed import listed
-from firstlight.diagnosis.specifiers import satisfies
 from firstlight.frozen import dataclass
+from firstlight.specifiers import satisfies
 from firstlight.tables import Tables
 from firstlight.tables.pin_rows import PackagePins
 from firstlight.tables.row import Pin

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 from functools import cache
 
-from firstlight.diagnosis.specifiers import newest
 from firstlight.facts.known import Fact, Known, Unknown
 from firstlight.frozen import dataclass
 from firstlight.plan.builds import CPU, Build
 from firstlight.plan.pins import Place, admits, compiled_here, misfit, pin_on, takes_torch
 from firstlight.plan.want import PROJECTS, Want
+from firstlight.specifiers import newest
 from firstlight.tables import Tables
 from firstlight.tables.pin_rows import PackagePins, WheelSize
 from firstlight.tables.torch_index import index_of_build

@@ -93,7 +93,7 @@ def _taken_apart(specifier: str, shown: str) -> tuple[str, str]:
         read = SpecifierSet(specifier)
     except InvalidSpecifier as error:
         raise BadInput(
-            f"--want {shown}: {specifier[:40]!a} is no version bound ({error}); accepted: ==2.9.0, >=2.8,<2.10, "
+            f"--want {shown}: {specifier[:40]!a} is not a version bound ({error}); accepted: ==2.9.0, >=2.8,<2.10, "
             f"~=3.5.0, or nothing, {_EXAMPLE}."
         ) from None
     if any("+" in each.version for each in read):

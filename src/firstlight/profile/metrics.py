@@ -32,7 +32,7 @@ class Over(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Derivation:
     """One way to a figure: the sum of dram__bytes_read.sum and dram__bytes_write.sum."""
 
     how: Formula
@@ -66,7 +66,7 @@ class Metric:
     key: str
     what: str
     unit: str  # %, bytes, s, Hz, or "" for a plain ratio
-    ways: tuple[Way, ...]
+    ways: tuple[Derivation, ...]
     over: Over = Over.BY_TIME
 
 
@@ -90,33 +90,36 @@ _STALL = "long_scoreboard_per"
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 
 METRICS: tuple[Metric, ...] = (
-    Metric("time_s", "time under the profiler", "s", (Way(Formula.ONE, ("gpu__time_duration.sum",)),), Over.SUM),
-    Metric("sm_clock_hz", "SM clock", "Hz", (Way(Formula.ONE, ("sm__cycles_elapsed.avg.per_second",)),)),
+    Metric("time_s", "time under the profiler", "s", (Derivation(Formula.ONE, ("gpu__time_duration.sum",)),), Over.SUM),
+    Metric("sm_clock_hz", "SM clock", "Hz", (Derivation(Formula.ONE, ("sm__cycles_elapsed.avg.per_second",)),)),
     Metric(
         "tensor_pct",
         "tensor cores busy",
         "%",
-        (Way(Formula.LARGEST, (f"sm__pipe_tensor_{_TENSOR}", f"sm__pipe_tc_{_TENSOR}")),),
+        (Derivation(Formula.LARGEST, (f"sm__pipe_tensor_{_TENSOR}", f"sm__pipe_tc_{_TENSOR}")),),
     ),
-    Metric("sm_pct", "busiest part of the SMs", "%", (Way(Formula.ONE, (f"sm__{_OF_PEAK}",)),)),
-    Metric("dram_pct", "memory busy", "%", (Way(Formula.ONE, (f"dram__{_OF_PEAK}",)),)),
-    Metric("l2_pct", "L2 busy", "%", (Way(Formula.ONE, (f"lts__{_OF_PEAK}",)),)),
+    Metric("sm_pct", "busiest part of the SMs", "%", (Derivation(Formula.ONE, (f"sm__{_OF_PEAK}",)),)),
+    Metric("dram_pct", "memory busy", "%", (Derivation(Formula.ONE, (f"dram__{_OF_PEAK}",)),)),
+    Metric("l2_pct", "L2 busy", "%", (Derivation(Formula.ONE, (f"lts__{_OF_PEAK}",)),)),
     Metric(
         "dram_bytes",
         "moved to and from memory",
         "bytes",
-        (Way(Formula.ONE, ("dram__bytes.sum",)), Way(Formula.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum"))),
+        (
+            Derivation(Formula.ONE, ("dram__bytes.sum",)),
+            Derivation(Formula.SUM, ("dram__bytes_read.sum", "dram__bytes_write.sum")),
+        ),
         Over.SUM,
     ),
-    Metric("l2_bytes", "moved through the L2", "bytes", (Way(Formula.ONE, ("lts__t_bytes.sum",)),), Over.SUM),
-    Metric("l2_hit_pct", "found in the L2", "%", (Way(Formula.ONE, ("lts__t_sector_hit_rate.pct",)),)),
+    Metric("l2_bytes", "moved through the L2", "bytes", (Derivation(Formula.ONE, ("lts__t_bytes.sum",)),), Over.SUM),
+    Metric("l2_hit_pct", "found in the L2", "%", (Derivation(Formula.ONE, ("lts__t_sector_hit_rate.pct",)),)),
     Metric(
         "stall_long_scoreboard_pct",
         "warps waiting for memory",
         "%",
         (
-            Way(Formula.ONE, (f"smsp__warp_issue_stalled_{_STALL}_warp_active.pct",)),
-            Way(
+            Derivation(Formula.ONE, (f"smsp__warp_issue_stalled_{_STALL}_warp_active.pct",)),
+            Derivation(
                 Formula.PERCENT,
                 (
                     f"smsp__average_warps_issue_stalled_{_STALL}_issue_active.ratio",
@@ -129,19 +132,19 @@ METRICS: tuple[Metric, ...] = (
         "warps_active_pct",
         "warps resident (occupancy)",
         "%",
-        (Way(Formula.ONE, ("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
+        (Derivation(Formula.ONE, ("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
     ),
     Metric(
         "bank_conflict_cycles_pct",
         "SM cycles lost to bank conflicts",
         "%",
-        (Way(Formula.PERCENT, (_CONFLICTS, "sm__cycles_active.sum")),),
+        (Derivation(Formula.PERCENT, (_CONFLICTS, "sm__cycles_active.sum")),),
     ),
     Metric(
         "bank_conflict_ratio",
         "bank conflicts a wavefront",
         "",
-        (Way(Formula.RATIO, (_CONFLICTS, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")),),
+        (Derivation(Formula.RATIO, (_CONFLICTS, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")),),
     ),
 )
 

@@ -39,7 +39,7 @@ def find_subject(name: str, device: str) -> Subject:
 
     names = _device_names(device, name)
     if len(names) > 1:
-        raise BadInput(f"--device {device}: a profile is of one device; accepted: {', '.join(names)}")
+        raise BadInput(f"--device {device}: a profile covers one device; accepted: {', '.join(names)}")
     described = describe(names[0])
     gpu = described.gpu
     memory = processor_memory() if gpu is None else gpu.mem_bytes or 0
@@ -77,7 +77,7 @@ def _one_case(name: str, cases: tuple[Case, ...]) -> Case:
         raise BadInput(str(error).replace("--only ", "", 1)) from None
     if len(found) > 1:
         some = ", ".join(case.id for case in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
-        raise BadInput(f"{name!a} means {len(found)} cases; a profile is of one. Name it: {some}")
+        raise BadInput(f"{name!a} means {len(found)} cases; a profile covers one. Name it: {some}")
     return found[0]
 
 

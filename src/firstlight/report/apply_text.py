@@ -109,6 +109,8 @@ def _sentence(outcome: Applied) -> str:
         took = f"{counted(len(did), 'step')} done in {seconds:.1f} s{spent}"
         return f"run {outcome.run}: {took}; `firstlight undo` takes it back"
     if outcome.ending is Ending.NOTHING:
+        if not outcome.run and not outcome.parts.ours:
+            return "nothing to do"
         by = f"run {outcome.run} did this" if outcome.run else "every step is done already"
         shell = "; this shell still has the old environment" if outcome.run and outcome.parts.persons else ""
         return f"nothing to do: {by}{shell}"

@@ -96,6 +96,12 @@ def environment_rows(run: RunResult) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in rows if value)
 
 
+def peaks_words(source: str) -> str:
+    """Where a GPU's peaks are from: 'table gpu_peaks, h200-sxm' for db:h200-sxm."""
+    kind, _, name = source.partition(":")
+    return {"db": f"table gpu_peaks, {name}", "estimated": f"estimated for capability {name}"}.get(kind, source)
+
+
 def _gpu_text(run: RunResult, place: int) -> str:
     gpu = run.gpus[place]
     parts = [
@@ -104,6 +110,6 @@ def _gpu_text(run: RunResult, place: int) -> str:
         f"{gpu.mem_bytes / 1e9:.0f} GB" if gpu.mem_bytes else "",
         f"at most {gpu.clock_max_mhz:.0f} MHz" if gpu.clock_max_mhz else "",
         f"{gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
-        f"peaks {gpu.peaks}" if gpu.peaks != "none" else "no peak row",
+        f"peaks: {peaks_words(gpu.peaks)}" if gpu.peaks != "none" else "no peak row",
     ]
     return f"{gpu.name} ({', '.join(part for part in parts if part)})"

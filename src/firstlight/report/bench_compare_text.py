@@ -190,11 +190,11 @@ def _meaning(comparison: Comparison, code: int) -> str:
     if comparison.identical and comparison.cases:
         return "both files hold the same run, so nothing differs"
     if comparison.tells_nothing:
-        return "nothing can be told: no figure is clear" if comparison.cases else "no figure is in both runs"
+        return "no verdict: no figure is clear" if comparison.cases else "no figure is in both runs"
     if comparison.has_open_ends and code:
         return "not all is clear, and --strict wants that"
     if told < len(comparison.cases):
-        return f"no regression in {counted(told, 'figure')}; {len(comparison.cases) - told} cannot be told"
+        return f"no regression in {counted(told, 'figure')}; {len(comparison.cases) - told} have no verdict"
     return "no regression, but not every case was compared" if comparison.has_open_ends else "no regression"
 
 
@@ -218,9 +218,9 @@ def _measured_anew(shaky: list[CaseChange], base: RunResult, new: RunResult, aga
     """The commands that measure the base again, or both runs where the new one is no steadier, and compare then."""
     both = [case for case in shaky if case.unsteady_new]
     if both:
-        yield "\nNeither run is steady. Measure both again while the machine is quiet, the base with the code of then:"
+        yield "\nNeither run is steady. Measure both again while the machine is quiet, the base with its own code:"
     else:
-        yield "\nThe base is not steady. Measure it again, with the code of then, while the machine is quiet:"
+        yield "\nThe base is not steady. Measure it again while the machine is quiet, with the code of that run:"
     yield _pasted(repeated(base, effort="rigorous", only=named(shaky), out=_BASE_AGAIN))
     if both:
         yield _pasted(repeated(new, effort="rigorous", only=named(shaky), out=_NEW_AGAIN))

@@ -22,6 +22,9 @@ def estimate_text(cases: Sequence[Case], seconds: Mapping[str, float], *, total_
         skipped = f", {len(inside) - len(run)} skipped" if len(run) < len(inside) else ""
         spent = sum(seconds[case.id] for case in run)
         lines.append(f"{family:<12}{len(run):>4} cases{spent:>8.1f} s{skipped}")
-    compiled = " Compiling comes on top of it, minutes of it." if any("compile" in c.flags for c in cases) else ""
-    lines.append(f"about {total_s:.0f} s on {model}, making the buffers and checking the results left out.{compiled}")
+    compiled = " So does compiling, which takes minutes." if any("compile" in c.flags for c in cases) else ""
+    lines.append(
+        f"about {total_s:.0f} s in all on {model}, with the warm-up. Making the buffers and checking the results "
+        f"comes on top.{compiled}"
+    )
     return "\n".join(lines) + "\n"

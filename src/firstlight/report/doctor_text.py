@@ -27,6 +27,7 @@ _HEADS = {
     Severity.NOTE: Painted("NOTE", Style.HEAD),
 }
 _STYLES = {Severity.BLOCKS: Style.BAD, Severity.DEGRADES: Style.WARN}
+_HEALTHY, _AS_WANTED = "healthy", "nothing keeps it from working"
 _LABEL = 10
 _MOST_LINES = 4  # of a log, on a screen
 
@@ -87,14 +88,22 @@ def _everything(facts: Facts, diagnosis: Diagnosis, answered: tuple[str, ...]) -
 
 
 def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
-    """The word healthy where all that was seen agrees; else what was found, and what does not agree."""
-    if not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known):
-        yield "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)\n"
+    said = healthy_sentence(facts, diagnosis)
+    word, _, seen = said.partition(": ")
+    if word not in (_HEALTHY, _AS_WANTED):
+        yield labelled("", (said,), label_width=0)
         return
+    yield Painted(word, Style.GOOD)
+    yield labelled("", (f"{word}: {seen}",), label_width=0).removeprefix(word)
+
+
+def healthy_sentence(facts: Facts, diagnosis: Diagnosis) -> str:
+    """Where nothing was found: the word healthy if all that was seen agrees; else what does not agree."""
+    if not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known):
+        return "nothing to repair: no NVIDIA GPU was found, and none was asked for (--want)"
     if against := doubts(facts, diagnosis):
         reasons = "; ".join(each.text for each in against)
-        yield labelled("", (f"nothing was found that keeps it from working, but {reasons}",), label_width=0)
-        return
+        return f"nothing was found that keeps it from working, but {reasons}"
     seen = []
     if isinstance(facts.libcuda.init_code, Known) and facts.libcuda.init_code.value == 0:
         seen.append("cuInit works")
@@ -104,10 +113,8 @@ def _healthy(facts: Facts, diagnosis: Diagnosis) -> Iterator[Part]:
         seen.append("torch's libraries are all there")
     if left := set_aside(facts):
         seen.append(left)
-    word = "nothing keeps it from working" if is_wanted(facts) else "healthy"
-    yield Painted(word, Style.GOOD)
-    looked = f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel ran)"
-    yield labelled("", (looked,), label_width=0).removeprefix(word)
+    word = _AS_WANTED if is_wanted(facts) else _HEALTHY
+    return f"{word}: {', '.join(seen) or 'nothing wrong was found'} (looked at, not proved: no kernel ran)"
 
 
 def _not_explained(facts: Facts, diagnosis: Diagnosis, length: Length) -> Iterator[Part]:

@@ -24,10 +24,13 @@ def chosen(signatures: tuple[Signature, ...], wanted: str) -> tuple[Signature, .
     if found:
         return found
     products = sorted({product_of(each) for each in signatures})
-    inside = [each for each in products if name and (name in each or each in name)]
-    near = difflib.get_close_matches(name, products, n=3, cutoff=0.6) or inside[:3]
-    advice = f"Did you mean {' or '.join(near)}?" if near else "The list of products: firstlight explain --list"
-    raise BadInput(f"no product is called {wanted!a}; accepted: one of {len(products)} products, or all. {advice}")
+    inside = [each for each in products if len(name) > 1 and (name in each or each in name)]
+    near = difflib.get_close_matches(name, products, n=3, cutoff=0.7) or inside[:3]
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise BadInput(
+        f"no product is called {wanted[:60]!a}; accepted: all, or one of the {len(products)} that "
+        f"`firstlight explain --list` prints.{hint}"
+    )
 
 
 def products_text(signatures: tuple[Signature, ...], *, width: int) -> str:

@@ -56,12 +56,12 @@ class _Labels:
     by_cause: str
 
 
-_ALONE = _Labels("cause", "cause, not settled", "ways out", "then, by what it is")
+_ALONE = _Labels("cause", "possible cause", "ways out", "then, depending on which it is")
 _IN_GENERAL = _Labels(
-    "cause, as a rule",
-    "cause elsewhere, not settled",
+    "usual cause",
+    "possible cause elsewhere",
     "ways out elsewhere (here the one above comes first)",
-    "elsewhere, by what it is (here the one above comes first)",
+    "elsewhere, depending on which it is (here the one above comes first)",
 )
 
 
@@ -188,7 +188,7 @@ def told_most(explained: Explained, width: int) -> str:
     """The line of an error that nobody knows that tells most, and what it reads like; '' where none is an error."""
     rows: list[str] = []
     for sighting in explained.last_error:
-        rows += ["The line that tells most:"]
+        rows += ["The most telling line:"]
         rows += _fold(f"line {sighting.line}: {printable(sighting.text)}", width, "  ", "    ")
         rows += [f"It reads like {kind}." for kind in (kind_of(sighting.text),) if kind]
     return "".join(f"{row}\n" for row in rows)

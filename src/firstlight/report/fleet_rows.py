@@ -18,6 +18,7 @@ from firstlight.report.summary import gpu_words
 HEADINGS = ("host", "GPUs", "driver", "CUDA", "torch", "verdict")
 MOST_DIFFERENCES = 4
 _LEFT_OUT = "gpu-left-out"  # a card on the bus that programs cannot use
+_MOST_NAMED = 8  # hosts in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,13 @@ def against_words(row: Row, folded_hosts: Callable[[tuple[str, ...]], str]) -> s
     against = row.against
     if against.unlike:
         count = len(against.unlike)
-        return f"no two of the {count} hosts of its kind are equal, so that none is the usual one to compare with"
+        return f"no two of the {count} hosts of its kind are equal: there is no usual one to compare with"
     if against.with_gpus:
         others = counted(len(against.with_gpus), "other host")
         have = "has" if len(against.with_gpus) == 1 else "have"
-        return f"no NVIDIA GPU was seen here, and {others} {have} GPUs ({folded_hosts(against.with_gpus)})"
+        named = folded_hosts(against.with_gpus[:_MOST_NAMED])
+        more = f" and {len(against.with_gpus) - _MOST_NAMED} more" if len(against.with_gpus) > _MOST_NAMED else ""
+        return f"no NVIDIA GPU was seen here, and {others} {have} GPUs ({named}{more})"
     if against.none_fits:
         kind = "" if row.state is None else kind_words(row.state.stack.kind)
         return f"no class of {against.lock} is for this kind of machine ({kind})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstlight.apply.account import State
 from firstlight.apply.outcome import Ending
-from firstlight.libraries.closing import Need, Way
+from firstlight.libraries.closing import ComesFrom, Need
 from firstlight.libraries.fixing import Fix
 from firstlight.libraries.steps import bytes_of
 from firstlight.numerals import counted
@@ -44,9 +44,9 @@ def left_text(left: tuple[Need, ...]) -> str:
     """What no package can bring, with who has to act."""
     lines = []
     for need in left:
-        if need.way is Way.DRIVER:
+        if need.way is ComesFrom.DRIVER:
             lines.append(f"{need.missing.name}: the NVIDIA driver's, never a package's; `firstlight doctor` says more")
-        elif need.way is Way.SYSTEM:
+        elif need.way is ComesFrom.SYSTEM:
             lines.append(f"{need.missing.name}: of the system, in {need.package}")
         else:
             lines.append(f"{need.missing.name}: {need.reason}")

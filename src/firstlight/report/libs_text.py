@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from firstlight.elf.version_gaps import VersionGap
 from firstlight.facts.known import Fact, Known
 from firstlight.libraries.analysis import BASE, Analysis, Shadow
-from firstlight.libraries.closing import Closing, Loading, Need, Way
+from firstlight.libraries.closing import Closing, ComesFrom, Loading, Need
 from firstlight.libraries.target import TargetKind
 from firstlight.numerals import counted
 from firstlight.report.layout import labelled
@@ -40,11 +40,11 @@ def _text(analysis: Analysis, closing: Closing, detail: Detail, fix: str) -> str
     faults = "".join(
         labelled(label, lines, label_width=_LABEL)
         for label, lines in (
-            ("missing", _all(_needs(closing, target.site, Way.INSTALL, Way.LINK, Way.REINSTALL))),
+            ("missing", _all(_needs(closing, target.site, ComesFrom.INSTALL, ComesFrom.LINK, ComesFrom.REINSTALL))),
             ("brings", () if detail is Detail.FAULTS else tuple(_brought(closing))),
-            ("driver", _all(_needs(closing, target.site, Way.DRIVER))),
-            ("system", _all(_needs(closing, target.site, Way.SYSTEM))),
-            ("unknown", _all(_needs(closing, target.site, Way.UNKNOWN))),
+            ("driver", _all(_needs(closing, target.site, ComesFrom.DRIVER))),
+            ("system", _all(_needs(closing, target.site, ComesFrom.SYSTEM))),
+            ("unknown", _all(_needs(closing, target.site, ComesFrom.UNKNOWN))),
             ("comes", tuple(_comes_with(closing))),
             ("version", tuple(_gap(each) for each in analysis.gaps if not each.weak)),
             ("stub", tuple(_stubs(analysis))),
@@ -92,7 +92,7 @@ def _all(lines: Iterator[str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _needs(closing: Closing, site: str, *ways: Way) -> Iterator[str]:
+def _needs(closing: Closing, site: str, *ways: ComesFrom) -> Iterator[str]:
     for need in closing.by(*ways):
         yield f"{need.missing.name}, needed by {_askers(need.missing.requested_by)}"
         yield f"  {_answer(need, site)}"
@@ -105,18 +105,18 @@ def _askers(paths: tuple[str, ...]) -> str:
 
 
 def _answer(need: Need, site: str) -> str:
-    if need.way is Way.DRIVER:
+    if need.way is ComesFrom.DRIVER:
         return "it comes with the NVIDIA driver, never with a package: `firstlight doctor` says what is wrong with it"
-    if need.way is Way.SYSTEM:
+    if need.way is ComesFrom.SYSTEM:
         return f"the package {need.package} has it ({need.reason})"
-    if need.way is Way.UNKNOWN:
+    if need.way is ComesFrom.UNKNOWN:
         return need.reason
     provided = need.provided[0]
     pinned = ", as torch pins it" if provided.from_pin else ""
     has = f"{provided.project} {provided.version} has it ({provided.requirement}{_comma(provided.bytes)}{pinned})"
-    if need.way is Way.REINSTALL:
+    if need.way is ComesFrom.REINSTALL:
         return f"{provided.project} {provided.version} is installed, and its file is gone or damaged: install it again"
-    if need.way is Way.LINK:
+    if need.way is ComesFrom.LINK:
         has = f"{provided.project} {provided.version} is installed and has it"
     elif provided.installed:
         has += f"; installed is {provided.installed}, which has another version of it"
@@ -144,14 +144,14 @@ def amount(size: Fact[int]) -> str:
 
 
 def _brought(closing: Closing) -> Iterator[str]:
-    for each in closing.brought if closing.by(Way.INSTALL) else ():
+    for each in closing.brought if closing.by(ComesFrom.INSTALL) else ():
         now = f"; {each.installed} is installed" if each.installed else ""
         size = _comma(each.bytes) if isinstance(each.bytes, Known) and each.bytes.value >= 1e5 else ""
         yield f"{each.project} {each.version}{size}, required by {each.required_by}{now}"
 
 
 def _comes_with(closing: Closing) -> Iterator[str]:
-    needs = closing.by(Way.COMES_WITH)
+    needs = closing.by(ComesFrom.COMES_WITH)
     if needs:
         projects = dict.fromkeys(f"{need.provided[0].project} {need.provided[0].version}" for need in needs)
         yield f"{len(needs)} of the missing come with the wheel's own requirements: {', '.join(projects)}"
@@ -181,8 +181,8 @@ def _ignored(analysis: Analysis) -> Iterator[str]:
     for each in analysis.ignored:
         why = each.fault or "cannot open shared object file"
         yield (
-            f"{each.name} of LD_PRELOAD is not loaded ({why}): the loader warns and goes on. Take it out of LD_PRELOAD "
-            "or /etc/ld.so.preload, or put the file there"
+            f"{each.name} of LD_PRELOAD is not loaded ({why}): the loader warns and continues without it. Take it out "
+            "of LD_PRELOAD or /etc/ld.so.preload, or put the file there"
         )
 
 
@@ -238,13 +238,13 @@ def _copies(analysis: Analysis, detail: Detail) -> Iterator[str]:
 
 
 def _what_to_do(analysis: Analysis, closing: Closing, fix: str) -> str:
-    ours = closing.by(Way.INSTALL, Way.LINK, Way.REINSTALL)
+    ours = closing.by(ComesFrom.INSTALL, ComesFrom.LINK, ComesFrom.REINSTALL)
     if not ours:
         return ""
     if analysis.target.kind is TargetKind.WHEEL:
         first = labelled("do", ("install the wheel, and then, with its Python:",), label_width=_LABEL)
         return f"\n{first}{'':<{_LABEL}}firstlight libs {analysis.target.project} --fix\n"
-    packages = {need.provided[0].project for need in ours if need.way is not Way.LINK}
+    packages = {need.provided[0].project for need in ours if need.way is not ComesFrom.LINK}
     packages |= {each.project for each in closing.brought} if packages else set()
     links = sum(need.loading is Loading.LINK for need in ours)
     parts = [f"{counted(len(packages), 'package')}, {amount(closing.download_bytes)} to download"] if packages else []

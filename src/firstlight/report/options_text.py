@@ -33,7 +33,7 @@ _OPEN = (
     ("fleet.fabric.", "whether the other nodes answer"),
     ("torch_libraries", "which libraries torch finds"),
     ("torch.", "what the new torch is built for"),
-    ("everything there", "what that machine is like"),
+    ("everything there", "what that machine or image has"),
 )
 _INDENT = 5  # under the title of an option: '  1. '
 
@@ -48,10 +48,10 @@ def options_list(ranked: Ranked, first: tuple[Step, ...], *, most: int) -> Itera
         yield "\nno option is known to work here; this says why not:\n" + command_lines(_ALL, 2)
         return
     head = "".join(f"  {name:<{columns}}" for name, columns in _COLUMNS)
-    if all(map(_only_looks, ranked.options)):
-        yield "\nno way out is known here; this finds out more\n"
+    looking = all(map(_only_looks, ranked.options))
+    title = "no way out is known; to find out more" if looking else "options, best first"
     yield "\n"
-    yield Painted(f"{'options, best first':<{_room()}}{head}".rstrip(), Style.HEAD)
+    yield Painted(f"{title:<{_room()}}{head}".rstrip(), Style.HEAD)
     yield "\n"
     for number, option in enumerate(ranked.options[:most], 1):
         yield _row(number, option)

@@ -33,7 +33,7 @@ _CHECKS = {
     CheckKind.APT_ABSENT: "the package {target} is not installed",
     CheckKind.GIT_COMMIT: "{target} stands at {expected}",
     CheckKind.COMMAND: "this succeeds:",
-    CheckKind.ONCE: "its commands end well ({target})",
+    CheckKind.ONCE: "its commands end without an error ({target})",
     CheckKind.PERSON: "{target} (you see that yourself)",
 }
 _DIFF: Argv = ("firstlight", "plan", "--diff")

@@ -145,7 +145,7 @@ def _kernels(profile: Profile) -> str:
     by_time = sorted(profile.kernels, key=lambda kernel: -(kernel.time_s or 0.0))
     total = sum(kernel.time_s or 0.0 for kernel in by_time)
     unit = "kernel" if any(kernel.on_gpu for kernel in by_time) else "operator"
-    out = f"\n{counted(len(by_time), unit)}, longest first; times under a profiler are no benchmark\n"
+    out = f"\n{counted(len(by_time), unit)}, longest first; times under a profiler are not a benchmark\n"
     for kernel in by_time[:_KERNELS]:
         share = "" if not total else f"{100 * (kernel.time_s or 0.0) / total:5.1f} %"
         time = "-" if kernel.time_s is None else _time(kernel.time_s)

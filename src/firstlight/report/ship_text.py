@@ -100,14 +100,14 @@ def _head(prepared: Prepared) -> Iterator[Part]:
 
 
 def _amount(prepared: Prepared, shipped: Shipped | None) -> str:
-    """61,060,466 bytes (61,068,086 on the wire) in 4 blobs of 4, going on in 1."""
+    """61,060,466 bytes (61,068,086 on the wire) in 4 blobs of 4, 1 of them continued."""
     again = shipped.again if shipped is not None else ()
     sent = {each.blob.digest for each in prepared.missing} | {blob.digest for blob in again}
     begun = sum(1 for each in prepared.missing if each.have_bytes)
     count = _bytes(prepared.left_bytes if shipped is None else shipped.sent_bytes)
     wire = "" if shipped is None else f" ({shipped.wire_bytes:,} on the wire)"
     return f"{count}{wire} in {_blobs(len(sent))} of {len(prepared.image.blobs)}" + (
-        f", going on in {begun}" if begun else ""
+        f", {begun} of them continued" if begun else ""
     )
 
 

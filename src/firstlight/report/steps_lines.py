@@ -78,7 +78,7 @@ def folded(change: FileChange) -> str:
     if change.removes:
         return f"{path}, the whole file removed ({counted(len(before), 'line')})"
     if change.unread:
-        return f"{path}, {counted(len(after), 'line')} added; what it holds now was not read"
+        return f"{path}, {counted(len(after), 'line')} added; its present content was not read"
     if not change.before:
         return f"{path}, {counted(len(after), 'line')}, new"
     more, fewer = _counts(before, after)

@@ -34,7 +34,7 @@ def _check(suite: ET.Element, result: Result, *, must: bool) -> None:
         failure = ET.SubElement(case, "failure", message=clean(result.says), type=result.check)
         failure.text = clean("\n".join([result.says, *(f"do: {each}" for each in result.do), result.stderr]))
     elif must:
-        message = f"asked for by name and not proved, {result.outcome.value}: {result.says}"
+        message = f"asked for by name, but not proved: {result.outcome.value}: {result.says}"
         ET.SubElement(case, "failure", message=clean(message), type=result.check)
     elif result.outcome is not CheckOutcome.OK:
         ET.SubElement(case, "skipped", message=clean(f"{result.outcome.value}: {result.says}"))

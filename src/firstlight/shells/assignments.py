@@ -8,7 +8,7 @@ import shlex
 from firstlight.shells.commands import Command, ends_in_the_open
 from firstlight.shells.kinds import Dialect
 from firstlight.shells.library_path import SHAPES, Edited, Editor, LineLeft
-from firstlight.shells.settings import Way, settings_of
+from firstlight.shells.settings import HowSet, settings_of
 from firstlight.shells.words import NotUnderstood
 
 
@@ -69,7 +69,7 @@ class _Unsetting(Editor):
 
     def look_at(self, command: Command) -> None:
         settings = settings_of(command, self.dialect)
-        out = [each for each in settings if each.name in self.names_out and each.way is not Way.LOSES]
+        out = [each for each in settings if each.name in self.names_out and each.way is not HowSet.LOSES]
         for setting in out if len(out) < len(settings) else out[:1]:
             self.take(command, setting, alone=len(out) == len(settings))
 

@@ -11,7 +11,7 @@ from firstlight.shells.commands import Command, Shape, shape_of
 from firstlight.shells.kinds import Dialect
 from firstlight.shells.other_shells import csh_shape, fish_shape
 from firstlight.shells.path_value import Names, Shortened, elements_of, shortened
-from firstlight.shells.settings import Setting, Way, settings_of, tied_by
+from firstlight.shells.settings import HowSet, Setting, settings_of, tied_by
 from firstlight.shells.variables import Variables
 from firstlight.shells.words import NotUnderstood, ShellWords, Token, TokenKind
 
@@ -96,7 +96,7 @@ class Editor:
                 command.start
                 for command in shape.commands
                 for setting in settings_of(command, dialect)
-                if setting.name == self.variable and not setting.exports and setting.way in (Way.SETS, Way.ADDS)
+                if setting.name == self.variable and not setting.exports and setting.way in (HowSet.SETS, HowSet.ADDS)
             ),
             default=-1,
         )
@@ -169,19 +169,19 @@ class Editor:
                 cut for word, one in zip(words, short, strict=True) for cut in self.replaced(word, one, words)
             ]
         if setting.name == self.variable:
-            self.was_set = self.was_set or setting.way is not Way.NAMES
-            self.unexported = not setting.exports and (setting.way is Way.SETS or self.unexported)
+            self.was_set = self.was_set or setting.way is not HowSet.NAMES
+            self.unexported = not setting.exports and (setting.way is HowSet.SETS or self.unexported)
 
     def is_glued(self, setting: Setting) -> bool:
         """Whether its value follows what was there without a colon, as with += in sh."""
-        return setting.way is Way.ADDS and not setting.array and self.dialect is Dialect.SH
+        return setting.way is HowSet.ADDS and not setting.array and self.dialect is Dialect.SH
 
     def says_nothing(self, command: Command, setting: Setting, left: list[str], names: Names) -> bool:
         """Whether the variable stays the same without this setting of it."""
         if setting.exports and (self.unexported or command.start < self.last_unexported):
             return False
         if not left:
-            return setting.way is Way.ADDS or not (self.was_set or setting.array)
+            return setting.way is HowSet.ADDS or not (self.was_set or setting.array)
         return len(left) == 1 and names.is_itself(left[0])
 
     def replaced(self, word: Token, short: Shortened, words: list[Token]) -> list[_Cut]:

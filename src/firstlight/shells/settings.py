@@ -17,7 +17,7 @@ _FISH_LETTERS = {
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<operator>\+?=)(?P<value>.*)", re.DOTALL)
 
 
-class Way(enum.Enum):
+class HowSet(enum.Enum):
     """How a variable is set."""
 
     SETS = "sets"
@@ -31,7 +31,7 @@ class Setting:
     """One variable that a command sets: the spans of its values, and the span of all that is about it."""
 
     name: str
-    way: Way
+    way: HowSet
     exports: bool
     values: tuple[Token, ...]
     start: int  # of what can be taken out where the command sets something else too
@@ -74,13 +74,13 @@ def tied_by(command: Command) -> str:
 def _lost(word: Token) -> Setting:
     """A variable whose value is not known from here on; fish can take one element out: set -e PATH[1]."""
     name = word.text.partition("[")[0]
-    return Setting(name, Way.LOSES, exports=False, values=(), start=word.start, end=word.end)
+    return Setting(name, HowSet.LOSES, exports=False, values=(), start=word.start, end=word.end)
 
 
 def _assigned(word: Token, *, exports: bool) -> Setting:
     match = _ASSIGNMENT.fullmatch(word.text)
     assert match is not None, word
-    way = Way.ADDS if match["operator"] == "+=" else Way.SETS
+    way = HowSet.ADDS if match["operator"] == "+=" else HowSet.SETS
     start = word.start + match.start("value")
     value = Token(TokenKind.WORD, start, word.end, match["value"])
     array = match["value"].startswith("(")
@@ -99,7 +99,7 @@ def _declared(words: tuple[Token, ...]) -> tuple[Setting, ...]:
         if _ASSIGNMENT.fullmatch(word.text):
             found.append(_assigned(word, exports=exports))
         else:
-            found.append(Setting(word.text, Way.NAMES, exports, (), word.start, word.end))
+            found.append(Setting(word.text, HowSet.NAMES, exports, (), word.start, word.end))
     return tuple(found)
 
 
@@ -113,16 +113,20 @@ def _fish(words: tuple[Token, ...]) -> tuple[Setting, ...]:
     name, values = rest[0].text, tuple(rest[1:])
     if "e" in letters or "[" in name:
         return (_lost(rest[0]),)
-    way = Way.ADDS if set(letters) & set("ap") else Way.SETS
+    way = HowSet.ADDS if set(letters) & set("ap") else HowSet.SETS
     return (Setting(name, way, "x" in letters, values, words[0].start, rest[-1].end),)
 
 
 def _csh(words: tuple[Token, ...]) -> tuple[Setting, ...]:
     name, texts = words[0].text, [word.text for word in words]
     if name == "setenv" and len(words) == 3:
-        return (Setting(texts[1], Way.SETS, exports=True, values=(words[2],), start=words[0].start, end=words[2].end),)
+        return (
+            Setting(texts[1], HowSet.SETS, exports=True, values=(words[2],), start=words[0].start, end=words[2].end),
+        )
     if name == "set" and len(words) == 4 and texts[2] == "=":
-        return (Setting(texts[1], Way.SETS, exports=False, values=(words[3],), start=words[0].start, end=words[3].end),)
+        return (
+            Setting(texts[1], HowSet.SETS, exports=False, values=(words[3],), start=words[0].start, end=words[3].end),
+        )
     if name == "set" and len(words) == 2 and _ASSIGNMENT.fullmatch(texts[1]):
         return (_assigned(words[1], exports=False),)
     if name in ("unset", "unsetenv"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstlight.shells.commands import Command, Shape
 from firstlight.shells.path_value import Names, elements_of
-from firstlight.shells.settings import Setting, Way
+from firstlight.shells.settings import HowSet, Setting
 
 Values = dict[str, str | None]  # None: more than one value is possible
 
@@ -40,10 +40,10 @@ class Variables:
     def note(self, command: Command, setting: Setting, names: Names) -> None:
         """Learn what a command sets."""
         values = self.at(command.body)
-        if setting.way is Way.NAMES or setting.name == names.itself:
+        if setting.way is HowSet.NAMES or setting.name == names.itself:
             return
         value: str | None = None
-        if setting.way is Way.SETS and not setting.array and setting.name not in self._many:
+        if setting.way is HowSet.SETS and not setting.array and setting.name not in self._many:
             written = (":".join(each.text for each in elements_of(word.text)) for word in setting.values)
             value = names.resolved(":".join(written)).strip("\r")
         if command.before in ("&&", "||") and values.get(setting.name, value) != value:

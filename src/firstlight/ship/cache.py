@@ -61,9 +61,15 @@ def require_tools() -> None:
 
 def cached(source: Source) -> Cached:
     """The image in the cache, copied there where it is not; a blob that is damaged there is copied again once."""
-    with our_folder(str(cache_folder()), make=0o700) as opened:
-        folder = Path(opened.path)
-    (folder / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+    try:
+        with our_folder(str(cache_folder()), make=0o700) as opened:
+            folder = Path(opened.path)
+        (folder / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"{cache_folder()}: images cannot be kept there ({error.strerror}); set FIRSTLIGHT_CACHE_DIR to a folder "
+            "that you can write to"
+        ) from None
     raw, skopeo_name = _asked(source)
     key = hashlib.sha256(raw).hexdigest()
     if (digest := _known(folder, key)) and (found := _whole(folder, digest)) is not None:

@@ -108,7 +108,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise BadInput(f"the image's {what} is no JSON object; build it again")
+        raise BadInput(f"the image's {what} is not a JSON object; build it again")
     return document
 
 

@@ -64,7 +64,7 @@ def parse_name(given: str) -> Name:
     match = _NAME.fullmatch(given) if len(given) <= _MOST and ".." not in given else None
     if match is None:
         raise BadInput(
-            f"{_shown(given)} is no name of an image; accepted: NAME[:TAG] in small letters, e.g. team/train:3"
+            f"{_shown(given)} is not the name of an image; accepted: NAME[:TAG] in small letters, e.g. team/train:3"
         )
     return Name(match["domain"] or "", match["path"], match["tag"] or "latest")
 
@@ -82,7 +82,7 @@ def parse_folder(given: str) -> str:
 def parse_image(given: str) -> Source:
     """The image that was named; a path where there is one, else a name."""
     if not given or given.startswith("-") or any(not letter.isprintable() for letter in given):
-        raise BadInput(f"{_shown(given)} is no image; accepted: {_ACCEPTED}")
+        raise BadInput(f"{_shown(given)} is not an image; accepted: {_ACCEPTED}")
     transport, colon, rest = given.partition(":")
     if colon and transport == "docker-daemon":
         name = parse_name(rest)
@@ -106,7 +106,7 @@ def _path_and_ref(rest: str) -> tuple[str, str]:
     if not colon or os.path.exists(rest):
         return rest, ""
     if not _REF.fullmatch(ref) or ".." in ref:
-        raise BadInput(f"{_shown(ref)} is no reference in {_shown(path)}; accepted: letters, digits and _ . : / -")
+        raise BadInput(f"{_shown(ref)} is not a reference in {_shown(path)}; accepted: letters, digits and _ . : / -")
     return path, ref
 
 
@@ -130,7 +130,7 @@ def _kind_of_archive(path: str, given: str) -> str:
     except OSError as error:
         raise BadInput(f"{_shown(given)}: {error.strerror or error}; accepted: {_ACCEPTED}") from None
     except (tarfile.TarError, EOFError):
-        raise BadInput(f"{_shown(given)} is no archive of an image; accepted: {_ACCEPTED}") from None
+        raise BadInput(f"{_shown(given)} is not the archive of an image; accepted: {_ACCEPTED}") from None
     if "manifest.json" in names:
         return "docker-archive"
     if "oci-layout" in names:

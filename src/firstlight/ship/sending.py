@@ -23,7 +23,7 @@ _COMPLAINT_LIMIT = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Sending:
     """How blobs get there: from which folder, to which, over which ssh, at most so many KiB a second (0: no limit)."""
 
     blobs: Path
@@ -33,7 +33,7 @@ class Way:
     rate_kib: int = 0
 
 
-def rsync_argv(way: Way) -> tuple[str, ...]:
+def rsync_argv(way: Sending) -> tuple[str, ...]:
     """rsync with our ssh; the names of the blobs come through stdin."""
     target = way.target
     *words, host = ssh_argv(target, config=way.config)
@@ -46,7 +46,7 @@ def rsync_argv(way: Way) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def send(way: Way, missing: tuple[Missing, ...], told: Callable[[int], None]) -> int:
+def send(way: Sending, missing: tuple[Missing, ...], told: Callable[[int], None]) -> int:
     """Send what is missing; the bytes that went over the wire. `told` hears how far it is.
 
     CouldNotLook where it was cut off: what arrived stays there and is gone on from.

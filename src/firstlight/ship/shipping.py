@@ -30,7 +30,7 @@ from firstlight.ship.image import Blob, Image
 from firstlight.ship.naming import Name, Source
 from firstlight.ship.own import own_blob
 from firstlight.ship.questions import Place
-from firstlight.ship.sending import Way, send
+from firstlight.ship.sending import Sending, send
 
 Told = Callable[[str], None]
 NO_GPU_WAY = (
@@ -171,7 +171,7 @@ def _send(prepared: Prepared, left: tuple[Missing, ...], bad: tuple[Blob, ...], 
     told("making the folder there")
     prepared.host.prepare(bad)
     wish, total = prepared.wish, sum(each.blob.size_bytes for each in left)
-    way = Way(prepared.cached.blobs, wish.folder, wish.target, wish.config, wish.rate_kib)
+    way = Sending(prepared.cached.blobs, wish.folder, wish.target, wish.config, wish.rate_kib)
     told(f"sending {total:,} bytes")
     return send(way, left, lambda so_far: told(f"sending: {so_far:,} of {total:,} bytes are there"))
 

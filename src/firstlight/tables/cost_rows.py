@@ -45,7 +45,7 @@ class Work(Enum):
     ARCHIVE = "an archive unpacked"
     DKMS = "kernel modules built"
     EARLY_IMAGE = "rebuilding the early boot image"
-    GPU_START = "a GPU taken into use"
+    GPU_START = "starting a GPU"
     RESTART_METAL = "a restart, bare metal"
     RESTART_GUEST = "a restart, virtual machine"
     COMPILE_TORCH = "torch compiled"

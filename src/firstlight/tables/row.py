@@ -2,8 +2,6 @@
 
 import dataclasses
 import datetime
-import functools
-import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firstlight.errors import BadInput
 from firstlight.records import Reader, Reading
+from firstlight.specifiers import satisfies
 from firstlight.versions import TorchVersion
 
 WRITTEN = Reading(BadInput, defaults=True)  # a field that is not known is refused, a default may stay unwritten
@@ -19,17 +18,6 @@ WRITTEN = Reading(BadInput, defaults=True)  # a field that is not known is refus
 __all__ = ["Confidence", "Pin", "Row", "row_class"]
 
 _PIN = r"(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[(?P<extras>[a-z0-9_,-]+)\])?(?P<spec>(?:[<>=!~]\S*)?)"
-
-_CLAUSE = r"(==|!=|>=|<=|~=|<|>)\s*([0-9][^\s*]*?)(\.\*)?"
-
-_COMPARED = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    "<=": operator.le,
-    "<": operator.lt,
-    ">": operator.gt,
-}
 
 
 class Confidence(Enum):
@@ -168,29 +156,10 @@ class Pin:
         return exact[1] if exact else ""
 
     def admits(self, version: TorchVersion) -> bool:
-        """Whether the spec takes a version, by release and post number: >=2.14.0 takes 2.15.0."""
-        return all(_clause_admits(clause, version) for clause in self.spec.split(",") if clause)
+        """Whether the spec takes a version, whatever its build: >=2.14.0 takes 2.15.0+cu130."""
+        if (met := satisfies(version.public, self.spec)) is None:
+            raise BadInput(f"{self.spec!r} is not a version bound; accepted: e.g. ==2.9.0, >=2.14 or ~=3.8.0.")
+        return met
 
     def __str__(self) -> str:
         return self.project + (f"[{','.join(self.extras)}]" if self.extras else "") + self.spec
-
-
-def _clause_admits(clause: str, version: TorchVersion) -> bool:
-    sign, bound, written, wildcard = _clause(clause)
-    if sign == "~=":
-        return version >= bound and version.release[: written - 1] == bound.release[: written - 1]
-    if wildcard:
-        same = version.release[:written] == bound.release[:written]
-        return same if sign == "==" else not same
-    return bool(_COMPARED[sign](version, bound))
-
-
-@functools.cache
-def _clause(clause: str) -> tuple[str, TorchVersion, int, str | None]:
-    """The parts of a bound: its sign, its version, how many numbers are written, and .* if it ends so."""
-    match = re.fullmatch(_CLAUSE, clause.strip())
-    if match is None:
-        raise BadInput(f"{clause!r} is not a version bound; accepted: e.g. ==2.9.0, >=2.14 or ~=3.8.0.")
-    sign, text, wildcard = match.groups()
-    bound = TorchVersion.parse(text if "." in text else f"{text}.0")
-    return sign, bound, len(text.split("+", 1)[0].split(".")), wildcard

@@ -65,7 +65,7 @@ CHECKS = (
     Check("libraries", "the libraries loaded are the intended ones", "loaded_libraries", (Need.TORCH,), Lane.GPU, 90.0,
           after=("import",), asks=lambda case: {"names": list(OURS)}, judge=judge_libraries),
     _on_gpu("nccl", "NCCL reduces across the GPUs", "collective", Need.SECOND_GPU, limit_s=120.0),
-    Check("compile", "torch.compile makes code, cold", "compiled", (Need.TORCH,), Lane.BUILD, 180.0,
+    Check("compile", "torch.compile makes code, from cold caches", "compiled", (Need.TORCH,), Lane.BUILD, 180.0,
           after=("import", "gpus"), asks=_device),
     Check("extension", "a C++ extension is built and runs", "extensions", (Need.TORCH, Need.CXX), Lane.BUILD, 240.0,
           after=("import",), asks=lambda case: {"cuda": False}),

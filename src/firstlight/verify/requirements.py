@@ -65,7 +65,7 @@ def _version(each: Requirement, versions: dict[str, str]) -> Given:
     try:
         fits = Version(given) in SpecifierSet(each.needed, prereleases=True)
     except InvalidVersion:
-        return f"{given}, which is no version that can be compared", Met.NOT_KNOWN
+        return f"{given}, which is not a version that can be compared", Met.NOT_KNOWN
     return given, _met(fits=fits)
 
 

@@ -192,6 +192,6 @@ def _start_file(way: WireCompat, wiring: Wiring, at: At) -> Iterator[Step]:
         ),
         back=(Back(BackKind.FORGET_COMPILED, (posixpath.dirname(paths[0]),)),),
         optional=True,
-        note=f"For notebooks and services that no shell starts. Only what {wiring.run} or {wiring.wire} saw work is "
-        "loaded, for the driver loaded then; pip, uv and venv are left alone.",
+        note=f"For notebooks and services that no shell starts. It loads only a library that {wiring.run} or "
+        f"{wiring.wire} saw working with the driver of that moment; pip, uv and venv are left alone.",
     )

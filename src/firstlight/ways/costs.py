@@ -136,9 +136,9 @@ def _work(way: Way, asked: Asked) -> tuple[tuple[Work, float], ...] | Unknown:
         case kinds.ChangeImage() | kinds.Unwire(by=kinds.WiredBy.CONTAINER_RUNTIME):
             return Unknown("how long that image takes to build is not known")
         case kinds.AskPerson() if way.cures or way.what == MAKE_ROOM:
-            return Unknown("how long you take for it is not known")
+            return Unknown("how long it takes you is not known")
         case kinds.StartContainer():
-            return Unknown("how long you take to set the new container up is not known")
+            return Unknown("how long it takes you to set up the new container is not known")
         case _ if isinstance(way, _EARLY_IMAGE):
             return ((Work.EARLY_IMAGE, 1),)
         case _ if isinstance(way, _USES_GPUS):

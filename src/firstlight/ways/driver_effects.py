@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.errors import BadVersion
 from firstlight.facts.boot_trust import TRUSTED, Standing
 from firstlight.facts.collect import Facts
@@ -120,7 +120,7 @@ def with_driver(facts: Facts, tables: Tables, version: DriverVersion, *, way: Wa
     facts = _speaking_again(with_nodes(facts))
     facts = replace(facts, driver=replace(facts.driver, nvml_code=ONLY_RUNNING, nvml_message=ONLY_RUNNING))
     # A compat library that is wired at each start is not taken where another driver is loaded.
-    candidates = tuple(each for each in facts.libcuda.candidates if each.found_by is not Rule.PATH)
+    candidates = tuple(each for each in facts.libcuda.candidates if each.found_by is not FoundBy.PATH)
     facts = with_other_library(with_candidates(facts, tables, candidates, way=way), tables, way)
     return after_start_of_gpus(facts, way)
 

@@ -64,7 +64,7 @@ def _download(fetched_by: FetchedBy, name: str, asked: Asked, unpacked_by: Work)
     row = asked.tables.download(fetched_by, name, machine=asked.arch)
     if row is None:
         return Unknown(f"the size of {name or 'that image'} is not in the tables")
-    return Piece(name, row.bytes, f"{name} about as the tables have it, of {row.date}", unpacked_by, Origin.ASSUMED)
+    return Piece(name, row.bytes, f"size of {name} estimated from the tables ({row.date})", unpacked_by, Origin.ASSUMED)
 
 
 def _package(name: str, asked: Asked) -> Found:
@@ -97,7 +97,9 @@ def _compat_near(cuda: str, asked: Asked, unpacked_by: Work) -> Found:
     row = min(rows, key=lambda each: (abs(each.cuda.major - wanted[0]), abs(each.cuda.minor - wanted[1])))
     if (row.cuda.major, row.cuda.minor) == wanted:
         return Piece(row.file, row.download_bytes, f"{row.source}, {row.date}", unpacked_by)
-    return Piece(f"cuda-compat {cuda}", row.download_bytes, f"about as {row.file}", unpacked_by, Origin.ASSUMED)
+    return Piece(
+        f"cuda-compat {cuda}", row.download_bytes, f"size estimated from {row.file}", unpacked_by, Origin.ASSUMED
+    )
 
 
 def _compat_rows(asked: Asked) -> tuple[CompatDownload, ...]:

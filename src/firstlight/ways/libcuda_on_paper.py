@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import replace
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary, driver_version_of
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
@@ -15,7 +15,7 @@ from firstlight.versions import CudaVersion, DriverVersion
 from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, planned
 from firstlight.ways.way import Way
 
-_BEFORE_CACHE = (Rule.PATH, Rule.PRELOAD, Rule.RPATH, Rule.LIBRARY_PATH, Rule.RUNPATH)
+_BEFORE_CACHE = (FoundBy.PATH, FoundBy.PRELOAD, FoundBy.RPATH, FoundBy.LIBRARY_PATH, FoundBy.RUNPATH)
 
 
 def asked_anew(facts: Facts) -> Facts:
@@ -86,7 +86,7 @@ def compat_candidate(library: CompatLibrary, folder: str) -> LibcudaCandidate:
         path=f"{folder}/{LIBCUDA}",
         real_path=library.library,
         version=library.version if isinstance(library.version, Known) else driver_version_of(library.library),
-        found_by=Rule.PATH,
+        found_by=FoundBy.PATH,
         entry=folder,
         is_stub=False,
         is_compat=True,
@@ -102,12 +102,12 @@ def drivers_own(facts: Facts, version: Fact[DriverVersion]) -> LibcudaCandidate:
     folder = f"/usr/lib/{facts.place.arch}-linux-gnu" if found is None else posixpath.dirname(found.path)
     path = f"{folder}/{LIBCUDA}"
     real = f"{folder}/libcuda.so.{version.value}" if isinstance(version, Known) else path
-    rule = Rule.DEFAULT if found is None else found.found_by
+    rule = FoundBy.DEFAULT if found is None else found.found_by
     entry = folder if found is None else found.entry
     return LibcudaCandidate(path, real, version, rule, entry, is_stub=False, is_compat=False, is_damaged=False)
 
 
-def lying_at(facts: Facts, path: str, *, found_by: Rule, entry: str) -> LibcudaCandidate:
+def lying_at(facts: Facts, path: str, *, found_by: FoundBy, entry: str) -> LibcudaCandidate:
     """The driver's own libcuda in a folder that the loader did not look into: of the loaded module's version."""
     kernel, wsl = facts.driver.kernel_version, value_or(facts.place.wsl_libraries, "")
     version: Fact[DriverVersion] = kernel if posixpath.dirname(path) != wsl else NOT_READ
@@ -123,19 +123,19 @@ def is_drivers_own(candidate: LibcudaCandidate) -> bool:
 
 def after_ldconfig(candidates: tuple[LibcudaCandidate, ...]) -> tuple[LibcudaCandidate, ...]:
     """The candidates once the cache is made anew: the first of its entries counts, which is there then."""
-    if any(each.found_by is Rule.CACHE for each in candidates):
+    if any(each.found_by is FoundBy.CACHE for each in candidates):
         return candidates
-    first = next((each for each in candidates if each.found_by is Rule.LATER_CACHE_ENTRY), None)
-    return tuple(replace(each, found_by=Rule.CACHE) if each is first else each for each in candidates)
+    first = next((each for each in candidates if each.found_by is FoundBy.LATER_CACHE_ENTRY), None)
+    return tuple(replace(each, found_by=FoundBy.CACHE) if each is first else each for each in candidates)
 
 
 def put_in_cache(candidates: tuple[LibcudaCandidate, ...], new: LibcudaCandidate) -> tuple[LibcudaCandidate, ...]:
     """The candidates with one more, in its place in the loader's order: behind the paths, before the other folders."""
     others = tuple(each for each in candidates if each.real_path != new.real_path and each.path != new.path)
     place = next((index for index, each in enumerate(others) if each.found_by not in _BEFORE_CACHE), len(others))
-    later = tuple(replace(each, found_by=Rule.LATER_CACHE_ENTRY) if each.found_by is Rule.CACHE else each
+    later = tuple(replace(each, found_by=FoundBy.LATER_CACHE_ENTRY) if each.found_by is FoundBy.CACHE else each
                   for each in others[place:])  # fmt: skip
-    return (*others[:place], new, *(later if new.found_by is Rule.CACHE else others[place:]))
+    return (*others[:place], new, *(later if new.found_by is FoundBy.CACHE else others[place:]))
 
 
 def _as_it_answered(libcuda: LibcudaFacts, library: CompatLibrary) -> CompatLibrary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import replace
 
-from firstlight.elf.loader import Rule
+from firstlight.elf.loader import FoundBy
 from firstlight.facts.collect import Facts
 from firstlight.facts.compat import CompatLibrary
 from firstlight.facts.cuda_libraries import FoundIn, LibraryFound
@@ -69,7 +69,7 @@ def _cache_made_anew(way: kinds.RefreshLoaderCache, facts: Facts, tables: Tables
     nameless = next((each for each in facts.libcuda.out_of_reach if posixpath.basename(each) != LIBCUDA), "")
     if nameless:
         path = f"{posixpath.dirname(nameless)}/{LIBCUDA}"
-        new = replace(lying_at(facts, path, found_by=Rule.CACHE, entry=posixpath.dirname(path)), real_path=nameless)
+        new = replace(lying_at(facts, path, found_by=FoundBy.CACHE, entry=posixpath.dirname(path)), real_path=nameless)
         left = put_in_cache(left, new)
         facts = replace(facts, libcuda=replace(facts.libcuda, out_of_reach=()))
     return with_candidates(facts, tables, after_ldconfig(left), way=way)
@@ -77,7 +77,7 @@ def _cache_made_anew(way: kinds.RefreshLoaderCache, facts: Facts, tables: Tables
 
 def is_forgotten(each: LibcudaCandidate) -> bool:
     """Whether only the cache still leads there: of a folder that is no driver's, no file of ldconfig's names it."""
-    return each.found_by is Rule.CACHE and each.entry == "/etc/ld.so.cache" and (each.is_compat or each.is_stub)
+    return each.found_by is FoundBy.CACHE and each.entry == "/etc/ld.so.cache" and (each.is_compat or each.is_stub)
 
 
 def _all_names(facts: Facts, folders: tuple[str, ...]) -> set[str]:
@@ -100,10 +100,10 @@ def with_library_path(facts: Facts, tables: Tables, path: tuple[str, ...], *, wa
     found: list[LibcudaCandidate] = []
     later: list[LibcudaCandidate] = []
     for each in facts.libcuda.candidates:
-        if each.found_by is not Rule.LIBRARY_PATH or plain(each.entry) in kept:
+        if each.found_by is not FoundBy.LIBRARY_PATH or plain(each.entry) in kept:
             found.append(each)
         elif _is_default(facts, posixpath.dirname(each.path)):
-            later.append(replace(each, found_by=Rule.DEFAULT, entry=posixpath.dirname(each.path)))
+            later.append(replace(each, found_by=FoundBy.DEFAULT, entry=posixpath.dirname(each.path)))
     new = [_reached(facts, each) for each in path if plain(each) not in {plain(old) for old in before}]
     met = [each for each in new if each is not None]
     files = {each.real_path for each in met}
@@ -119,14 +119,14 @@ def _reached(facts: Facts, folder: str) -> LibcudaCandidate | None:
     """The libcuda that a new element of LD_LIBRARY_PATH leads to, where one is known to lie there."""
     for each in facts.libcuda.candidates:
         if posixpath.dirname(each.path) == plain(folder):
-            return replace(each, found_by=Rule.LIBRARY_PATH, entry=folder)
+            return replace(each, found_by=FoundBy.LIBRARY_PATH, entry=folder)
     at_hand = (f"{facts.place.wsl_libraries.value}/{LIBCUDA}",) if isinstance(facts.place.wsl_libraries, Known) else ()
     for path in (*facts.libcuda.out_of_reach, *at_hand):
         if posixpath.split(path) == (plain(folder), LIBCUDA):
-            return lying_at(facts, path, found_by=Rule.LIBRARY_PATH, entry=folder)
+            return lying_at(facts, path, found_by=FoundBy.LIBRARY_PATH, entry=folder)
     for library in facts.compat:
         if plain(folder) in (library.folder, *library.aliases):
-            return replace(compat_candidate(library, plain(folder)), found_by=Rule.LIBRARY_PATH, entry=folder)
+            return replace(compat_candidate(library, plain(folder)), found_by=FoundBy.LIBRARY_PATH, entry=folder)
     return None
 
 
@@ -135,7 +135,7 @@ def with_preload(facts: Facts, tables: Tables, preload: tuple[str, ...], *, way:
     if preload == facts.libcuda.ld_preload:
         return facts
     facts = replace(facts, libcuda=replace(facts.libcuda, ld_preload=preload))
-    kept = (each for each in facts.libcuda.candidates if each.found_by is not Rule.PRELOAD or each.entry in preload)
+    kept = (each for each in facts.libcuda.candidates if each.found_by is not FoundBy.PRELOAD or each.entry in preload)
     return with_other_library(with_candidates(facts, tables, tuple(kept), way=way), tables, way)
 
 
@@ -164,10 +164,10 @@ def _torch_without(facts: Facts, tables: Tables, torch: TorchLibraries, *, gone:
     wheels = {each.name for each in facts.nvidia_wheels}
     loaded, missing = [], list(torch.missing)
     for each in torch.loaded:
-        if each.found_by is not Rule.LIBRARY_PATH or plain(each.entry) not in gone:
+        if each.found_by is not FoundBy.LIBRARY_PATH or plain(each.entry) not in gone:
             loaded.append(each)
         elif each.name in back:
-            loaded.append(replace(each, path=back[each.name], found_by=Rule.RUNPATH, entry=""))
+            loaded.append(replace(each, path=back[each.name], found_by=FoundBy.RUNPATH, entry=""))
         elif not any(row.project in wheels for row in tables.wheels_with(each.name, machine=facts.place.arch)):
             missing.append(MissingLibrary(each.name, each.requested_by, ""))  # else torch opens the wheel's own by path
     offered, system = torch.libstdcxx_offered, facts.runtime.libstdcxx
@@ -194,7 +194,7 @@ def _without_conf(way: kinds.Unwire, facts: Facts, tables: Tables) -> Facts:
 
 
 def _by_conf(each: LibcudaCandidate, conf: str, folders: set[str]) -> bool:
-    cached = each.found_by in (Rule.CACHE, Rule.LATER_CACHE_ENTRY)
+    cached = each.found_by in (FoundBy.CACHE, FoundBy.LATER_CACHE_ENTRY)
     return cached and (each.entry == conf or posixpath.dirname(plain(each.path)) in folders)
 
 
@@ -217,7 +217,7 @@ def _registered(way: kinds.RegisterFolder, facts: Facts, tables: Tables) -> Fact
     if path:
         out_of_reach = tuple(each for each in facts.libcuda.out_of_reach if each != path)
         facts = replace(facts, libcuda=replace(facts.libcuda, out_of_reach=out_of_reach))
-        new = lying_at(facts, f"{folder}/{LIBCUDA}", found_by=Rule.CACHE, entry=way.conf)
+        new = lying_at(facts, f"{folder}/{LIBCUDA}", found_by=FoundBy.CACHE, entry=way.conf)
         facts = with_candidates(facts, tables, put_in_cache(facts.libcuda.candidates, new), way=way)
     else:
         facts = with_candidates(facts, tables, after_ldconfig(facts.libcuda.candidates), way=way)

@@ -53,12 +53,12 @@ _UNHOLD_BY = {
 }
 _NO_PACMAN = 'for each in "$@"; do ! pacman --query "$each" >/dev/null 2>&1 || exit 1; done'
 _OF_CONDA = 'set -- "$1"/conda-meta/"$2"-[0-9]*.json; [ -e "$1" ]'
-_PURGED = "Their settings under /etc go with them, and undo has the packages' own settings to bring back, not yours."
+_PURGED = "Their settings under /etc go with them; undo brings back the packages' own settings, not yours."
 _NO_SOURCE = (
     'dkms status | grep -q ^nvidia || { echo "dkms has no source of the nvidia modules to build: '
     'the packages of the driver bring it."; exit 1; }'
 )
-_IN_BETWEEN = "Programs that use the GPU go on with the old driver until the restart; new ones may fail in between."
+_IN_BETWEEN = "Programs that use the GPU keep the old driver until the restart; new ones may fail in between."
 
 
 def package_steps(way: kinds.InstallPackages | kinds.InstallDriver, at: At) -> Iterator[Step]:
@@ -232,7 +232,14 @@ def conda_steps(way: kinds.InstallConda, at: At) -> Iterator[Step]:
         name = way.package.partition("=")[0]
         # A package may be there and its file gone or too old: conda takes it for installed unless it is told.
         again = ("--force-reinstall",) if way.brings else ()
-        brought = (exists(f"{prefix}/{way.brings}"), once("a file of that package may be gone")) if way.brings else ()
+        brought = (
+            (
+                exists(f"{prefix}/{way.brings}"),
+                once("conda takes the package for installed even when a file of it is gone"),
+            )
+            if way.brings
+            else ()
+        )
         yield replace(
             step,
             kind=StepKind.COMMAND,

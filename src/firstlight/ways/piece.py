@@ -13,6 +13,6 @@ class Piece:
 
     name: str
     bytes: int
-    basis: str  # sizes on PyPI, 2026-11-15; or: about as torch 2.7.0 of CUDA 12.6
+    basis: str  # sizes on PyPI, 2026-11-15; or: size estimated from torch 2.7.0 of CUDA 12.6
     unpacked_by: Work
     origin: Origin = Origin.SEEN  # ASSUMED: about as something else

@@ -165,7 +165,7 @@ def this_shell(variable: str, was: tuple[str, ...], kept: tuple[str, ...], at: A
     return replace(
         blank(at),
         id=slug(f"this shell {variable}") if variable != "LD_LIBRARY_PATH" else "this-shell",
-        title="the same for shells that are open: type this there",
+        title="for shells that are open already: type this there",
         commands=(now,),
         done_when=(a_person(f"echo ${variable} shows {':'.join(kept) or 'nothing'}"),),
         back=shown(("export", f"{variable}={':'.join(was)}")) if was else (),

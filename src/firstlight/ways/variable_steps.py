@@ -41,7 +41,7 @@ def _now(variables: tuple[Variable, ...], at: At) -> Iterator[Step]:
     yield replace(
         blank(at),
         id="this-shell-too",
-        title="the same for shells that are open: type this there",
+        title="for shells that are open already: type this there",
         commands=tuple(("export", f"{each.name}={each.value}") for each in variables),
         done_when=(a_person("echo shows the new values"),),
         optional=True,
@@ -86,7 +86,7 @@ def _read_for_builds(at: At) -> Step:
     return replace(
         blank(at),
         id="read-for-builds",
-        title="let the shell that builds read that file: type this there",
+        title="let the shell that builds read that file: type this in it",
         commands=((".", f"{state_of(at)}/{BUILD_FILE}"),),
         done_when=(a_person(f"`firstlight doctor` in that shell no longer finds {at.because}"),),
         note=f"By you: {Why.PROGRAM.value}. It holds for that shell alone, and `firstlight doctor` sees it only there.",

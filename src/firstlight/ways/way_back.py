@@ -88,7 +88,7 @@ def what_is_lost(facts: Facts, tables: Tables, names: tuple[str, ...], *, have: 
     for name in names:
         source = index_of(facts, tables, name, have[name]) if name in have else Known(_PYPI, "")
         if isinstance(source, Unknown):
-            return f"The {name} of today does not come back: {source.reason}."
+            return f"The {name} installed now does not come back: {source.reason}."
         if "/nightly/" in source.value:
             return f"{name} {have[name]} is a nightly: PyTorch takes those off its index after some weeks."
     twice = next(((name, count) for name, count in copies(environment) if name in names), None)

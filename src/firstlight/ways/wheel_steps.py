@@ -193,17 +193,19 @@ def _notes(way: InstallWheels, at: At, names: tuple[str, ...]) -> Iterator[str]:
     yield _WITH_IT if "torch" in names else ""
     if theirs := replaced_of_condas(at.facts, way):
         brought = f"conda brought {' and '.join(theirs)}"
-        yield f"{brought}: its records go on naming that, and its next update may put it back."
+        yield f"{brought}: its records keep naming that, and its next update may put it back."
     yield what_is_lost(at.facts, at.tables, names)
     environment = environment_to_change(at.facts)
     for project in built_anew(way, installed_versions(environment)):
-        yield f"The build of {project} that is there now does not come back: taken back, the new one stays."
+        yield f"The build of {project} that is installed now does not come back: undo leaves the new one."
 
 
 def _only_once(way: InstallWheels, environment: PythonEnvironment | None) -> tuple[Condition, ...]:
     """A number that is installed already says nothing about a file that is gone, or about another build."""
     again = way.manner is Manner.AGAIN or built_anew(way, installed_versions(environment))
-    return (Condition(CheckKind.ONCE, "the same number is installed"),) if again and environment is not None else ()
+    return (
+        (Condition(CheckKind.ONCE, "its version number stays the same"),) if again and environment is not None else ()
+    )
 
 
 def _known_by(package: Package, way: InstallWheels) -> str:

@@ -167,7 +167,7 @@ def needed_by(wheel: WheelFile, extras: frozenset[str], target: Target) -> Itera
             if requirement.marker is None or _holds(requirement.marker, extras, target):
                 yield requirement
         except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
-            raise BadInput(f"{wheel.name} requires {text[:120]!a}, which is no requirement. Take it out.") from None
+            raise BadInput(f"{wheel.name} requires {text[:120]!a}, which is not a requirement. Take it out.") from None
 
 
 def _holds(marker: Marker, extras: frozenset[str], target: Target) -> bool:

@@ -176,7 +176,7 @@ def _made(asked: Asked, project: str, size: int, basis: str) -> Piece:
 
 
 def _about(asked: Asked, project: str, size: int, neighbour: str) -> Piece:
-    return replace(_made(asked, project, size, f"about as {neighbour}"), origin=Origin.ASSUMED)
+    return replace(_made(asked, project, size, f"size estimated from {neighbour}"), origin=Origin.ASSUMED)
 
 
 def _installed(facts: Facts) -> dict[str, str]:

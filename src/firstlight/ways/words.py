@@ -86,6 +86,14 @@ def fitted(text: str) -> str:
     return f"{at_a_word(head)}{_CUT}{whole.lstrip()}"
 
 
+def _start_container(arguments: tuple[str, ...]) -> str:
+    """With its arguments; where they are too long for a title, with the names of the options alone."""
+    text = f"start the container again with {' '.join(arguments) or 'the GPUs of the host'}"
+    if len(text) <= WIDEST:
+        return text
+    return listed("start the container again with", tuple(each for each in arguments if each.startswith("-")))
+
+
 def at_a_word(text: str) -> str:
     """The beginning of a text that was cut, without the half of a word at its end: 'install linux-modules-nvidia'."""
     last = max(text.rfind(each) for each in _BETWEEN)
@@ -214,9 +222,7 @@ _WORDS: dict[type[Way], Callable[[Any], str]] = {
     kinds.UnsetVariables: lambda way: listed("unset", way.names, " for new shells"),
     kinds.ReadEnvironment: lambda way: fitted(f"let login shells read {way.file}"),
     kinds.Restart: lambda way: "restart the machine",
-    kinds.StartContainer: lambda way: fitted(
-        f"start the container again with {' '.join(way.arguments) or 'the GPUs of the host'}"
-    ),
+    kinds.StartContainer: lambda way: _start_container(way.arguments),
     kinds.UseImage: lambda way: fitted(f"run it in {way.image or 'an image of a newer distribution'}"),
     kinds.ChangeImage: lambda way: fitted(f"set in the Dockerfile: {way.line}"),
     kinds.OtherMachine: _machine,

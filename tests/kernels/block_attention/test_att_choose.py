@@ -117,11 +117,11 @@ def hopper(monkeypatch: pytest.MonkeyPatch, models: Models) -> Iterator[list[Que
     """A measured Hopper with triton and nothing in sm90's way; the questions that were asked of sm90."""
     asked: list[Question] = []
 
-    def why_not(question: Question) -> str:
+    def why_not(name: str, question: Question) -> str:
         asked.append(question)
         return "" if question.head_dim in (64, 128) else f"the head dimension is {question.head_dim}"
 
-    monkeypatch.setattr(choose, "_why_not_sm90", why_not)
+    monkeypatch.setattr(choose, "_why_not_arch", why_not)
     monkeypatch.setattr(choose, "why_no_triton_here", lambda device, dtype: "")
     monkeypatch.setattr(choose, "_models", lambda question: models)
     choose.forget_choices()

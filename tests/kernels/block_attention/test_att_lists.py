@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstlight.kernels.block_attention.lists import Lists, fill, lists_of, turned_lists_of
+from firstlight.kernels.block_attention.lists import AnyLists, fill, lists_of, turned_lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from tests.kernels.block_attention.att_masks import Drawn, Sizes, masks, no_numbers, nothing_is_read, sizes
 
@@ -25,7 +25,7 @@ def drawn_masks(draw: st.DrawFn) -> BlockMask:
     return drawn.mask
 
 
-def entries(lists: Lists) -> list[list[tuple[int, int]]]:
+def entries(lists: AnyLists) -> list[list[tuple[int, int]]]:
     """For each row its (column, row of bits)."""
     starts, columns, bits = lists.starts.tolist(), lists.columns.tolist(), lists.masks.tolist()
     assert starts[0] == 0

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels import BlockMask, attention
+from firstlight.kernels.backends import why_not
 from firstlight.kernels.block_attention.lists import lists_of, turned_lists_of
-from firstlight.kernels.choose import why_not_sm90
 from tests.kernels.block_attention.att_cases import attended
 from tests.kernels.gpu.att_gpu_cases import (
     CASES,
@@ -51,7 +51,7 @@ def hurdle(backend: str) -> str:
     """Why a backend cannot run here; empty: it can."""
     if not torch.cuda.is_available():
         return "needs an NVIDIA GPU; torch sees none"
-    return why_not_sm90(0, HALF) if backend == "sm90" else ""
+    return why_not("sm90", 0, HALF) if backend == "sm90" else ""
 
 
 def marked(where: Where) -> Any:

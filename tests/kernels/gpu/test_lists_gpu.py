@@ -38,13 +38,13 @@ def test_lists_of_a_mask_are_those_of_torch_and_of_triton(
     which, used = torch.randint(0, 1000, shape, dtype=torch.int32), int(kept.sum())
     there, place = kinds.cuda(), which.cuda()
     assert mask_lists.can_list(there)
-    found, _ = mask_lists.filled(there, place, used, turned=turned)
+    found = mask_lists.filled(there, place, used, turned=turned)
     other = (by_triton.fill_turned if turned else by_triton.fill)(there, place, used)
     if turned:
         kinds, which = kinds.mT.contiguous(), which.mT.contiguous()
     starts, columns, masks = fill(kinds, which, used)
     right = (starts, columns, masks, order_of(starts, (shape[0] * shape[1], kinds.shape[2])))
-    for name, one, second, wanted in zip(found._fields, found, other, right, strict=True):
+    for name, one, second, wanted in zip(found.apart._fields, found.apart, other, right, strict=True):
         end = used if name in ("columns", "masks") else wanted.numel()
         assert torch.equal(one.cpu().view(-1)[:end], wanted.view(-1)[:end])
         assert torch.equal(second.cpu().view(-1)[:end], wanted.view(-1)[:end])

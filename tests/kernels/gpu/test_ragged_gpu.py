@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels import BlockMask, attention, ragged_attention
-from firstlight.kernels.choose import why_not_sm90
+from firstlight.kernels.backends import why_not
 from firstlight.kernels.torch_private import keep_busy
 
 pytestmark = [
@@ -47,8 +47,8 @@ def one_by_one(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...]) -> Ten
 
 @pytest.mark.parametrize("backend", ["sm90", "triton", "auto"])
 def test_every_sequence_is_as_if_alone(backend: str) -> None:
-    if backend == "sm90" and why_not_sm90(0, torch.bfloat16):
-        pytest.skip(why_not_sm90(0, torch.bfloat16))
+    if backend == "sm90" and why_not("sm90", 0, torch.bfloat16):
+        pytest.skip(why_not("sm90", 0, torch.bfloat16))
     given, offsets = leaves(sum(LENGTHS)), offsets_of(LENGTHS)
     out = ragged_attention(*given, offsets, causal=True, backend=backend)
     grad = torch.randn_like(out)

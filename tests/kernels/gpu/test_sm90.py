@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from firstlight.kernels import BlockSparseMatrix, linear, matmul, sampled_matmul
-from firstlight.kernels.choose import why_not_sm90
+from firstlight.kernels.backends import why_not
 from firstlight.kernels.launch import NOTHING
 from firstlight.kernels.nn import BlockSparseLinear
 from firstlight.kernels.product import Epilogue, Layout
@@ -49,7 +49,7 @@ def hurdle() -> str:
     """Why these cannot run here; empty: they can."""
     if not torch.cuda.is_available():
         return "needs an H100 or H200; torch sees no GPU"
-    return why_not_sm90(0, torch.float16)
+    return why_not("sm90", 0, torch.float16)
 
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(hurdle()), reason=hurdle() or "runs")]

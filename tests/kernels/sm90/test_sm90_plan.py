@@ -56,6 +56,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 def _forget() -> None:
     for cached in (driver.load, loaded.loaded, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
+    multiply_plan._kernels.cache_clear()
     for kept in (multiply_plan._PLANS, sample_plan._PLANS, workspace._KEPT):
         kept.clear()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firstlight.bench import gate, processor
-from firstlight.bench.attempts import Attempt, Step, first_attempt
+from firstlight.bench.attempts import Attempt, Turn, first_attempt
 from firstlight.bench.case import Case, Effort, Place
 from firstlight.bench.choice import chosen
 from firstlight.bench.collective.cases import CPU, CUDA, Ranks, collective_cases
@@ -130,7 +130,7 @@ def _order(request: Request, ranks: Ranks, together: Together) -> Order:
 
 def _listener(world: BenchSetting) -> Callable[[Told], None]:
     def listen(told: Told) -> None:
-        world.tell(Step(told.case_id, told.number, told.cases, told.pass_number, told.passes))
+        world.tell(Turn(told.case_id, told.number, told.cases, told.pass_number, told.passes))
 
     return listen
 

@@ -12,7 +12,7 @@ from firstlight.bench.user_cases.cuda_file import cuda_binder
 from firstlight.bench.user_cases.declare import META, CudaFile, Maker, UserCase
 from firstlight.bench.user_cases.guards import bytes_of, tolerance_of
 from firstlight.bench.user_cases.load import Loaded, load_cases
-from firstlight.bench.user_cases.prepare import Plan, as_tuple, prepare, python_call
+from firstlight.bench.user_cases.prepare import BoundCase, as_tuple, prepare, python_call
 from firstlight.bench.user_cases.seal import Seal, seal
 
 FAMILY = "user"
@@ -45,7 +45,7 @@ def _case(user: UserCase, folder: str, instruments: Seal, place: Place) -> Case:
         dtype=user.dtype,
         work=Work(user.flops, user.flops, user.bytes, "as the file of cases says", "as the file of cases says"),
         peak=user.peak or ("bandwidth" if user.flops <= user.bytes else user.dtype),
-        prepare=partial(prepare, Plan(user, bind, instruments, f"{FAMILY}/{user.name}")),
+        prepare=partial(prepare, BoundCase(user, bind, instruments, f"{FAMILY}/{user.name}")),
         set_bytes=set_bytes,
         tolerance=tolerance_of(user),
         cache=user.cache,

@@ -29,7 +29,7 @@ PATIENCE_BY_OTHER_CLOCK_S = 5.0  # a busy machine can slow ten calls in a row a 
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BoundCase:
     """A case of the user's with the way to call it and the seal of the instruments."""
 
     case: UserCase
@@ -56,7 +56,7 @@ class Buffers:
         return tuple(self.inputs[place] for place in case.in_place)
 
 
-def prepare(plan: Plan, place: Place, sets: int) -> Prepared:
+def prepare(plan: BoundCase, place: Place, sets: int) -> Prepared:
     """Sets of buffers with numbers of their own; looks at fresh numbers happen in `check` and `audit`."""
     buffers = tuple(_buffers(plan, place, part) for part in range(sets))
     looks = Looks(plan, place)
@@ -88,7 +88,7 @@ def prepare(plan: Plan, place: Place, sets: int) -> Prepared:
 class Looks:
     """Looks at the results of a call; each has random numbers that no look before it had."""
 
-    def __init__(self, plan: Plan, place: Place) -> None:
+    def __init__(self, plan: BoundCase, place: Place) -> None:
         self._plan = plan
         self._case = plan.case
         self._place = place
@@ -221,7 +221,7 @@ def finish(place: Place) -> None:
         torch.cuda.synchronize(place.device)
 
 
-def _buffers(plan: Plan, place: Place, part: int) -> Buffers:
+def _buffers(plan: BoundCase, place: Place, part: int) -> Buffers:
     maker = Maker(place.device, data.source(plan.case_id, place, part=part))
     inputs = as_tuple(plan.case.inputs(maker))
     outputs = () if plan.case.outputs is None else as_tuple(plan.case.outputs(maker))

@@ -89,29 +89,23 @@ def again(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked)
     return Call(seen, known.scale, known.forward, known.backward, known)
 
 
-def remember(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked, call: Call) -> None:
-    """Keeps what the long way found for tensors that passed its checks."""
+def remember(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask | None, asked: Asked, call: Call) -> Call:
+    """Keeps what the long way found for tensors that passed its checks, and takes the short way with it at once."""
     interpreted = call.forward == "triton" and q.get_device() < 0  # an environment variable allows it
     if interpreted or not call.is_settled or not _is_kept(mask, asked):
-        return
+        return call
     kept = _calls_of(mask)
     if len(kept) >= MOST_CALLS:
         kept.clear()
     masked = mask is not None and call.seen.sees(mask)
     batch, heads, queries, _ = q.shape
-    kept[_key(q, k, v, asked)] = Known(
-        scale=call.scale,
-        forward=call.forward,
-        backward=call.backward,
-        shape=call.seen.shape,
-        masked=masked,
-        combined=not masked and not call.seen.is_plain,
-        readable=call.forward != "dense" and q.numel() > 0 and all(is_readable(one) for one in (q, k, v)),
-        device=q.get_device(),
-        empty=empty_on(q.device),
-        out=_room_for_out(q),
-        lse=Room((batch, heads, queries), (heads * queries, queries, 1), lse_dtype(q)),
-    )
+    readable = call.forward != "dense" and q.numel() > 0 and is_readable(q) and is_readable(k) and is_readable(v)
+    lse = Room((batch, heads, queries), (heads * queries, queries, 1), lse_dtype(q))
+    known = kept[_key(q, k, v, asked)] = Known(
+        call.scale, call.forward, call.backward, call.seen.shape, masked, not masked and not call.seen.is_plain,
+        readable, q.get_device(), empty_on(q.device), _room_for_out(q), lse,
+    )  # fmt: skip
+    return Call(call.seen, call.scale, call.forward, call.backward, known)
 
 
 def out_like(q: Tensor) -> Tensor:

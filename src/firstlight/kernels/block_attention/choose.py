@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.errors import UnsupportedInput
+from firstlight.kernels.backends import BY_NAME, require
+from firstlight.kernels.backends import why_not_triton as why_no_triton_here
 from firstlight.kernels.block_attention.dense import flash_knows
 from firstlight.kernels.block_attention.seen import LISTED, LOWER_RIGHT, Attended
 from firstlight.kernels.choice.answer import Answer, Asking, Choice, answer, same, shortest, together
@@ -25,17 +25,15 @@ from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.cases import BACKWARD, FORWARD, AttentionCase
 from firstlight.kernels.choice.models import Estimate, Models, models_for
 from firstlight.kernels.choose import precision_of
-from firstlight.kernels.choose import why_not_triton as why_no_triton_here
 
 SPARSE_SHARE = 0.3  # a sparse kernel is taken up to this share of the blocks on a GPU that was not measured
 # On a processor the reference goes through the lists one by one: against torch's kernel on one core it wins up to
 # 0.3 with one list for all heads, up to 0.1 to 0.25 with one for each (1024 and 2048 long, float32, head dim 64).
 CPU_SHARE = 0.15
-SPARSE = ("sm90", "triton")
+SPARSE = (*BY_NAME, "triton")
 MASK_BYTES = 1 << 31  # of a mask as torch takes it, with a place for every query and key: no larger one is made unasked
 TRITON_HEAD_DIMS = (16, 256)
 _MODULES = {
-    "sm90": "firstlight.kernels.sm90.attention",
     "triton": "firstlight.kernels.block_attention.triton",
     "dense": "firstlight.kernels.block_attention.dense",
     "reference": "firstlight.kernels.block_attention.reference",
@@ -91,12 +89,28 @@ def answered(name: str, question: Question) -> Answer:
     return answer(name, question, ASKING)
 
 
+class Named(NamedTuple):
+    """Who computes a call whose caller named a backend."""
+
+    forward: str
+    backward: str
+
+
+@functools.lru_cache(maxsize=256)
+def named(backend: str, device: int, dtype: torch.dtype, head_dim: int, block: int) -> Named:
+    """What a call on a GPU takes, whatever its mask: a new one need not ask again."""
+    question = Question(device, dtype, head_dim, LISTED, block, 1.0, (1, 1))
+    _require(backend, question)
+    return Named(backend, backward_of(backend, question, asked=backend))
+
+
 def forget_choices() -> None:
     """Makes the next calls choose again, e.g. after new measurements were written."""
     global generation
     generation += 1
     _auto.cache_clear()
     _gradients.cache_clear()
+    named.cache_clear()
     models_for.cache_clear()
 
 
@@ -114,23 +128,25 @@ def backward_of(backend: str, question: Question, *, asked: str = "auto") -> str
         return "reference"
     if asked == "auto":
         return _gradients(question)
-    return "sm90" if backend == "sm90" else "triton"
+    return backend if backend in BY_NAME else "triton"
 
 
 @functools.lru_cache(maxsize=1024)
 def _gradients(question: Question) -> str:
     """The faster of those that compute gradients from an output and its lse."""
     models = _models(question)
-    if isinstance(models, str) or _hurdles(question)["sm90"]:
+    hurdles = _hurdles(question)
+    able = [name for name in SPARSE if not hurdles[name]]
+    if isinstance(models, str) or able == ["triton"]:
         return "triton"
-    offers = _offers(question.case(BACKWARD), SPARSE, models)
+    offers = _offers(question.case(BACKWARD), able, models)
     return min(offers, key=lambda name: offers[name].us, default="triton")
 
 
 @functools.lru_cache(maxsize=8)
 def module(backend: str) -> ModuleType:
     """The module of a backend, with forward and, but for dense, backward."""
-    return importlib.import_module(_MODULES[backend])
+    return BY_NAME[backend].part("attention") if backend in BY_NAME else importlib.import_module(_MODULES[backend])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -148,8 +164,10 @@ def _models(question: Question) -> Models | str:
 
 
 def _hurdles(question: Question) -> dict[str, str]:
-    sm90 = _why_not_sm90(question) if question.positive else "the scale is not above 0"
-    return {"triton": why_not_triton(question), "sm90": sm90, "dense": ""}
+    made_for = {
+        name: _why_not_arch(name, question) if question.positive else "the scale is not above 0" for name in BY_NAME
+    }
+    return {"triton": why_not_triton(question), **made_for, "dense": ""}
 
 
 def by_models(models: Models, question: Question, hurdles: dict[str, str]) -> Answer | None:
@@ -234,29 +252,15 @@ def why_not_triton(question: Question) -> str:
     return why_no_triton_here(question.device, question.dtype) if question.device >= 0 else ""
 
 
-def _require_triton(question: Question) -> None:
-    if question.device < 0 and os.environ.get("TRITON_INTERPRET") != "1":
-        raise UnsupportedInput(
-            "backend 'triton' was given tensors on the processor; it takes tensors on a CUDA device. Move them there, "
-            "or use backend='reference' (TRITON_INTERPRET=1 runs the kernels in Triton's interpreter, for tests)."
-        )
-    if hurdle := why_not_triton(question):
-        raise UnsupportedInput(f"backend 'triton' cannot run here: {hurdle}. Use backend='auto' or 'dense'.")
-
-
-def _require_sm90(question: Question) -> None:
-    if question.device < 0:
-        raise UnsupportedInput(
-            "backend 'sm90' was given tensors on the processor; it takes tensors on an H100 or H200. Move them there, "
-            "or use backend='reference'."
-        )
-    if hurdle := _why_not_sm90(question):
-        raise UnsupportedInput(f"backend 'sm90' cannot run here: {hurdle}. Use backend='auto'.")
-
-
-def _why_not_sm90(question: Question) -> str:
-    hurdle: str = module("sm90").why_not(question.device, question.dtype, question.head_dim, question.block)
+def _why_not_arch(name: str, question: Question) -> str:
+    hurdle: str = module(name).why_not(question.device, question.dtype, question.head_dim, question.block)
     return hurdle
 
 
-ASKING = Asking(_auto, {"sm90": _require_sm90, "triton": _require_triton})
+def _require(name: str, question: Question) -> None:
+    require(
+        name, question.device, lambda: why_not_triton(question) if name == "triton" else _why_not_arch(name, question)
+    )
+
+
+ASKING = Asking(_auto, _require)

@@ -87,7 +87,7 @@ def attention(
         seen = seen_by(q, k, mask, asked[0])
         call = call_for(q, seen, factor, backend, kv_heads=k.shape[1], recorded=int(wanted))
         if ordinary:
-            remember(q, k, v, mask, asked, call)
+            call = remember(q, k, v, mask, asked, call)
     transformed = not ordinary and functorch_level() is not None
     if call.forward == "dense" and not return_lse and not transformed and q.numel():  # torch's kernels want a query
         return dense.attended(q, k, v, call.seen, call.scale)  # torch records its own gradients

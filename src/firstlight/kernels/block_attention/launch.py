@@ -13,12 +13,15 @@ from firstlight.kernels.block_attention.checks import ready, ready_gradient
 from firstlight.kernels.block_attention.passes import Forward, Upstream
 from firstlight.kernels.block_attention.seen import Attended
 from firstlight.kernels.memo import being_captured
+from firstlight.kernels.torch_private import FakeTensor
 
 _HERE = nullcontext()
 
 
 def call_for(q: Tensor, seen: Attended, scale: float, backend: str, *, kv_heads: int, recorded: int = 0) -> Call:
     """The call with its backends chosen; recorded: 1 where gradients will be asked for."""
+    if backend != "auto" and q.is_cuda and not isinstance(q, FakeTensor):
+        return Call(seen, scale, *choose.named(backend, q.get_device(), q.dtype, q.shape[3], seen.block))
     question = choose.question_of(q, seen, scale, kv_heads=kv_heads, recorded=recorded)
     found = choose.answered(backend, question)
     is_settled = found.is_settled or not seen.is_new() or being_captured(q)

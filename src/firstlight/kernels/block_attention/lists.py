@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from firstlight.kernels.backends import arch_of, triton_installed
 from firstlight.kernels.block_attention.bits import NONE, PARTIAL, ordinary
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import is_hopper, triton_installed
 from firstlight.kernels.lifetimes import Held, held_after, use
 from firstlight.kernels.memo import keepable
 from firstlight.kernels.torch_private import FakeTensor
@@ -26,9 +29,64 @@ class Lists(NamedTuple):
     masks: Tensor  # int32 [max(most, 1)]: row of bits, -1 for a FULL block; behind starts[R] anything
     order: Tensor  # int32 [B' * H', Qb]: blocks of a head, longest list first, equal ones ascending
 
+    @property
+    def places(self) -> Places:
+        """Where a kernel finds them."""
+        return Places(self.starts.data_ptr(), self.columns.data_ptr(), self.masks.data_ptr(), self.order.data_ptr())
+
+
+class Places(NamedTuple):
+    """Addresses of the lists."""
+
+    starts: int
+    columns: int
+    masks: int
+    order: int
+
+
+class ListsInRoom:
+    """The same in one piece of memory, which is not taken apart before anyone asks: that takes 50 us."""
+
+    __slots__ = ("_apart", "_take", "places", "room")
+
+    def __init__(self, room: Tensor, places: Places, take: Callable[[Tensor], Lists]) -> None:
+        self.room = room
+        self.places = places
+        self._take = take
+        self._apart: Lists | None = None
+
+    @property
+    def apart(self) -> Lists:
+        """As tensors."""
+        if self._apart is None:
+            self._apart = self._take(self.room)
+        return self._apart
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.apart)
+
+    @property
+    def starts(self) -> Tensor:
+        return self.apart.starts
+
+    @property
+    def columns(self) -> Tensor:
+        return self.apart.columns
+
+    @property
+    def masks(self) -> Tensor:
+        return self.apart.masks
+
+    @property
+    def order(self) -> Tensor:
+        return self.apart.order
+
+
+AnyLists = Lists | ListsInRoom
+
 
 class _Kept(NamedTuple):
-    lists: Lists
+    lists: AnyLists
     held: Held | None
 
 
@@ -40,17 +98,17 @@ class _Ranks(NamedTuple):
 _RANKS = ("ranks",)
 
 
-def lists_of(mask: BlockMask) -> Lists:
+def lists_of(mask: BlockMask) -> AnyLists:
     """For each query block its key blocks, e.g. columns [0, 0, 1] of a causal mask of two; kept with the mask."""
     return _kept(mask, turned=False)
 
 
-def turned_lists_of(mask: BlockMask) -> Lists:
+def turned_lists_of(mask: BlockMask) -> AnyLists:
     """For each key block its query blocks, e.g. columns [0, 1, 1] of a causal mask of two; kept with the mask."""
     return _kept(mask, turned=True)
 
 
-def _kept(mask: BlockMask, *, turned: bool) -> Lists:
+def _kept(mask: BlockMask, *, turned: bool) -> AnyLists:
     name = ("turned_lists" if turned else "lists",)
     kept = mask.derived.get(name)
     if isinstance(kept, _Kept):
@@ -62,7 +120,7 @@ def _kept(mask: BlockMask, *, turned: bool) -> Lists:
             made, room = _make(mask, turned=turned)
     else:
         made, room = _make(mask, turned=turned)
-    if mask.counts_changes and keepable(mask.kinds, made.columns):
+    if mask.counts_changes and keepable(mask.kinds, room[0]):
         mask.derived[name] = _Kept(made, held_after(*room, *mask.parts))  # who reads lists reads bits too
     return made
 
@@ -81,16 +139,14 @@ def ranks_of(mask: BlockMask) -> Tensor:
     return ranks
 
 
-def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
+def _make(mask: BlockMask, *, turned: bool) -> tuple[AnyLists, tuple[Tensor, ...]]:
     """The lists, and the tensors that hold their memory."""
     kinds, which = mask.kinds, mask.which
     on_gpu = kinds.is_cuda and not isinstance(kinds, FakeTensor)
-    if on_gpu and is_hopper(kinds.get_device()):
-        from firstlight.kernels.sm90 import mask_lists as by_sm90
-
-        if by_sm90.can_list(kinds):
-            made, room = by_sm90.filled(kinds, which, mask.most, turned=turned)
-            return made, (room,)
+    maker = _maker_on(kinds.get_device()) if on_gpu else None
+    if maker is not None and maker.can_list(kinds):
+        found: ListsInRoom = maker.filled(kinds, which, mask.most, turned=turned)
+        return found, (found.room,)
     if on_gpu and triton_installed():
         from firstlight.kernels.block_attention.triton import lists as by_triton
 
@@ -105,6 +161,13 @@ def _make(mask: BlockMask, *, turned: bool) -> tuple[Lists, tuple[Tensor, ...]]:
     order = order_of(starts, (kinds.shape[:2].numel(), kinds.shape[3 if turned else 2]))
     made = Lists(starts, columns, masks, order)
     return made, made
+
+
+@functools.lru_cache(maxsize=64)
+def _maker_on(device: int) -> ModuleType | None:
+    """What makes lists in one launch there; None: Triton or torch does."""
+    arch = arch_of(device)
+    return None if arch is None else arch.part("mask_lists")
 
 
 def order_of(starts: Tensor, shape: tuple[int, int]) -> Tensor:

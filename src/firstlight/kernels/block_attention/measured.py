@@ -8,6 +8,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn import functional
 
 from firstlight.errors import UnsupportedInput
+from firstlight.kernels.backends import why_not_triton
 from firstlight.kernels.block_attention.bits import (
     FULL,
     NONE,
@@ -27,7 +28,6 @@ from firstlight.kernels.block_attention.mask_checks import (
     require_sizes,
 )
 from firstlight.kernels.checks import require_dtype, require_same_device, require_tensor
-from firstlight.kernels.choose import why_not_triton
 from firstlight.kernels.torch_private import FakeTensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

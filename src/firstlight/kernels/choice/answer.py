@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from firstlight.errors import UnsupportedInput
 from firstlight.frozen import dataclass
+from firstlight.kernels.backends import BACKENDS
 from firstlight.kernels.choice.models import Estimate, Models
 
-BACKENDS = ("auto", "sm90", "triton", "dense", "reference")
 WORTH = 0.8  # of the time with all that is prepared, above which the first calls take what the others take
 NEW_CALLS = 2  # calls with a new pattern that are not worth preparing much for
 
@@ -42,17 +41,14 @@ class Asking(NamedTuple):
     """How one kind of question is asked."""
 
     auto: Callable[[Any], Answer]
-    require: Mapping[str, Callable[[Any], None]]  # raises where a named backend cannot run
+    require: Callable[[str, Any], None]  # raises where a named backend does not exist or cannot run
 
 
 def answer(name: str, question: Any, asking: Asking) -> Answer:
     """The choice for a backend name as the caller gave it."""
     if name == "auto":
         return asking.auto(question)
-    if name not in BACKENDS:
-        raise UnsupportedInput(f"backend is {name!r}; accepted: {', '.join(BACKENDS)}. Leave it out for auto.")
-    if name in asking.require:
-        asking.require[name](question)
+    asking.require(name, question)
     return _AS_NAMED[name]
 
 

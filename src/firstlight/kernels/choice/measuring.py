@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from firstlight.kernels.backends import BY_NAME
 from firstlight.kernels.block_attention.functions import attention
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.choice.cases import BACKWARD, SAMPLE, TURNED, AttentionCase, Case, ProductCase
@@ -183,7 +184,8 @@ def told_by_mask(case: AttentionCase, mask: BlockMask | None) -> AttentionCase:
 
 def attention_hurdle(case: AttentionCase, backend: str) -> str:
     """What keeps a backend from a case, e.g. 'head dim 96'; empty: nothing."""
-    if backend == "sm90" and (case.head_dim not in (64, 128) or case.dtype == "float32"):
+    arch = BY_NAME.get(backend)
+    if arch is not None and (case.head_dim not in arch.head_dims or torch_dtype(case) not in arch.dtypes):
         return f"head dim {case.head_dim}, {case.dtype}"
     if backend == "dense" and case.shape == "listed":
         places = case.q_len * case.k_len

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from firstlight.kernels.backends import BY_NAME, Arch
 from firstlight.kernels.choice.attention_terms import attention_marks, attention_terms
 from firstlight.kernels.choice.cases import SAMPLE, AttentionCase, Case, ProductCase
 from firstlight.kernels.choice.rows import Card
@@ -44,7 +45,7 @@ def marks_of(case: Case, backend: str, card: Card) -> tuple[float, ...]:
         return attention_marks(case, backend, card)
     out, given = case.sides
     most = ROUND if backend == "triton" else 8
-    items = _tiling(case, backend, card.sms).items / card.sms if backend in ("triton", "sm90") else 1.0
+    items = _tiling(case, backend, card.sms).items / card.sms if backend == "triton" or backend in BY_NAME else 1.0
     read_odd, written_odd = (math.log2(ROUND / min(one, most)) for one in alignments(case))
     return (
         0.35 * math.log(case.tokens), 0.35 * math.log(out), 0.35 * math.log(given),
@@ -115,8 +116,8 @@ def _sparse_terms(case: ProductCase, backend: str, speeds: Speeds) -> tuple[floa
     once = min(tiling.loads, float(stored + read))  # comes from memory, and from L2 when it is read again
     loads, written = once / speeds.bytes_us + (tiling.loads - once) / speeds.l2_bytes_us, result / speeds.bytes_us
     triton = backend == "triton"
-    padded = min(read_odd, written_odd) < 8 and not triton  # sm90 computes in padded copies
-    turns = backend == "sm90" and case.layout == "tokens" and case.block < 64 and case.operation != SAMPLE
+    padded = min(read_odd, written_odd) < 8 and not triton  # those of an Arch compute in padded copies
+    turns = backend in BY_NAME and case.layout == "tokens" and case.block < 64 and case.operation != SAMPLE
     by_token = case.layout == "tokens"
     return (
         1.0, work, work * min(waste, 6.0), work * (case.block <= 32), work * (case.block == 16), work * by_token,
@@ -136,7 +137,7 @@ def _tiling(case: ProductCase, backend: str, sms: int) -> Tiling:
     if backend == "triton":
         height, tokens, depth = _triton_tile(case)
     else:
-        height, tokens, depth = 128, _sm90_tokens(case, sms), max(64, case.block)
+        height, tokens, depth = 128, _tokens_of(BY_NAME[backend], case, sms), max(64, case.block)
     groups, tiles = up(out, height), up(case.tokens, tokens)
     rows, width = max(1, height // case.block), max(1, depth // case.block)
     # of each group's steps those that any of its blocks falls into
@@ -156,7 +157,7 @@ def _sampled(case: ProductCase, backend: str) -> Tiling:
         height, rows = 128, 128 // block
         pairs = up(case.rows, 128) * (case.cols / block) * (1.0 - (1.0 - min(1.0, case.density)) ** rows)
     tokens = up(case.tokens, SHORT) * SHORT
-    items = math.ceil(pairs * height * block / (128 * 128)) if backend == "sm90" else case.entries
+    items = math.ceil(pairs * height * block / (128 * 128)) if backend in BY_NAME else case.entries
     return Tiling(max(1, items), 2.0 * pairs * height * block * tokens, size * pairs * (height + block) * tokens)
 
 
@@ -171,14 +172,12 @@ def _triton_tile(case: ProductCase) -> tuple[int, int, int]:
     return tile.height, tile.bn, tile.bk if tile.walk is Walk.GROUPS else case.block
 
 
-def _sm90_tokens(case: ProductCase, sms: int) -> int:
+def _tokens_of(arch: Arch, case: ProductCase, sms: int) -> int:
     """Tokens of a tile, e.g. 64 where tiles of 256 would not fill the card's multiprocessors."""
-    from firstlight.kernels.sm90.multiply_plan import tile_of
-    from firstlight.kernels.sm90.problem import Problem
-
     out, given = case.sides
-    problem = Problem(
+    problem = arch.part("problem").Problem(
         out, given, case.block, case.entries, case.tokens, 1, case.layout == "tokens", turned=False, bf16=False,
         device=0,
     )  # fmt: skip
-    return tile_of(problem, sms).tokens
+    tokens: int = arch.part("multiply_plan").tile_of(problem, sms).tokens
+    return tokens

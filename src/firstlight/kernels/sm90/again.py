@@ -142,7 +142,7 @@ MOST_PRODUCTS = 1024  # a server whose batches have thousands of sizes starts ov
 def product_of(index: Index, problem: Problem, epilogue: Epilogue) -> ProductAgain:
     """The product of an index, kept as long as the index's tensors live unchanged; what the epilogue does counts."""
     global _PRODUCTS
-    tag = (problem, epilogue.alpha, epilogue.beta, epilogue.activation.value, epilogue.second.value)
+    tag = (problem, epilogue.alpha, epilogue.beta, epilogue.activation._value_, epilogue.second._value_)
     found = _PRODUCTS.get(index.row_starts, index.columns, tag)
     if found is None:
         if len(_PRODUCTS) >= MOST_PRODUCTS:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.lists import Lists, lists_of
+from firstlight.kernels.backends import SM90, why_not_arch
+from firstlight.kernels.block_attention.lists import AnyLists, lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
-from firstlight.kernels.choose import why_not_sm90
 from firstlight.kernels.lifetimes import DEFAULT_STREAM
 from firstlight.kernels.sm90.arguments import AttentionFields, attention_bytes
 from firstlight.kernels.sm90.attention_maps import rows_map, steps_everywhere
@@ -55,7 +55,7 @@ def why_not(device: int, dtype: torch.dtype, head_dim: int, block: int) -> str:
         return f"the head dimension is {head_dim}, and the Hopper kernel takes 64 and 128"
     if block not in BLOCKS:
         return f"the blocks are {block} x {block}, and the Hopper kernel takes 64 and 128"
-    return why_not_sm90(device, dtype)
+    return why_not_arch(SM90, device, dtype)
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out: Tensor, lse: Tensor) -> None:
@@ -86,7 +86,7 @@ class _Ready(NamedTuple):
     """A launch and what it names by address, which has to live as long."""
 
     launch: Launch
-    lists: Lists
+    lists: AnyLists
     control: Control
 
 
@@ -128,8 +128,7 @@ def _made(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, *, scale: float, out
     control = control_of(q.device, _raw_stream(q.get_device()), arrivals=0)
     batch_step, head_step, row_step, _ = out.stride()
     fields = AttentionFields(
-        lists.starts.data_ptr(), lists.columns.data_ptr(), lists.masks.data_ptr(), lists.order.data_ptr(),
-        0 if mask.bits is None else mask.bits.data_ptr(), out.data_ptr(), lse.data_ptr(), control.queue,
+        *lists.places, 0 if mask.bits is None else mask.bits.data_ptr(), out.data_ptr(), lse.data_ptr(), control.queue,
         batch_step, head_step, row_step, items, q_blocks, shape.heads, shape.heads // shape.kv_heads, shape.q_len,
         shape.k_len, mask_heads if mask_batch > 1 else 0, 1 if mask_heads > 1 else 0, 0, scale * LOG2_E,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from firstlight.errors import UnsupportedInput
@@ -50,6 +51,7 @@ class Kernel:
     handle: int
     shared_bytes: int
     argument_bytes: int = 0  # size of the one struct, as compiled; 0: the driver is too old to say
+    idle: list[Series] = field(default_factory=list, compare=False, repr=False)  # see series_of
 
     def attribute(self, name: str) -> int:
         """One of max_threads, static_shared_bytes, local_bytes, registers."""
@@ -129,16 +131,9 @@ class Launch:
 
 def start_once(kernel: Kernel, arguments: bytes, raw_stream: int, *, grid: tuple[int, int, int], threads: int) -> None:
     """One launch that will not come again; the driver has taken the arguments when this returns."""
-    room, pointers = _placed(kernel, arguments)
-    config = _Config(grid, (threads, 1, 1), kernel.shared_bytes, raw_stream, None, 0)
-    given = (ctypes.byref(config), ctypes.c_void_p(kernel.handle), pointers, None)
-    code = libcuda.library().cuLaunchKernelEx(*given)
-    if code == libcuda.INVALID_CONTEXT:
-        libcuda.enter_context(kernel.device)
-        code = libcuda.library().cuLaunchKernelEx(*given)
-    if code:
-        name = f"launch of {kernel.name} (grid {grid}, {threads} threads, {len(room)} bytes of arguments)"
-        libcuda.check(libcuda.library(), name, int(code))
+    series = series_of(kernel, arguments, raw_stream)
+    series.start(grid, threads)
+    series.end()
 
 
 class Series:
@@ -147,29 +142,56 @@ class Series:
     series.start((3, 1, 1), 256, {38: 1}) sets the 39th integer of the struct to 1, for this launch and the next ones.
     """
 
-    __slots__ = ("_begin", "_config", "_integers", "_kernel", "_room")
+    __slots__ = ("_begin", "_config", "_integers", "_kernel", "_room", "_shape", "size")
 
-    def __init__(self, kernel: Kernel, arguments: bytes, raw_stream: int) -> None:
-        self._kernel = kernel
-        self._room, pointers = _placed(kernel, arguments)
-        self._integers = (ctypes.c_int * (len(arguments) // 4)).from_address(pointers[0])
-        self._config = _Config((1, 1, 1), (1, 1, 1), kernel.shared_bytes, raw_stream, None, 0)
+    def __init__(self, kernel: Kernel, size: int) -> None:
+        self._kernel, self.size = kernel, size
+        self._room, pointers = _placed(kernel, bytes(size))
+        self._integers = (ctypes.c_int * (size // 4)).from_address(pointers[0])
+        self._config = _Config((1, 1, 1), (1, 1, 1), kernel.shared_bytes, 0, None, 0)
+        self._shape = ((1, 1, 1), 1)
         launch = libcuda.library().cuLaunchKernelEx
         handle = ctypes.c_void_p(kernel.handle)
         self._begin: Begin = functools.partial(launch, ctypes.pointer(self._config), handle, pointers, None)
 
-    def start(self, grid: tuple[int, int, int], threads: int, changed: dict[int, int]) -> None:
+    def begin(self, arguments: bytes, raw_stream: int) -> None:
+        """Takes the struct, and the stream of the launches to come."""
+        ctypes.memmove(self._integers, arguments, self.size)
+        self._config.stream = raw_stream
+
+    def start(self, grid: tuple[int, int, int], threads: int, changed: dict[int, int] | None = None) -> None:
         """Starts the kernel once; the driver has taken the arguments when this returns."""
-        for place, number in changed.items():
-            self._integers[place] = number
-        self._config.grid[:], self._config.block[0] = grid, threads
+        if changed is not None:
+            for place, number in changed.items():
+                self._integers[place] = number
+        if self._shape != (grid, threads):
+            self._config.grid[:], self._config.block[0] = grid, threads
+            self._shape = (grid, threads)
         code = self._begin()
         if code == libcuda.INVALID_CONTEXT:
             libcuda.enter_context(self._kernel.device)
             code = self._begin()
         if code:
-            name = f"launch of {self._kernel.name} (grid {grid}, {threads} threads)"
+            name = f"launch of {self._kernel.name} (grid {grid}, {threads} threads, {self.size} bytes of arguments)"
             libcuda.check(libcuda.library(), name, int(code))
+
+    def end(self) -> None:
+        """Lets the next call that starts this kernel have it; not after a launch that was refused."""
+        self._kernel.idle.append(self)
+
+
+def series_of(kernel: Kernel, arguments: bytes, raw_stream: int) -> Series:
+    """A series that nobody else uses until its end(): several threads may start one kernel.
+
+    Putting one together takes 30 us where the processor's caches are cold, writing an idle one over takes 5.
+    """
+    try:
+        series = kernel.idle.pop()
+    except IndexError:
+        series = Series(kernel, len(arguments))
+    assert series.size == len(arguments), f"{kernel.name} takes {series.size} bytes of arguments, not {len(arguments)}"
+    series.begin(arguments, raw_stream)
+    return series
 
 
 _OnePointer = ctypes.c_void_p * 1

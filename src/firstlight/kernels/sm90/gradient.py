@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from firstlight.kernels.block_attention.lists import Lists, lists_of, turned_lists_of
+from firstlight.kernels.block_attention.lists import AnyLists, lists_of, turned_lists_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.passes import Forward, Upstream
 from firstlight.kernels.sm90 import gradient_once
@@ -120,7 +120,7 @@ class _Start:
         """dk and dv."""
         self._launch(tensors, turned_lists_of(self._mask), length=self._k.shape[2], by_key=True)
 
-    def _launch(self, tensors: tuple[Tensor, ...], lists: Lists, *, length: int, by_key: bool) -> None:
+    def _launch(self, tensors: tuple[Tensor, ...], lists: AnyLists, *, length: int, by_key: bool) -> None:
         q, k, mask = self._q, self._k, self._mask
         device, group = q.get_device(), q.shape[1] // k.shape[1]
         batch, heads = q.shape[0], (k if by_key else q).shape[1]
@@ -136,8 +136,8 @@ class _Start:
         mask_batch, mask_heads = mask.kinds.shape[0], mask.kinds.shape[1]
         step = 1 if mask_heads > 1 else 0
         fields = GradientFields(
-            lists.starts.data_ptr(), lists.columns.data_ptr(), lists.masks.data_ptr(), lists.order.data_ptr(),
-            0 if mask.bits is None else mask.bits.data_ptr(), self._sums.logs.data_ptr(), self._sums.deltas.data_ptr(),
+            *lists.places, 0 if mask.bits is None else mask.bits.data_ptr(), self._sums.logs.data_ptr(),
+            self._sums.deltas.data_ptr(),
             control.queue, items, blocks, heads, group, self._sums.logs.shape[2], k.shape[2],
             mask_heads if mask_batch > 1 else 0, step * group if by_key else step, step, 0,
             self._scale, self._scale * LOG2_E,

@@ -17,7 +17,7 @@ from firstlight.kernels.pattern import pattern_behind
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.schedule import Segments, most_items, most_slots
 from firstlight.kernels.sm90.arguments import ListsFields, lists_bytes
-from firstlight.kernels.sm90.driver import Series, start_once
+from firstlight.kernels.sm90.driver import series_of, start_once
 from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.steps import Steps
 from firstlight.kernels.sm90.variants import HEIGHT, LISTS, LISTS_AT_ONCE, LISTS_CLUSTER
@@ -159,9 +159,10 @@ def started(index: Index, sizes: Sizes) -> tuple[Tensor, Places]:
     if at_once:
         start_once(kernel, given, stream, grid=(LISTS_CLUSTER, 1, 1), threads=MANY)
     else:
-        series = Series(kernel, given, stream)
+        series = series_of(kernel, given, stream)
         for phase, level, grid, threads in phases(index, sizes):
             series.start(grid, threads, {PHASE_AT: phase, LEVEL_AT: level})
+        series.end()
     return room, Places(
         fields.listed, fields.members, fields.items, 0 if sizes.plain else fields.grouped, fields.starts,
         fields.first_slot, fields.slot_counts, sizes.items, sizes.slots,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -29,8 +30,9 @@ HEIGHT = 128  # rows of W in a group
 WHOLE = 1 << 30  # a limit that cuts nothing
 
 
-class Lists(NamedTuple):
-    """Steps, their portions, and what a reader has to use first; a tuple, as a new pattern is to cost little."""
+@dataclass(slots=True)
+class Lists:
+    """Steps, their portions, and what a reader has to use first."""
 
     steps: Steps
     segments: Segments
@@ -53,7 +55,8 @@ class Lists(NamedTuple):
         )  # fmt: skip
 
 
-class ListsInRoom(NamedTuple):
+@dataclass(slots=True)
+class ListsInRoom:
     """The same in one piece of memory, which is not taken apart before anyone asks: that takes 40 us."""
 
     room: Tensor
@@ -98,9 +101,9 @@ def lists_of(index: Index, *, width: int, limit: int) -> AnyLists:
     assert tensors[0] is not None, index
     if not keepable(index.row_starts, tensors[0]):
         return made
-    kept: AnyLists = made._replace(held=held_after(*tensors))
-    _LISTS.put(index.row_starts, index.columns, kept, (width, limit))
-    return kept
+    made.held = held_after(*tensors)
+    _LISTS.put(index.row_starts, index.columns, made, (width, limit))
+    return made
 
 
 def _made(index: Index, *, width: int, limit: int) -> AnyLists:

@@ -57,10 +57,16 @@ def _all_but_the_address(
     if complaint := why_not_mappable(name, dims, strides_bytes, box=box, swizzle=swizzle):
         raise UnsupportedInput(f"encode_map: {complaint}.")
     rank = len(dims)
-    sizes, strides = (ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * max(1, rank - 1))(*strides_bytes)
-    edges, steps = (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*(1,) * rank)
+    sizes, (strides, edges, steps) = (ctypes.c_uint64 * rank)(*dims), _layout(strides_bytes, box)
     rest = (_NOT_INTERLEAVED, _SWIZZLES[swizzle], _L2_PROMOTION_256, _ZEROS_OUTSIDE)
     return (_DTYPES[name][0], rank), (sizes, strides, edges, steps, *rest)
+
+
+@functools.lru_cache(maxsize=4096)  # the number of stored blocks changes, how they lie does not
+def _layout(strides_bytes: tuple[int, ...], box: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    rank = len(box)
+    strides = (ctypes.c_uint64 * max(1, rank - 1))(*strides_bytes)
+    return strides, (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*(1,) * rank)
 
 
 def why_not_mappable(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from firstlight.kernels.block_attention.lists import Lists
-from firstlight.kernels.choose import why_not_built
+from firstlight.kernels.backends import SM90, why_not_built
+from firstlight.kernels.block_attention.lists import Lists, ListsInRoom, Places
 from firstlight.kernels.prepared import empty_on
 from firstlight.kernels.sm90.arguments import MaskListsFields, mask_lists_bytes
 from firstlight.kernels.sm90.driver import start_once
@@ -24,11 +24,11 @@ ALIGNED = 32  # integers: each list starts at a multiple of 128 bytes
 
 def can_list(kinds: Tensor) -> bool:
     """Whether mask_lists.cu makes the lists of a mask with these kinds on a Hopper GPU: the current one."""
-    return 0 < kinds.numel() <= MOST_BLOCKS and kinds.get_device() == current_device() and not why_not_built()
+    return 0 < kinds.numel() <= MOST_BLOCKS and kinds.get_device() == current_device() and not why_not_built(SM90)
 
 
-def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> tuple[Lists, Tensor]:
-    """The lists by query block, or turned by key block, on the current device and stream; and all their memory."""
+def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> ListsInRoom:
+    """The lists by query block, or turned by key block, on the current device and stream; in one piece of memory."""
     kinds = kinds.contiguous()
     which = None if which is None else which.contiguous()
     device, (heads, of_head) = kinds.get_device(), shape_of(kinds, turned=turned)
@@ -37,8 +37,12 @@ def filled(kinds: Tensor, which: Tensor | None, most: int, *, turned: bool) -> t
     fields = fields_of(kinds, which, room.data_ptr(), most, turned=turned)
     kernel, given = loaded(MASK_LISTS, device=device), mask_lists_bytes(fields)
     start_once(kernel, given, raw_stream(device), grid=(LISTS_CLUSTER, 1, 1), threads=THREADS)
-    starts, _, columns, _, masks, _, order, _, _ = room.split_with_sizes(sizes)
-    return Lists(starts, columns, masks, order.view(heads, of_head)), room
+
+    def apart(room: Tensor) -> Lists:
+        starts, _, columns, _, masks, _, order, _, _ = room.split_with_sizes(sizes)
+        return Lists(starts, columns, masks, order.view(heads, of_head))
+
+    return ListsInRoom(room, Places(fields.starts, fields.columns, fields.masks, fields.order), apart)
 
 
 def shape_of(kinds: Tensor, *, turned: bool) -> tuple[int, int]:

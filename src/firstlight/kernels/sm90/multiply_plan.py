@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from firstlight.errors import UnsupportedInput
@@ -79,6 +80,8 @@ class MultiplyPlan:
     super_tile: int
     two_windows: bool
     multiprocessors: int
+    turned_bytes: int  # room for X turned over or widened, in front of the partial sums
+    widened_bytes: int  # and behind it for the result in longer rows
 
     @property
     def tiles(self) -> int:
@@ -93,22 +96,10 @@ class MultiplyPlan:
         """How many counts of finished portions there are."""
         return lists.places.slots * self.tiles * self.problem.batch * 2
 
-    def turned_bytes(self) -> int:
-        """Room for X turned over or widened, in front of the partial sums."""
-        if self.turn is None and not self.problem.widens_x:
-            return 0
-        return -(-2 * self.problem.cols * self.problem.pitch * self.problem.batch // ROOM) * ROOM
-
-    def widened_bytes(self) -> int:
-        """Room for X and behind it the result in longer rows."""
-        problem = self.problem
-        out = 2 * problem.rows * problem.out_pitch * problem.batch if problem.widens_out else 0
-        return self.turned_bytes() + -(-out // ROOM) * ROOM
-
     def scratch_bytes(self, lists: AnyLists) -> int:
         """Memory that a call needs for itself: X turned over and partial sums; not zeroed."""
         tiles = self.tiles * self.problem.batch
-        return self.widened_bytes() + lists.places.slots * tiles * part_bytes(self.tile)
+        return self.widened_bytes + lists.places.slots * tiles * part_bytes(self.tile)
 
     def _copies(self, at: Addresses) -> Copies:
         problem, dense, out = self.problem, at.dense, at.out
@@ -121,7 +112,7 @@ class MultiplyPlan:
             dense = at.scratch
             first = widening_launches(self.pitch, at.dense, dense, problem)
         if self.pitch is not None and problem.widens_out:
-            out = at.scratch + self.turned_bytes()
+            out = at.scratch + self.turned_bytes
             last = cutting_launches(self.pitch, out, at.out, problem)
         return Copies(dense, out, first, last)
 
@@ -133,9 +124,10 @@ class MultiplyPlan:
             dense or at.out,
             at.values or at.out,
         )  # nothing is read of what is empty, but a map has an address
+        result = result_map(problem, out)
         maps = (
             stored_map(problem, values, cluster=tile.cluster), dense_map(problem, dense, tokens=tile.tokens),
-            result_map(problem, out), result_map(problem, at.addend or out),
+            result, result_map(problem, at.addend) if at.addend else result,
         )  # fmt: skip
         listed = lists.places
         portions, tiles = listed.portions, self.tiles * problem.batch
@@ -146,7 +138,7 @@ class MultiplyPlan:
         fields = MultiplyFields(
             listed.columns, listed.members, listed.items, listed.rows, listed.starts, listed.first_slot,
             listed.slot_counts, at.queue,
-            at.scratch + self.widened_bytes(), at.arrivals, at.bias, values, dense, at.addend, out, portions,
+            at.scratch + self.widened_bytes, at.arrivals, at.bias, values, dense, at.addend, out, portions,
             self.tiles, problem.batch,
             self.super_tile // tile.cluster, int(self.two_windows), problem.rows, problem.cols, problem.n,
             problem.pitch, problem.out_pitch, dense_boxes(problem, tokens=tile.tokens), activation_number(epilogue),
@@ -184,14 +176,35 @@ def make_plan(problem: Problem, index: Index, tile: Tile | None = None) -> Multi
     count = multiprocessors(problem.device)
     tile = tile or tile_of(problem, count)
     build = Build(problem.block, problem.bf16, problem.tokens, problem.turned, problem.short_rows)
-    kernel = loaded(multiply_variant(build, tile), device=problem.device, shared_bytes=tile.shared_bytes)
-    turn = loaded(TURN, device=problem.device) if problem.turns_x else None
-    widens = problem.widens_x or problem.widens_out
-    pitch = loaded(PITCH, device=problem.device) if widens else None
+    turns, widens_x, widens_out = problem.turns_x, problem.widens_x, problem.widens_out
+    kernels = _kernels(build, tile, problem.device, turns=turns, widens=widens_x or widens_out)
     limit = portion_limit(work_of(problem, index, tile, count))
+    turned = _whole(2 * problem.cols * problem.pitch * problem.batch) if turns or widens_x else 0
+    widened = _whole(2 * problem.rows * problem.out_pitch * problem.batch) if widens_out else 0
     return MultiplyPlan(
-        problem, tile, kernel, turn, pitch, limit, super_tile_of(problem), takes_two_windows(problem), count
-    )
+        problem, tile, kernels.multiply, kernels.turn, kernels.pitch, limit, super_tile_of(problem),
+        takes_two_windows(problem), count, turned, turned + widened,
+    )  # fmt: skip
+
+
+class Kernels(NamedTuple):
+    """What products of a build take."""
+
+    multiply: Kernel
+    turn: Kernel | None
+    pitch: Kernel | None
+
+
+@functools.lru_cache(maxsize=1024)  # by build: each pattern has its own number of blocks, and with that its own plan
+def _kernels(build: Build, tile: Tile, device: int, *, turns: bool, widens: bool) -> Kernels:
+    return Kernels(
+        loaded(multiply_variant(build, tile), device=device, shared_bytes=tile.shared_bytes),
+        loaded(TURN, device=device) if turns else None, loaded(PITCH, device=device) if widens else None,
+    )  # fmt: skip
+
+
+def _whole(size: int) -> int:
+    return -(-size // ROOM) * ROOM
 
 
 def tile_of(problem: Problem, count: int) -> Tile:

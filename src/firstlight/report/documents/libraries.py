@@ -8,7 +8,7 @@ from firstlight.apply.account import State
 from firstlight.apply.outcome import Ending
 from firstlight.elf.version_gaps import VersionGap
 from firstlight.libraries.analysis import CudaMajor, Loaded, OtherCopy
-from firstlight.libraries.closing import Loading, Way
+from firstlight.libraries.closing import ComesFrom, Loading
 from firstlight.libraries.target import TargetKind
 
 # A number with where it is from, or null with why it is not known.
@@ -45,7 +45,7 @@ class MissingName(TypedDict):
     requested_by: list[str]
     damaged: str  # The file at which the loader stops; empty where nothing is found at all.
     fault: str  # What the loader says of that file, e.g. file too short; empty where nothing is found at all.
-    way: Annotated[str, Way]
+    way: Annotated[str, ComesFrom]
     provided: ProvidedBy | None
     loading: Annotated[str, Loading]
     link: str

@@ -55,7 +55,7 @@ def comparison_sentence(comparison: Comparison) -> str:
 
 def _margin(comparison: Comparison) -> str:
     return (
-        f"A change counts from {100 * comparison.margin:g} % on, when the 95 % interval leaves no change out and it "
+        f"A change counts from {100 * comparison.margin:g} % on, when zero lies outside the 95 % interval and it "
         "holds over the whole suite. Burst and sustained figures are never mixed."
     )
 

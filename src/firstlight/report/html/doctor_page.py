@@ -8,10 +8,12 @@ from typing import Any
 from firstlight.diagnosis.agreement import doubts
 from firstlight.diagnosis.finding import Diagnosis, Finding, Severity
 from firstlight.diagnosis.log_lines import not_explained
+from firstlight.diagnosis.observed import has_nvidia_gpu
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known
 from firstlight.numerals import counted
 from firstlight.plan.option import Option
+from firstlight.report.doctor_text import healthy_sentence
 from firstlight.report.facts_text import Detail, facts_text
 from firstlight.report.html.markup import Markup, commands, el, joined, prose, section
 from firstlight.report.html.page import Page, lead, page_text, sections_of, table
@@ -50,7 +52,7 @@ def doctor_page(
         if rest
         else Markup(""),
         _not_explained(facts, diagnosis),
-        _facts(facts),
+        _facts(facts, diagnosis),
     )
     names = (
         ("cause", "The cause"),
@@ -61,8 +63,10 @@ def doctor_page(
     )
     there = "".join(sections)
     page = Page(
-        title=_verdict(diagnosis, primary),
-        header=lead("doctor", _verdict(diagnosis, primary), (what, where), tone=_tone(facts, diagnosis, primary)),
+        title=_verdict(facts, diagnosis, primary),
+        header=lead(
+            "doctor", _verdict(facts, diagnosis, primary), (what, where), tone=_tone(facts, diagnosis, primary)
+        ),
         sections=sections,
         menu=tuple((anchor, name) for anchor, name in names if f'<section id="{anchor}"' in there),
         documents=(document,),
@@ -71,9 +75,13 @@ def doctor_page(
     return page_text(page)
 
 
-def _verdict(diagnosis: Diagnosis, primary: Finding | None) -> str:
+def _verdict(facts: Facts, diagnosis: Diagnosis, primary: Finding | None) -> str:
     if primary is None:
         notes = f"; {counted(len(diagnosis.findings), 'note')}" if diagnosis.findings else ""
+        if _has_no_gpu(facts):
+            return f"There is no NVIDIA GPU here{notes}."
+        if doubts(facts, diagnosis):
+            return f"Nothing was found that keeps CUDA from working here, but not all evidence agrees{notes}."
         return f"Nothing keeps CUDA from working here{notes}."
     return {Severity.BLOCKS: "Blocked: ", Severity.DEGRADES: "Works, but: ", Severity.NOTE: ""}[
         primary.severity
@@ -169,8 +177,14 @@ def _option_cells(option: Option, platform: Platform) -> Iterator[str]:
     yield option.proof.value
 
 
-def _facts(facts: Facts) -> Markup:
+def _has_no_gpu(facts: Facts) -> bool:
+    return not has_nvidia_gpu(facts) and not isinstance(facts.driver.kernel_version, Known)
+
+
+def _facts(facts: Facts, diagnosis: Diagnosis) -> Markup:
+    said = "" if diagnosis.findings else healthy_sentence(facts, diagnosis)
+    text = el("p", f"{said[:1].upper()}{said[1:]}.") if said else Markup("")
     body = el("pre", facts_text(facts, Detail.ALL))
     return section(
-        "facts", "What was looked at", el("details", el("summary", "Every fact, and where it was seen"), body)
+        "facts", "What was looked at", text, el("details", el("summary", "Every fact, and where it was seen"), body)
     )

@@ -46,7 +46,8 @@ def families_section(run: RunResult) -> Markup:
         top += row.height(x)
     caption = (
         "Bar: the median of the family. Each mark: one case, coloured by precision as in the roofline. 100 % is the "
-        "least time this GPU can take at the clock it had meanwhile, from FLOP and bytes alone. Letters: tiers."
+        "least time this GPU can take at the clock it had meanwhile, from FLOP and bytes alone. Letters: tiers. At "
+        "the right: the median, and how many cases."
     )
     chart = drawing(WIDTH, bottom + 34, *parts, name="Percent of the limit by family")
     return section("families", "Percent of the limit, by family", figure(chart, caption))
@@ -89,7 +90,7 @@ class _Row:
         )
         yield label(x.start - 10, y + 4, self.name, class_="name", text_anchor="end")
         bar = el("rect", x=x.start, y=y - 9, width=max(1.0, x.at(middle) - x.start), height=18.0, class_="bar")
-        yield mark(says, bar, label(RIGHT + 12, y + 4, f"{percent_text(middle)}, {len(percents)}x", class_="value"))
+        yield mark(says, bar, label(RIGHT + 12, y + 4, f"{percent_text(middle)} ({len(percents)})", class_="value"))
         for share, lane in zip(self.shares, self._lanes(x), strict=True):
             dot = el("circle", cx=x.at(share.percent), cy=y + lane * GAP, r=DOT,
                      class_=f"filled {colour(share.case.peak)}")  # fmt: skip

@@ -102,7 +102,7 @@ def _multiples(hosts: dict[str, list[JudgedGpu]], names: HostNames) -> Iterator[
     axis = Axis(100 * low, 100 * high, LEFT, RIGHT)
     yield el(
         "p",
-        "Each mark is a family of cases: its rate beside the middle one of equal GPUs, which is 100 %. The dashed line "
+        "Each mark is a family of cases: its rate beside the median of equal GPUs, which is 100 %. The dashed line "
         f"is {100 * (1 - SLOWER_BY):.0f} %. Every chart has the same scale; hosts with a slow GPU come first.",
     )
     yield el("div", *(_panel(names[host], gpus, axis) for host, gpus in shown), class_="multiples", data_rove="")
@@ -133,7 +133,7 @@ def _row(gpu: JudgedGpu, y: float, axis: Axis) -> Iterator[Markup]:
     colour = "p5" if gpu.state is State.SLOW else "p0"
     for family, share in gpu.shares:
         dot = el("circle", cx=axis.at(100 * share), cy=y, r=DOT, class_=f"filled {colour}")
-        yield mark(f"{gpu.device}, {family}: {100 * share:.1f} % of the middle one of equal GPUs", dot)
+        yield mark(f"{gpu.device}, {family}: {100 * share:.1f} % of the median of equal GPUs", dot)
 
 
 def _ticks(axis: Axis) -> tuple[int, ...]:
@@ -166,10 +166,10 @@ def _against(gpu: JudgedGpu) -> str:
 def _rule() -> Iterator[Markup]:
     yield el(
         "p",
-        f"A GPU is slow that is more than {100 * SLOWER_BY:.0f} % and more than {MADS:.0f} median absolute deviations "
-        "below the middle one of equal GPUs, in the same figure in every run, two at least. Equal are GPUs of the same "
-        "model and settings that were measured with the same torch. Figures in which the processor is in the time, and "
-        "those that were not steady, are left out.",
+        f"A GPU is called slow when it is more than {100 * SLOWER_BY:.0f} % and more than {MADS:.0f} median absolute "
+        "deviations below the median of equal GPUs, in the same figure in every run, two at least. Equal are "
+        "GPUs of the same model and settings that were measured with the same torch. Figures in which the processor "
+        "is in the time, and those that were not steady, are left out.",
     )
     yield el(
         "p",

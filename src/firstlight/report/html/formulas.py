@@ -5,7 +5,7 @@ from __future__ import annotations
 from firstlight.bench.limits import TIERS, limit_of_interest
 from firstlight.bench.results import CaseResult, Figure, RunResult
 from firstlight.numerals import significant
-from firstlight.report.bench_cells import rate_text, spread_text, time_text
+from firstlight.report.bench_cells import peaks_words, rate_text, spread_text, time_text
 
 
 def time_formula(figure: Figure) -> str:
@@ -74,8 +74,8 @@ def clock_formula(figure: Figure) -> str:
 
 
 def peak_formula(precision: str, tflops: float, source: str) -> str:
-    """'datasheet peak of fp16, dense: 989.4 TFLOPS (peaks db:h200-sxm)'."""
-    return f"datasheet peak of {precision}, dense: {significant(tflops)} TFLOPS (peaks {source})"
+    """'datasheet peak of fp16, dense: 989.4 TFLOPS (table gpu_peaks, h200-sxm)'."""
+    return f"datasheet peak of {precision}, dense: {significant(tflops)} TFLOPS ({peaks_words(source)})"
 
 
 def bandwidth_formula(run: RunResult, gpu: int, gbps: float) -> str:

@@ -8,6 +8,7 @@ from firstlight.bench.peaks import Peaks, canonical, peaks_of
 from firstlight.bench.results import CaseResult, Figure, Regime, RunResult, Verdict
 from firstlight.frozen import dataclass
 from firstlight.numerals import significant
+from firstlight.report.bench_cells import peaks_words
 from firstlight.report.html.apart import Area, apart
 from firstlight.report.html.formulas import bandwidth_formula, peak_formula, share_formula
 from firstlight.report.html.markup import Markup, el, figure, joined, mark, section
@@ -41,8 +42,8 @@ def roofline_section(run: RunResult, tables: Tables) -> Markup:
             which = f"{len(places)} x {name}. " if len(run.gpus) > 1 else ""
             caption = (
                 f"{which}Each mark is a case. Filled: sustained; hollow: burst. Lines: the datasheet's peaks and "
-                f"memory bandwidth ({peaks.source}). The nearer to its line, the better. Where marks would lie on each "
-                "other, they stand side by side and a thin line leads to the true place."
+                f"memory bandwidth ({peaks_words(peaks.source)}). The nearer to its line, the better. Where marks "
+                "would lie on each other, they stand side by side and a thin line leads to the true place."
             )
             charts.append(figure(_chart(run, places[0], peaks, points), caption) + _legend(points))
     return section("roofline", "Roofline", *(Markup(chart) for chart in charts)) if charts else Markup("")

@@ -65,6 +65,7 @@ def _forget() -> None:
     """What the backend keeps of devices and plans."""
     for cached in (driver.load, loaded.loaded, driver.encode_map, libcuda.primary_context, problem.multiprocessors):
         cached.cache_clear()
+    multiply_plan._kernels.cache_clear()
     for module in (attention, gradient, gradient_once):
         module._kernel.cache_clear()
     for kept in (multiply_plan._PLANS, sample_plan._PLANS, workspace._KEPT):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.kernels.block_attention.lists import Lists
+from firstlight.kernels.block_attention.lists import AnyLists, Lists
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.triton.arguments import POINTER, ListPointers, Sizes
 from firstlight.kernels.block_attention.triton.launch import runner_for
@@ -142,9 +142,10 @@ def sizes_of(q: Tensor, k: Tensor, mask: BlockMask, scale: float) -> Sizes:
     )
 
 
-def pointers_of(lists: Lists, mask: BlockMask) -> ListPointers:
+def pointers_of(lists: AnyLists, mask: BlockMask) -> ListPointers:
     """The lists as kernels take them."""
-    return ListPointers(*lists, lists.masks if mask.bits is None else mask.bits.contiguous())
+    apart = lists if isinstance(lists, Lists) else lists.apart
+    return ListPointers(*apart, apart.masks if mask.bits is None else mask.bits.contiguous())
 
 
 def rows_contiguous(tensor: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
-# plan 05f5d5ec410e244d9d65d54d37ba56cb20828db3f98ae4c7228bcc0d3411afce
+# plan e44b4e032d9ebd31167dd520eb96523cb2d7ac4f76d2d3347fbef2e8a8a402e6
 # for: the machine of gh200-torch-pypi; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu128, and numpy<3 where it can be had; aarch64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu128, and numpy<3 where it is available; aarch64, Python 3.12, glibc 2.28 or newer
 # torch 2.9.0+cu128 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # A Jetson runs it from Jetson Linux 38 on (CUDA 13.0: jetson-containers, jetson_containers/l4t_version.py, 2026-11-15), whatever its driver's number.
 # It holds code for sm_80 sm_90 sm_100 sm_120.
@@ -17,7 +17,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -39,7 +39,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac

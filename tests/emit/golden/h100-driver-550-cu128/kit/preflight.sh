@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
 # plan dc4fe42c0713bf01a9e07f8c1450d58c212d7712ba5c9465f9c4ecf6fbf16578
 # for: the machine of h100-driver-550-cu128; wanted: what is installed there; goal: infer
-# inside: torch==2.8.0, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.8.0, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.8.0 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
-# plan e166cdfb1291b2e014f5fe7923ccc0d2cbbf5127b45836098a31f3e697682c46
+# plan 1581f64fd84667b85653a9738c832c9fd7ce4c1fd4e0590b0da5740f81140542
 # for: the machine of h100-driver-570; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
-# left out: torchaudio==2.8.0+cu128: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
-# left out: vllm==0.11.0: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
-# left out: xformers==0.0.32.post1: not to be had together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# inside: torch==2.9.0+cu130, torchvision==0.24.0+cu130, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
+# left out: torchaudio==2.8.0+cu128: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# left out: vllm==0.11.0: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
+# left out: xformers==0.0.32.post1: cannot be installed together with torch==2.9.0+cu130, torchvision==0.24.0+cu130
 # torch 2.9.0+cu130 is built with CUDA 13.0: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # cuda-compat-13-0 takes driver branches 535, 550, 565, 570, 575, decided when a program starts.
 # It holds code for sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
@@ -20,7 +20,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -42,7 +42,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac

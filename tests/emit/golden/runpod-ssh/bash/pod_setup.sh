@@ -2,12 +2,12 @@
 # Written by firstlight 0.1.0 (firstlight emit bash); the same plan gives the same file.
 # plan f86a226487f33aa364285efdccdd9cc24319de3695928c4e7cb671a77d5f3a31
 # for: the machine of runpod-ssh; wanted: what is installed there; goal: infer
-# inside: torch==2.11.0, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.11.0, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.11.0 is built with CUDA 13.0: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #
 # Brings up a machine that has sh and a package manager, as root:   sh pod_setup.sh
-# Run it at every start: what is there already is left as it is. Everything that costs time lies in
+# Run it at every start: what is there already is left as it is. Everything that takes time is in
 # /workspace/firstlight, which survives a restart if that is a persistent volume.
 # firstlight itself comes from its wheel in the folder wheels beside this file; what
 # `firstlight bundle --out wheels` puts into that folder takes the place of every index.
@@ -35,7 +35,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -57,7 +57,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac
@@ -253,7 +253,7 @@ need_compiler() {
     fi
     [ -n "$compiler$headers" ] || return 0
     (install_packages ${compiler:+"$compiler"} ${headers:+"$headers"}) ||
-        say "going on without $compiler $headers: torch.compile and Triton will not work"
+        say "continuing without $compiler $headers: torch.compile and Triton will not work"
 }
 
 # A virtual environment with packages, whole or not at all: make_environment FOLDER WHEELS COMMAND, which fills WHEELS
@@ -288,7 +288,7 @@ fetch_packages() {
     printf '%s\n' torch==2.11.0 > "$wheels/requirements.txt"
 }
 
-# torch warns at its first tensor without numpy, which it does not bring; where none can be had it works all the same.
+# torch warns at its first tensor without numpy, which it does not bring; where there is none, it works without.
 need_numpy() {
     pip="$environment/bin/python" wheels="$state/wheels/$key-py$python_minor"
     ! "$pip" -I -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("numpy") is None)' || return 0
@@ -296,14 +296,14 @@ need_numpy() {
         [ "$fetches" = no ] || (export PIP_RETRIES=1 && fetch '' 'numpy<3') 2> /dev/null || break
         ! "$pip" -m pip install --quiet --no-index --find-links "$wheels" 'numpy<3' 2> /dev/null || return 0
     done
-    say "going on without numpy, which could not be had: torch says so at its first tensor"
+    say "continuing without numpy, which could not be fetched: torch warns of that at its first tensor"
 }
 
 fetch_tool() {
     set -- --find-links "$wheels"
     [ ! -d "$beside/wheels" ] || set -- "$@" --find-links "$beside/wheels"
     "$pip" -m pip download --quiet --dest "$wheels" "$@" "$own_wheel" ||
-        stop "torch is in $state/env, but what firstlight needs could not be had: see what pip says above"
+        stop "torch is in $state/env, but what firstlight needs could not be fetched: see what pip says above"
     printf '%s\n' firstlight==0.1.0 > "$wheels/requirements.txt"
 }
 
@@ -372,7 +372,7 @@ main() {
             ;;
     esac
     beside="$(cd "$(dirname "$0")" && pwd)"
-    trap '[ "$?" = 0 ] || say "not finished; the same command goes on from where it stopped"' EXIT
+    trap '[ "$?" = 0 ] || say "not finished; the same command continues where it stopped"' EXIT
     state_quoted=/workspace/firstlight
     check_gates || {
         trap - EXIT
@@ -380,11 +380,11 @@ main() {
     }
     mkdir -p "$state" 2> /dev/null || stop "$state cannot be made. Mount the volume there, or emit with --volume FOLDER"
     [ "$(stat -c %d "$state")" != "$(stat -c %d /)" ] ||
-        say "$state is on the disk of the root: where that is wiped at a restart, all of it is fetched again"
+        say "$state is on the root disk: if a restart wipes that, everything is fetched again"
     exec 9>> "$state/lock"
     ! command -v flock > /dev/null 2>&1 || flock -w 3600 9 || :
     bring_wheel "$beside" "$state" # before anything is downloaded
-    finish_packages || say "what a killed apt left could not be finished; going on without it"
+    finish_packages || say "what a killed apt left could not be finished; continuing without it"
     need_python
     need_compiler
     environment="$state/env-$key-py$python_minor"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Written by firstlight 0.1.0 (firstlight emit dockerfile); the same plan gives the same file.
-# plan c0048cf2194106fa8060bd399850b70e334b405debadf4cd9386f85392941ac4
+# plan 68d5f88e83a67767cc7d9e9570725f0494013af766be9f2db775e30d13980bae
 # for: the machine of v100-torch-cu130; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0+cu126, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0+cu126, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.9.0+cu126 is built with CUDA 12.6: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.
 #
@@ -16,7 +16,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -38,7 +38,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac

@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit kit); the same plan gives the same file.
 # plan bf3415737af6d6abe2b9864be9e11901cec7a94c6dca406b7cedc233be5b9b41
 # for: the machine of vllm-torch-2-9; wanted: what is installed there; goal: infer
-# inside: torch==2.9.0, torchvision==0.24.0, torchaudio==2.9.0, vllm==0.13.0, xformers==0.0.33.post1, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.9.0, torchvision==0.24.0, torchaudio==2.9.0, vllm==0.13.0, xformers==0.0.33.post1, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.9.0 is built with CUDA 12.8: driver 525.60.13 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #

@@ -2,7 +2,7 @@
 # Written by firstlight 0.1.0 (firstlight emit devcontainer); the same plan gives the same file.
 # plan 3d2cf0d687a19e80bab16cdbc0b8e3cf40d4b2ab0a287fd78cbcee2baf1c7a62
 # for: the machine of h200-healthy; wanted: what is installed there; goal: infer
-# inside: torch==2.11.0, and numpy<3 where it can be had; x86_64, Python 3.12, glibc 2.28 or newer
+# inside: torch==2.11.0, and numpy<3 where it is available; x86_64, Python 3.12, glibc 2.28 or newer
 # torch 2.11.0 is built with CUDA 13.0: driver 580.65.06 or newer runs it (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, 13.4 / R615 edition, 2026-11-15).
 # It holds code for sm_75 sm_80 sm_86 sm_90 sm_100 sm_120.
 #
@@ -16,7 +16,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -38,7 +38,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac

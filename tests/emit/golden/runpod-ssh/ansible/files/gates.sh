@@ -7,7 +7,7 @@ of_gpus() {
     [ ! -x "$smi" ] || timeout 20 "$smi" --query-gpu="$1" --format=csv,noheader 2> /dev/null || :
 }
 
-# The version of the driver, e.g. 570.133.20; nothing where none is loaded. Windows' own is told by nvidia-smi alone.
+# The version of the driver, e.g. 570.133.20; nothing where none is loaded. For Windows' own only nvidia-smi knows it.
 driver_version() {
     found=
     [ ! -r /sys/module/nvidia/version ] || read -r found < /sys/module/nvidia/version || :
@@ -29,7 +29,7 @@ at_least() {
     done
 }
 
-# What does not fit is said; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
+# What does not fit is printed; NVIDIA_DISABLE_REQUIRE=1, which switches NVIDIA's own check off, lets it pass here too.
 misfit() {
     printf 'firstlight: %s\n' "$1" >&2
     case "${NVIDIA_DISABLE_REQUIRE:-}" in 1 | true) ;; *) fits=no ;; esac

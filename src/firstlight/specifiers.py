@@ -72,11 +72,17 @@ def newest(versions: tuple[str, ...]) -> str:
     return max(read, default=((), (), ""))[2]
 
 
-def _meets(version: str, clause: str) -> bool | None:
+@cache
+def _clause(clause: str) -> tuple[str, str]:
+    """The parts of a bound: (">=", "2.9"); ("", "") where it is none."""
     match = re.fullmatch(_CLAUSE, clause)
-    if match is None:
+    return (match[1], match[2]) if match is not None else ("", "")
+
+
+def _meets(version: str, clause: str) -> bool | None:
+    operator, text = _clause(clause)
+    if not operator:
         return None
-    operator, text = match.groups()
     if operator == "===":
         return version.strip().lower() == text.lower()
     have, prefix = _parse(version), text.endswith(".*")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from firstlight.diagnosis.specifiers import newest, satisfies
+from firstlight.specifiers import newest, satisfies
 
 _NUMBER = st.integers(0, 12).map(str)
 _RELEASE = st.lists(_NUMBER, min_size=1, max_size=4).map(".".join)
