@@ -30,9 +30,7 @@ def test_a_driver_is_installed_behind_making_room(free: int, *, first: bool) -> 
     [disk] = facts.resources.disks
     facts = replace(facts, resources=replace(facts.resources, disks=(replace(disk, free_bytes=free),)))
     way = _first_way(Question(facts, TABLES, Goal.INFER))
-    asked = (
-        isinstance(way, AskPerson) and words_asked(way) == f"make room at /: {free >> 20} MiB are free"
-    )
+    asked = isinstance(way, AskPerson) and words_asked(way) == f"make room at /: {free >> 20} MiB are free"
     assert asked is first
 
 
