@@ -48,6 +48,7 @@ def test_an_install_says_what_from_where() -> None:
         "type": "install-wheels",
         "index": "https://download.pytorch.org/whl/cu128",
         "manner": "plain",
+        "scratch": "",
     }
 
 

@@ -453,12 +453,15 @@ def test_the_companions_of_a_torch() -> None:
         assert [row.version for row in TABLES.companions_for(project, TORCH(torch))] == versions, (project, torch)
 
 
-def test_torchaudio_2_11_names_no_torch_so_it_is_offered_for_none() -> None:
+def test_torchaudio_2_11_names_no_torch_and_is_offered_for_its_own_and_later_ones() -> None:
+    """vllm 0.32.0 requires it beside torch 2.13.0, sglang 0.5.23 beside 2.14.1."""
     row = TABLES.companion("torchaudio", "2.11.0")
     assert row is not None
     assert row.pin("torch") is None
     assert "names no torch" in row.note
-    assert TABLES.companions_for("torchaudio", TORCH("2.15.0")) == ()
+    assert TABLES.companions_for("torchaudio", TORCH("2.15.0")) == (row,)
+    assert TABLES.companions_for("torchaudio", TORCH("2.11.0")) == (row,)
+    assert row not in TABLES.companions_for("torchaudio", TORCH("2.10.0"))
 
 
 def test_torch_2_4_to_2_15_have_their_torchvision_and_up_to_2_10_their_torchaudio() -> None:

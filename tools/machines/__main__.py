@@ -15,6 +15,7 @@ from tools.machines import (
     fabric_machines,
     field_reports,
     library_machines,
+    noted_machines,
     place_machines,
     platform_machines,
     server_machines,
@@ -35,6 +36,7 @@ MACHINES = (
     *server_machines.MACHINES,
     *fabric_machines.MACHINES,
     *beside_machines.MACHINES,
+    *noted_machines.TAUGHT,
 )
 EXAMPLES = (
     field_reports.h100_driver_570,

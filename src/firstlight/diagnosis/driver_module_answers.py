@@ -15,9 +15,10 @@ from firstlight.diagnosis.module_build_answers import (
     source_package,
     without_failed,
 )
-from firstlight.diagnosis.observed import container, typed
+from firstlight.diagnosis.observed import container, kernel_is_gone, typed
 from firstlight.diagnosis.wheel_answers import cuda_of_torch
 from firstlight.facts.collect import Facts
+from firstlight.facts.driver import kernel_to_start
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.facts.owners import NOT_NAMED
 from firstlight.tables.system_rows import Role
@@ -50,6 +51,8 @@ def given_back(addresses: list[str]) -> tuple[Chain, ...]:
 
 def driver_loaded(question: Question) -> tuple[Chain, ...]:
     facts = question.facts
+    if waiting := _waits_for_restart(facts):
+        return waiting
     newer = without_failed(driver_answers(question, cuda_of_torch(question)), facts)
     with_module = _with_other_kernel(question)
     # No package has modules for a kernel beside the plain one, so the plain one comes first.
@@ -60,6 +63,14 @@ def driver_loaded(question: Question) -> tuple[Chain, ...]:
     if built is None:
         return other
     return (chain(built, kinds.LoadModules(_MODULES), proof=Proof.DOCUMENTED, by=_BUILDERS), *other)
+
+
+def _waits_for_restart(facts: Facts) -> tuple[Chain, ...]:
+    """The restart that an upgraded kernel waits for: nothing is loaded or built for one whose modules are gone."""
+    kernel = kernel_to_start(facts.driver, facts.place.kernel_release)
+    if not kernel or container(facts) is not None:
+        return ()
+    return (chain(kinds.Restart(), title=fitted(f"restart into kernel {kernel}, which has the module")),)
 
 
 def _with_other_kernel(question: Question) -> tuple[Chain, ...]:
@@ -183,9 +194,11 @@ def same_version_again(question: Question) -> tuple[Chain, ...]:
     if isinstance(disk, Known) and isinstance(library, Known) and disk.value != library.value:
         return _of_one_version(question, disk.value)  # a restart loads the module that is on disk
     held = _driver_package(question)
+    # What is unloaded on a kernel whose modules are gone does not come back.
+    reload = () if kernel_is_gone(facts) else (chain(kinds.ReloadModules(_UNLOADED)),)
     return (
         chain(kinds.Restart()),
-        chain(kinds.ReloadModules(_UNLOADED)),
+        *reload,
         *((chain(kinds.HoldPackages((held,)), kinds.Restart()),) if held else ()),  # so that it does not come again
     )
 

@@ -34,7 +34,7 @@ from firstlight.diagnosis.observed import (
     shown,
     while_nvml_works,
 )
-from firstlight.facts.driver import ModuleKind
+from firstlight.facts.driver import ModuleKind, kernel_to_start
 from firstlight.facts.known import Known, Unknown, value_or
 from firstlight.ways import kinds
 from firstlight.ways.kinds import AskPerson
@@ -80,6 +80,8 @@ def driver_not_loaded(question: Question) -> Iterator[Seen]:
     set_aside = [gpu.address for gpu in gpus if value_or(gpu.driver, "") == "vfio-pci"]
     module = facts.driver.module_file
     there = f"{module.value} is there" if isinstance(module, Known) else f"{module.reason}{said_of_failed(facts)}"
+    if ready := kernel_to_start(facts.driver, facts.place.kernel_release):
+        there += f", as the kernel was upgraded; {ready} has the module"
     yield Seen(
         f"NVIDIA GPU at {names} in /sys/bus/pci/devices; no nvidia module in {modules.seen_in}; {there}",
         answers=given_back(set_aside) if set_aside else driver_loaded(question),
@@ -207,10 +209,10 @@ def uvm_not_loaded(question: Question) -> Iterator[Seen]:
         return
     if init_code(facts) <= 0 or not has_own_kernel_driver(facts) or (container(facts) and not has_device_nodes(facts)):
         return
-    ready = value_or(facts.driver.kernels_with_module, ())  # looked for where the running kernel has no module
-    gone = bool(ready) and container(facts) is None
-    lost = f"; {facts.place.kernel_release}, which runs, has no modules any more, {ready[-1]} has" if gone else ""
     kind = container(facts)
+    ready = kernel_to_start(facts.driver, facts.place.kernel_release)
+    gone = bool(ready) and kind is None
+    lost = f"; {facts.place.kernel_release}, which runs, has no modules any more, {ready} has" if gone else ""
     anew = () if kind is None else (started(kind.value),)  # its nodes were not there when this one was started
     load = chain(kinds.LoadModules(("nvidia_uvm",)), kinds.MakeDeviceNodes(), *anew)
     yield Seen(
@@ -275,6 +277,8 @@ MODULE_RULES: tuple[Rule, ...] = (
             "driver.kernel_version",
             "driver.uvm_loaded",
             "driver.module_file",
+            "driver.kernels_with_module",
+            "driver.kernel_replaced",
             "driver.module_builds",
             "driver.packages",
             "container.kind",
@@ -293,7 +297,13 @@ MODULE_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The driver's libraries and the loaded kernel module have different versions.",
         fires_when="NVML does not start and gives 18; or it says nothing, cuInit fails and the two versions differ.",
-        looks_at=("driver.nvml_code", "driver.kernel_version", "driver.nvml_library_version", "libcuda.init_code"),
+        looks_at=(
+            "driver.nvml_code",
+            "driver.kernel_version",
+            "driver.nvml_library_version",
+            "driver.kernel_replaced",
+            "libcuda.init_code",
+        ),
         means="An upgrade replaced the libraries while the old module stayed loaded; nothing new can use the GPU.",
         error="Failed to initialize NVML: Driver/library version mismatch",
         source="lyulyul/shine-cluster#30, oddmario/NVIDIA-Ubuntu-Driver-Guide#4",
@@ -347,7 +357,13 @@ MODULE_RULES: tuple[Rule, ...] = (
         depth=20,
         title="The kernel module nvidia_uvm, which CUDA needs, is not loaded.",
         fires_when="The nvidia module is loaded, nvidia_uvm is not, and cuInit failed.",
-        looks_at=("driver.uvm_loaded", "driver.kernel_version", "driver.kernels_with_module", "libcuda.init_code"),
+        looks_at=(
+            "driver.uvm_loaded",
+            "driver.kernel_version",
+            "driver.kernels_with_module",
+            "driver.kernel_replaced",
+            "libcuda.init_code",
+        ),
         means="CUDA does not start.",
         error=_UNKNOWN_ERROR,
         source="NVIDIA/nvidia-docker#319, ggml-org/llama.cpp#7218",

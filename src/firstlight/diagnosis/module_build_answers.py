@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firstlight.diagnosis.finding import Question
+from firstlight.diagnosis.observed import kernel_is_gone
 from firstlight.facts.collect import Facts
 from firstlight.facts.known import Known, value_or
 from firstlight.facts.module_builds import FailedBuild, ModuleSource
@@ -37,6 +38,8 @@ def sources_of(facts: Facts, builder: str) -> tuple[ModuleSource, ...]:
 
 def can_be_built(facts: Facts, builder: str) -> bool:
     """Whether something is left to build that did not fail for this kernel; so it is taken where nobody knows."""
+    if kernel_is_gone(facts):
+        return False
     failed = {each.version for each in failed_here(facts)}
     sources = {each.version for each in sources_of(facts, builder)}
     return not failed or bool(sources - failed)

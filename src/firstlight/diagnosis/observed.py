@@ -158,6 +158,11 @@ def container(facts: Facts) -> Known[ContainerKind] | None:
     return kind if isinstance(kind, Known) and kind.value is not ContainerKind.NONE else None
 
 
+def kernel_is_gone(facts: Facts) -> bool:
+    """Whether the kernel was upgraded under us: no module can be loaded or built for the one that runs."""
+    return container(facts) is None and value_or(facts.driver.kernel_replaced, default=False)
+
+
 def at(facts: Facts, provider: Provider) -> bool:
     return any(seen.provider is provider for seen in facts.container.providers)
 

@@ -26,6 +26,7 @@ from firstlight.tables.torch_rows import TorchRelease, VariantTargets
 from firstlight.versions import CudaVersion, TorchVersion
 from firstlight.ways import kinds
 from firstlight.ways.way import Chain, Proof, Way, cannot, chain
+from firstlight.ways.way_back import TRITONS
 
 # One release of each goes with one of torch; who changes torch changes them with it.
 COMPANIONS = ("torchvision", "torchaudio")
@@ -118,20 +119,29 @@ def installed_as(question: Question, wheel: Wheel) -> tuple[Way, ...]:
     names = {each.name for each in facts.companions}
     for project in COMPANIONS:
         rows = question.tables.companions_for(project, wheel.torch) if project in names else ()
-        if fitting := newest(tuple(row.version for row in rows)):
+        fitting = newest(tuple(row.version for row in rows))
+        if fitting and _is_built_for(question, project, fitting, wheel):
             packages.append(kinds.Package(project, fitting + (local_of(facts, wheel.cuda) if wheel.index else "")))
     install = kinds.InstallWheels(tuple(packages), wheel.index)
     here = find_distribution(facts.environment.distributions, "torch") if facts.environment is not None else None
     same = here is not None and not wheel.index and here.version.partition("+")[0] == wheel.torch.public
-    gone = (*(("torch",) if same else ()), *(("pytorch-triton",) if _brings_triton(question, wheel) & names else ()))
+    gone = (*(("torch",) if same else ()), *sorted(_brings_triton(question, wheel) & names))
     gone += written_over(facts, wheel.cuda.major)
     return (kinds.RemoveDistributions(gone), install) if gone else (install,)
 
 
 def _brings_triton(question: Question, wheel: Wheel) -> set[str]:
-    """The other name of the Triton that a wheel pins: both write the same files, and pip takes them for two."""
+    """The other names of the Triton that a wheel pins: all write the same files, and pip takes them for several."""
     release = question.tables.torch_release(wheel.torch, question.facts.place.arch)
-    return {"pytorch-triton"} if release is not None and release.pin("triton") is not None else set()
+    return set(TRITONS) if release is not None and release.pin("triton") is not None else set()
+
+
+def _is_built_for(question: Question, project: str, version: str, wheel: Wheel) -> bool:
+    """Whether an index has a companion that came with an older torch: torchaudio 2.11.0 only for the CUDA of 2.11.0."""
+    own = TorchVersion.parse(version) if project == "torchaudio" else wheel.torch
+    if not wheel.index or own.release == wheel.torch.release:
+        return True
+    return bool(question.tables.variant_sightings(own, wheel.cuda))
 
 
 def local_of(facts: Facts, cuda: CudaVersion) -> str:

@@ -114,6 +114,7 @@ class ContainerFacts:
     kind: Fact[ContainerKind]
     providers: tuple[ProviderSeen, ...]
     only_in_pid_1: Fact[tuple[str, ...]]  # names set for the container but not in this shell
+    library_path: Fact[tuple[str, ...]]  # LD_LIBRARY_PATH that the container was started with
     cuda_requirement: Fact[CudaRequirement]
     requirement_disabled: Fact[bool]
     visible_devices: Fact[str]  # all, none, void, 0,1 or 'by name'
@@ -132,6 +133,7 @@ def probe_containers(machine: Machine) -> ContainerFacts:
         kind=probe_container_kind(machine, pid_1_says="" if isinstance(pid_1, Unknown) else pid_1.get("container", "")),
         providers=_providers(machine, pid_1),
         only_in_pid_1=_only_in_pid_1(machine, pid_1),
+        library_path=_library_path(machine, pid_1),
         cuda_requirement=_requirement(machine, pid_1),
         requirement_disabled=_disabled(_value(machine, pid_1, "NVIDIA_DISABLE_REQUIRE")),
         visible_devices=_visible_devices(_value(machine, pid_1, "NVIDIA_VISIBLE_DEVICES")),
@@ -207,6 +209,18 @@ def _only_in_pid_1(machine: Machine, pid_1: dict[str, str] | Unknown) -> Fact[tu
     if isinstance(pid_1, Unknown):
         return pid_1
     return Known(tuple(name for name in _COMPARED if name in pid_1 and machine.env(name) is None), seen_in=_PID_1)
+
+
+def _library_path(machine: Machine, pid_1: dict[str, str] | Unknown) -> Fact[tuple[str, ...]]:
+    if isinstance(pid_1, Unknown):
+        return pid_1
+    if "LD_LIBRARY_PATH" not in pid_1:
+        return Known((), seen_in=_PID_1)
+    found = machine.search(_PID_1, rb"(?<![^\0])LD_LIBRARY_PATH=[^\0]*", limit=1)
+    if not found:
+        return Unknown(f"{_PID_1}: {machine.why_not(_PID_1)}")
+    value = found[0].decode("utf-8", "replace").partition("=")[2]
+    return Known(tuple(each for each in value.split(":") if each), seen_in=_PID_1)
 
 
 def _requirement(machine: Machine, pid_1: dict[str, str] | Unknown) -> Fact[CudaRequirement]:

@@ -6,7 +6,7 @@ import enum
 import re
 
 from firstlight.errors import BadVersion
-from firstlight.facts.known import Fact, Known, Unknown
+from firstlight.facts.known import Fact, Known, Unknown, value_or
 from firstlight.facts.module_builds import ModuleBuilds, probe_module_builds
 from firstlight.facts.nvml import NvmlAnswer
 from firstlight.frozen import dataclass
@@ -61,6 +61,7 @@ class DriverFacts:
     module_kind: Fact[ModuleKind]
     module_file: Fact[str]  # nvidia.ko of the running kernel, loaded or not
     kernels_with_module: Fact[tuple[str, ...]]  # others that lie ready; looked for where the running one has none
+    kernel_replaced: Fact[bool]  # an upgrade took the modules of the running kernel away: only a restart loads any
     nouveau_loaded: Fact[bool]
     uvm_loaded: Fact[bool]
     uvm_disable_hmm: Fact[bool]
@@ -88,6 +89,7 @@ def probe_driver(machine: Machine, nvml: NvmlAnswer) -> DriverFacts:
         module_kind=_module_kind(machine, nvrm),
         module_file=module_file,
         kernels_with_module=_other_kernels(machine, module_file),
+        kernel_replaced=_kernel_replaced(machine),
         nouveau_loaded=_module_loaded(machine, "nouveau"),
         uvm_loaded=_module_loaded(machine, "nvidia_uvm"),
         uvm_disable_hmm=_uvm_disable_hmm(machine),
@@ -155,6 +157,34 @@ def _other_kernels(machine: Machine, module_file: Fact[str]) -> Fact[tuple[str, 
     others = (name for name in machine.list("/lib/modules") if name != machine.host.kernel_release)
     found = [name for name in others if isinstance(_module_of(machine, f"/lib/modules/{name}"), Known)]
     return Known(tuple(sorted(found, key=_numbers)), seen_in="/lib/modules")
+
+
+def _kernel_replaced(machine: Machine) -> Fact[bool]:
+    """Whether /lib/modules has a kernel of the running one's kind that is no older, and nothing of the running one.
+
+    A kernel that a host starts a guest with is of no kind that lies there, and no restart of the guest changes it.
+    """
+    running = machine.host.kernel_release
+    own = f"/lib/modules/{running}"
+    if machine.stat(own) is not None:
+        return Known(value=False, seen_in=own)
+    others = machine.list("/lib/modules")
+    if not any(_kind(each) == _kind(running) and _numbers(each) >= _numbers(running) for each in others):
+        return Unknown("/lib/modules has no kernel of the kind that runs")  # the usual thing in a container
+    return Known(value=True, seen_in="/lib/modules")
+
+
+def _kind(kernel: str) -> str:
+    """#.#.#-#-generic of 6.8.0-59-generic."""
+    return re.sub(r"\d+", "#", kernel)
+
+
+def kernel_to_start(driver: DriverFacts, running: str) -> str:
+    """The kernel that a restart brings where the running one was replaced, if it has the module; else ""."""
+    if not value_or(driver.kernel_replaced, default=False):
+        return ""
+    ready = value_or(driver.kernels_with_module, ())
+    return next((each for each in reversed(ready) if _kind(each) == _kind(running)), "")
 
 
 def _numbers(kernel: str) -> tuple[int, ...]:

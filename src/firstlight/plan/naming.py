@@ -6,6 +6,7 @@ import re
 
 from firstlight.plan.option import Kind, Option
 from firstlight.ways import kinds
+from firstlight.ways.asks import MAKE_ROOM
 from firstlight.ways.platform import Platform
 from firstlight.ways.way import Chain, Way, type_name
 from firstlight.ways.words import at_a_word, title_of
@@ -111,10 +112,14 @@ def main_ways(ways: tuple[Way, ...]) -> tuple[Way, ...]:
         return isinstance(way, kinds.RemovePackages) and _is_replaced(ways)
 
     main = sorted(
-        (way for way in ways if not isinstance(way, _BESIDES)),
+        (way for way in ways if not isinstance(way, _BESIDES) and not _makes_room(way)),
         key=lambda way: (not _changes_what_is_below(way), not isinstance(way, types), not _builds(way), replaced(way)),
     )
     return tuple(main) or tuple(sorted(ways, key=lambda way: not isinstance(way, kinds.Restart)))
+
+
+def _makes_room(way: Way) -> bool:
+    return isinstance(way, kinds.AskPerson) and way.what == MAKE_ROOM
 
 
 def _changes_what_is_below(way: Way) -> bool:

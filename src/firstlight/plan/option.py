@@ -72,6 +72,7 @@ class Option:
     why_not: str = ""  # why it cannot work here; it is listed among the rejected then
     by_hand: bool = False  # what helps is done by a person
     wanted: bool = False  # it was asked for by name
+    brings: tuple[str, ...] = ()  # codes of what does not block, and was not found before it
     only_for: str = ""  # whom it reaches, where that is not every program, e.g. login shells
     reasons: tuple[str, ...] = ()  # beside each way the code of the finding that it answers; "" for a want
     newest: tuple[int, ...] = ()  # the torch release that it brings, e.g. (2, 9, 1)

@@ -52,7 +52,7 @@ def rank_options(question: Question, diagnosis: Diagnosis, request: Request) -> 
     if wanted is not None and not diagnosis.blocked and are_installed(question, request.wants):
         return Ranked((_nothing(frame),), (), RULE, (), what_cannot_be_had(wanted))
     code = diagnosis.primary
-    roots = tuple(with_room(question, each) for each in _roots(frame, wanted))
+    roots = tuple(one for each in _roots(frame, wanted) for one in with_room(question, request, each))
     found = search(paper, roots, code=code, order=_order_in(frame), asked_for=1 if wanted is not None else 0)
     options = tuple(_option(each, frame) for each in found)
     shown, refused = _sorted_out(frame, options)
@@ -103,6 +103,7 @@ def _option(found: Found, frame: Frame) -> Option:
         because=_vanished(found, frame),
         stays=stays,
         after=tuple(each.code for each in trial.diagnosis.findings),
+        brings=tuple(each.code for each in trial.brought(frame.diagnosis)),
         unsure=trial.unsure,
         proof=found.proof,
         proof_by="" if weakest is None else weakest.proof_by,
@@ -115,7 +116,7 @@ def _option(found: Found, frame: Frame) -> Option:
         risk=max((_risk(way, frame) for way in ways), key=tuple(Risk).index, default=Risk.NONE),
         by_hand=_is_by_hand(ways, frame.platform),
         wanted=bool(frame.request.wants),
-        only_for=_only_for(ways, frame.platform),
+        only_for=_only_for(ways, frame),
         newest=() if torch is None else _release(torch),
         reasons=tuple(map(found.reason, ways)),
     )
@@ -126,11 +127,13 @@ def _risk(way: Way, frame: Frame) -> Risk:
     return Risk.MEDIUM if replaced_of_condas(frame.question.facts, way) else traits.risk(way)
 
 
-def _only_for(ways: tuple[Way, ...], platform: Platform) -> str:
+def _only_for(ways: tuple[Way, ...], frame: Frame) -> str:
     """Whom a chain reaches that sets variables in start-up files; "" where it reaches every program."""
+    if any(traits.started_with(way, frame.question.facts) for way in ways):
+        return "login shells alone: every other program has it from how this container is started"
     if not any(isinstance(way, kinds.SetVariables) and way.scope is kinds.Scope.LOGIN for way in ways):
         return ""
-    gone = ", and it goes with this container" if platform.in_container else ""
+    gone = ", and it goes with this container" if frame.platform.in_container else ""
     return f"login shells alone: a service, a job or a notebook needs it where that is started{gone}"
 
 

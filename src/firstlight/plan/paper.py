@@ -47,6 +47,11 @@ class Trial:
         """The findings that are no symptom of another one."""
         return tuple(each for each in self.diagnosis.findings if not each.caused_by)
 
+    def brought(self, before: Diagnosis) -> tuple[Finding, ...]:
+        """What degrades the machine now and was not found before: an xformers that is for the torch of then."""
+        known = {each.code for each in before.findings}
+        return tuple(each for each in self.standing if each.severity is Severity.DEGRADES and each.code not in known)
+
     @property
     def undoes_itself(self) -> bool:
         """Whether one way takes back what another did, so that it never ends: two releases of one package."""

@@ -9,9 +9,10 @@ from firstlight.ways.way import Proof, Reversible, Risk
 RULE = (
     "What leaves the fewest findings that block comes first, then what leaves out the fewest wants; then what keeps "
     "most of what you have (the torch release in another CUDA build, the driver, the minor release, a newer torch), "
-    "unless its proof is only a guess or only you can do it; then better proof (proved here, documented, reported, "
-    "guessed), what every program has before what login shells alone have, fewer minutes, less to download, less "
-    "money, easier to take back, less risk, no root. What is not known comes after what is known."
+    "unless its proof is only a guess or only you can do it; then what brings the fewest new findings; then better "
+    "proof (proved here, documented, reported, guessed), what every program has before what login shells alone have, "
+    "fewer minutes, less to download, less money, easier to take back, less risk, no root. What is not known comes "
+    "after what is known."
 )
 RULE_IN_SHORT = "fewest findings left, most kept, best proof, least time; docs/options.md has the whole rule"
 _PROOFS, _KINDS, _RISKS, _BACK, _KEEPS = tuple(Proof), tuple(Kind), tuple(Risk), tuple(Reversible), tuple(Keeps)
@@ -25,6 +26,7 @@ def order(option: Option) -> tuple[object, ...]:
         option.proof is Proof.GUESSED,
         option.by_hand,
         _KEEPS.index(option.keeps),
+        len(option.brings),
         _PROOFS.index(option.proof),
         bool(option.only_for),
         tuple(-part for part in option.newest) if option.wanted else (),

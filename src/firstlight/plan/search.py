@@ -10,12 +10,21 @@ from firstlight.diagnosis.finding import Finding
 from firstlight.diagnosis.rules import RULES
 from firstlight.frozen import dataclass
 from firstlight.plan.paper import ELSEWHERE, Paper, Trial
-from firstlight.ways.kinds import AskPerson, BuildFromSource, InstallWheels, Restart, StartContainer, Why
+from firstlight.ways.kinds import (
+    AskPerson,
+    BuildFromSource,
+    InstallWheels,
+    RemoveDistributions,
+    Restart,
+    StartContainer,
+    Why,
+)
 from firstlight.ways.way import Chain, Proof, Way
 
 _DEEPEST = 4  # findings that one option answers one after the other
 _BRANCHES = 2  # with this many first answers or fewer, all answers of what is left become options of their own
 _PROOFS = tuple(Proof)
+_OF_PYTHON = (InstallWheels, RemoveDistributions)  # what follows a torch
 _BELOW = (Why.BOARD, Why.WINDOWS)  # a system image or a driver that everything else stands on
 
 
@@ -75,7 +84,7 @@ def _completed(paper: Paper, found: Found, *, order: Order, depth: int) -> Itera
     """The chain with every answer of what blocks next that makes it better; the chain itself where none does."""
     blocker = found.trial.primary
     if not found.trial.blocking_here or blocker is None or depth == 0:
-        yield found
+        yield _mended(paper, found) if depth else found
         return
     better = []
     for part in working(blocker):
@@ -91,6 +100,19 @@ def _completed(paper: Paper, found: Found, *, order: Order, depth: int) -> Itera
         better = sorted(better, key=order)[:1]
     for further in better:
         yield from _completed(paper, further, order=order, depth=depth - 1)
+
+
+def _mended(paper: Paper, found: Found) -> Found:
+    """The chain with the first answer to what it degrades itself: the xformers of the torch that it brings."""
+    for broken in found.trial.brought(paper.start.diagnosis):
+        for part in working(broken):
+            if _undoes(found.trial.ways, part.ways) or not all(isinstance(way, _OF_PYTHON) for way in part.ways):
+                continue
+            further = _with(paper, found, part, code=broken.code)
+            left = {each.code for each in further.trial.standing} if further is not None else {broken.code}
+            if further is not None and left < {each.code for each in found.trial.standing}:
+                return further
+    return found
 
 
 def _is_better(further: Trial, before: Trial, *, code: str) -> bool:

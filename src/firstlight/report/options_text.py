@@ -95,6 +95,8 @@ def reservations(option: Option) -> Iterator[str]:
     """What an option does not do, or does not promise."""
     if option.stays:
         yield f"left afterwards: {', '.join(option.stays)}{' (it only looks)' if _only_looks(option) else ''}"
+    if option.brings:
+        yield f"found then, and not before: {', '.join(option.brings)}"
     if option.only_for:
         yield f"what it sets is for {option.only_for}"
     if option.unsure:

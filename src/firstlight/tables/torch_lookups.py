@@ -115,9 +115,14 @@ class TorchLookups(CompilerLookups):
         return next((row for row in self._releases(project) if row.version == version), None)
 
     def companions_for(self, project: str, torch: TorchVersion) -> tuple[Companion | PackagePins, ...]:
-        """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0."""
+        """The releases of a project whose wheel admits a torch, in the order of the table: torchvision for 2.9.0.
+
+        Where none names this torch, wheels that name none and are numbered as torch is go with their own and later
+        ones: torchaudio 2.11.0 with torch 2.13.0.
+        """
         rows = self._releases(project)
-        return tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
+        named = tuple(row for row in rows if (pin := row.pin("torch")) is not None and pin.admits(torch))
+        return named or tuple(row for row in self._where("package_pins", project=project) if _is_for_later(row, torch))
 
     def _releases(self, project: str) -> tuple[Companion | PackagePins, ...]:
         """The releases of a companion, those of its own table first."""
@@ -127,6 +132,14 @@ class TorchLookups(CompilerLookups):
     def release_wheels_for(self, project: str, torch: TorchVersion) -> tuple[ReleaseWheel, ...]:
         """The wheels of a project's own release page that are known to fit a torch, in the order of the table."""
         return self._where("release_wheels", project=project, torch=_minor(torch))
+
+
+def _is_for_later(row: PackagePins, torch: TorchVersion) -> bool:
+    """Whether a wheel without a pin is of this torch's major and no newer than it; a source distribution is not."""
+    if row.pin("torch") is not None or not (row.x86_64 or row.aarch64):
+        return False
+    own = TorchVersion.parse(row.version).release
+    return own[0] == torch.release[0] and own <= torch.release
 
 
 def _minor(torch: TorchVersion) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from firstlight.ways.kinds import AskPerson
 
+MAKE_ROOM = "make-room"  # what has to be done before the ways behind it can be
+
 # Orders, at most 70 characters; {0}, {1} are the arguments of the way.
 ASKS = {
     "activate-partition": "have the host activate the NVSwitch partition of this machine",
@@ -74,7 +76,7 @@ ASKS = {
     "look-what-hides-gpus": "look at what hides the GPUs",
     "make-default-runtime": "make nvidia the default runtime of containerd on the node",
     "make-nodes-on-host": "make the missing nodes on the host",
-    "make-room": "make room at {0} or enlarge it: {1} MiB are free",
+    "make-room": "make room at {0}: {1} MiB are free",
     "mount-shm": "mount an emptyDir: {{medium: Memory}} at /dev/shm in the pod's manifest",
     "move-aside": "move {0} aside",
     "power-cycle-after-report": "keep the driver's report, then power the machine off and on",

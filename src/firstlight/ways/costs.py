@@ -10,6 +10,7 @@ from firstlight.tables import Tables
 from firstlight.tables.cost_rows import Duration, Per, Work
 from firstlight.tables.system_rows import Family
 from firstlight.ways import kinds
+from firstlight.ways.asks import MAKE_ROOM
 from firstlight.ways.families import family_of
 from firstlight.ways.fetched import fetched
 from firstlight.ways.guests import is_virtual
@@ -134,7 +135,7 @@ def _work(way: Way, asked: Asked) -> tuple[tuple[Work, float], ...] | Unknown:
             return Unknown("how long it takes to get another machine and set it up is not known")
         case kinds.ChangeImage() | kinds.Unwire(by=kinds.WiredBy.CONTAINER_RUNTIME):
             return Unknown("how long that image takes to build is not known")
-        case kinds.AskPerson() if way.cures:
+        case kinds.AskPerson() if way.cures or way.what == MAKE_ROOM:
             return Unknown("how long it takes you is not known")
         case kinds.StartContainer():
             return Unknown("how long it takes you to set up the new container is not known")

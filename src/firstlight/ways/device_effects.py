@@ -13,7 +13,7 @@ from firstlight.tables import Tables
 from firstlight.tables.system_rows import Role
 from firstlight.ways import kinds
 from firstlight.ways.arguments import CDI_FILE
-from firstlight.ways.libcuda_on_paper import asked_again
+from firstlight.ways.libcuda_on_paper import asked_again, counted_anew
 from firstlight.ways.paper import NOT_READ, ONLY_RUNNING, becomes, opened
 from firstlight.ways.platform import platform_of
 from firstlight.ways.system_names import roles_of
@@ -30,7 +30,8 @@ def after_devices(way: Way, facts: Facts, tables: Tables) -> Facts | None:
         case kinds.SetComputeMode():
             return _of_gpus(facts, _named(facts, way.gpu), way)
         case kinds.TurnOffMig():
-            return _of_gpus(facts, _named(facts, way.gpu), way)
+            whole = _of_gpus(facts, _named(facts, way.gpu), way)
+            return facts if whole == facts else counted_anew(whole)  # CUDA listed one slice in the place of all GPUs
         case kinds.SetPowerLimit():
             return _of_gpus(facts, _named(facts, way.gpu), way)
         case kinds.MakeImexChannel():

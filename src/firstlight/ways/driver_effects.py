@@ -15,7 +15,7 @@ from firstlight.elf.loader import FoundBy
 from firstlight.errors import BadVersion
 from firstlight.facts.boot_trust import TRUSTED, Standing
 from firstlight.facts.collect import Facts
-from firstlight.facts.driver import DeviceNode, ModuleKind
+from firstlight.facts.driver import DeviceNode, ModuleKind, kernel_to_start
 from firstlight.facts.gpus import PciDevice, PciKind
 from firstlight.facts.known import Fact, Known, Origin, Unknown, value_or
 from firstlight.facts.libcuda import LibcudaCandidate
@@ -52,6 +52,8 @@ def after_driver(way: Way, facts: Facts, tables: Tables) -> Facts | None:
             version = newest_of_branch(tables, way.branch)
             facts = with_driver(_with_module(facts, tables, way, kind=kind), tables, version, way=way)
             return _with_libraries(facts, tables, planned(version, way), way)
+        case kinds.LoadModules() | kinds.ReloadModules() if value_or(facts.driver.kernel_replaced, default=False):
+            return facts  # the modules of the kernel that runs are gone: what is unloaded does not come back
         case kinds.LoadModules():
             return _beside(way, _loaded(way, facts, tables, modules=way.modules))
         case kinds.ReloadModules():
@@ -335,7 +337,11 @@ def _waits_on_disk(facts: Facts) -> bool:
 
 def _restarted(way: kinds.Restart, facts: Facts, tables: Tables) -> Facts:
     """What waits for a restart is so: one version of the driver everywhere, modules loaded, nodes made."""
-    driver = facts.driver
+    driver, ready = facts.driver, kernel_to_start(facts.driver, facts.place.kernel_release)
+    if value_or(driver.kernel_replaced, default=False):  # the newest that is installed is started
+        facts = _with_kernel(kinds.StartKernel(ready), facts) if ready else facts
+        started = replace(facts.driver, kernel_replaced=becomes(driver.kernel_replaced, value=False, way=way))
+        facts = replace(facts, driver=started)
     if isinstance(driver.kernel_version, Unknown):
         facts = _loaded(way, facts, tables, modules=("nvidia", _UVM))
         driver = facts.driver

@@ -25,6 +25,7 @@ class MakeEnvironment(Way):
 
     folder: str = ""
     python: str = ""  # 3.11, where another Python is needed than the judged one; uv fetches it
+    no_room: bool = False  # it is made because the disk of the judged one is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class InstallWheels(Way):
     packages: tuple[Package, ...]
     index: str = ""  # "" = the default index
     manner: Manner = Manner.PLAIN
+    scratch: str = ""  # a folder for what is fetched, where the disk of /tmp and of the caches has no room for it
 
     def package(self, project: str) -> Package | None:
         return next((each for each in self.packages if each.project == project), None)

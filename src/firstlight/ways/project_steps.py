@@ -145,10 +145,12 @@ def _by_command(step: Step, project: Project, chosen: Chosen, requirements: tupl
         add: Argv = ("uv", "add", "--project", project.folder, *public, *source)
     else:
         add = ("pixi", "add", "--manifest-path", project.file, "--pypi", *public)
+    environment = environment_to_change(at.facts)  # its file may name that number already, and of another index
+    there = () if environment is None else (holds(interpreter_of(environment), requirements),)
     return replace(
         step,
         commands=((*COPY, project.file, copy_beside(project.file, at)), *_save(project, at), add),
-        done_when=(succeeds("grep", "--quiet", "--fixed-strings", public[0], project.file),),
+        done_when=(succeeds("grep", "--quiet", "--fixed-strings", public[0], project.file), *there),
         back=(moved_back(copy_beside(project.file, at), project.file), *_restore(project, at)),
         note=f"The tool's own command edits {project.file}: no diff can be shown."
         + (" Make the index explicit afterwards: explicit = true." if chosen.index else ""),

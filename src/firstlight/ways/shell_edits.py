@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from firstlight.facts.known import value_or
 from firstlight.frozen import dataclass
 from firstlight.shells.assignments import with_line
 from firstlight.shells.kinds import Dialect, dialect_of
@@ -119,6 +120,8 @@ def cleaning_steps(lines: tuple[str, ...], change: FileChange, at: At, *, entry:
 
 def find_step(entry: str, variable: str, at: At) -> Step:
     """No file that was read sets it: where to look, for a person, and the lines that name it for whatever reason."""
+    if variable == "LD_LIBRARY_PATH" and entry in _trimmed(value_or(at.facts.container.library_path, ())):
+        return _start_anew_step(entry, at)
     image = ", an ENV line of the image" if at.platform.in_container else ""
     named = [
         f"{file.path}, line {line.number}: {line.text.strip()}"
@@ -135,6 +138,24 @@ def find_step(entry: str, variable: str, at: At) -> Step:
         done_when=(a_person(f"a new shell does not set {variable}{'' if entry == variable else f' to {entry}'}"),),
         note=f"No start-up file that was read sets it plainly. {seen}"
         f"It may stand in a job script, in a parent's environment{image}.",
+    )
+
+
+def _trimmed(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each.rstrip("/") for each in folders)
+
+
+def _start_anew_step(entry: str, at: At) -> Step:
+    """The container was started with it: an ENV line of its image, or an argument of who started it."""
+    kept = [each for each in value_or(at.facts.container.library_path, ()) if each.rstrip("/") != entry]
+    return replace(
+        blank(at),
+        id="start-without-it",
+        title=fitted(f"start the container without {entry} in LD_LIBRARY_PATH"),
+        commands=(("grep", "-az", "^LD_LIBRARY_PATH=", "/proc/1/environ"),),
+        done_when=(a_person(f"a program that no login shell starts has no {entry} in LD_LIBRARY_PATH"),),
+        note="It comes from an ENV line of the image or from the command that started the container; there it has to "
+        f"be LD_LIBRARY_PATH={':'.join(kept)}. Until then what no login shell starts goes on with it.",
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from firstlight.facts.collect import Facts
 from firstlight.facts.containers import ContainerKind
+from firstlight.facts.known import value_or
 from firstlight.ways import kinds
 from firstlight.ways.argv import commands
 from firstlight.ways.building import is_of_the_system
@@ -146,3 +148,10 @@ _ALWAYS: dict[type[Way], str] = {
     kinds.ChangeImage: _IMAGE,
     kinds.OtherMachine: Why.PROVIDER.value,
 }
+
+
+def started_with(way: Way, facts: Facts) -> bool:
+    """Whether what a way takes out of LD_LIBRARY_PATH was put there when the container around us was started."""
+    if not isinstance(way, kinds.Unwire) or way.by is not WiredBy.LIBRARY_PATH:
+        return False
+    return any(each.rstrip("/") in way.folders for each in value_or(facts.container.library_path, ()))

@@ -21,6 +21,8 @@ ON_TORCH_INDEX = (
     "torchaudio",
     "xformers",
 )  # what it has for every CUDA, of the packages that go with torch
+# Builds of Triton for one maker's torch; they write the files of `triton` itself.
+TRITONS = ("pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-rocm", "triton-xpu")
 _PYPI = ""
 _COMPILED = ("flash-attn",)  # no index has a wheel of it
 _OF_TORCH = ("torch", "torchvision", "torchaudio")
@@ -66,6 +68,8 @@ def index_of(facts: Facts, tables: Tables, name: str, version: str) -> Fact[str]
     local = version.partition("+")[2]
     if index := index_of_version(version):
         return Known(index, "its local part")
+    if name in TRITONS and not local and (index := index_of_version(_torch_beside(facts))):
+        return Known(index, "the build of torch beside it")
     beside = _nightly(facts) if ".dev" in version or name == "pytorch-triton" else ""
     if beside and (not local or name.endswith("triton")):
         return Known(beside, "the build of torch beside it")
@@ -117,8 +121,12 @@ def copies(environment: PythonEnvironment | None) -> Iterator[tuple[str, int]]:
 
 def _nightly(facts: Facts) -> str:
     """The index of cu130's nightlies beside a nightly torch of that build; '' beside any other."""
-    torch = installed_versions(facts.environment).get("torch", "")
+    torch = _torch_beside(facts)
     return index_of_version(torch) if ".dev" in torch else ""
+
+
+def _torch_beside(facts: Facts) -> str:
+    return installed_versions(facts.environment).get("torch", "")
 
 
 def _of_pypi(facts: Facts, tables: Tables, name: str, version: str) -> Fact[str]:

@@ -94,6 +94,8 @@ def environment_step(way: MakeEnvironment, at: At) -> Step:
 def _why_not(environment: PythonEnvironment, way: MakeEnvironment) -> str:
     if way.python:
         return "has another Python"
+    if way.no_room:
+        return "is on a disk without room for it"
     if environment.externally_managed:
         return "is managed by the distribution (PEP 668)"
     if environment.kind is EnvironmentKind.TOOL:
@@ -168,7 +170,7 @@ def _install(way: InstallWheels, at: At) -> Step:
         commands=(
             *_copies_taken_out(environment, tool, way.packages),
             *_removed_first(way, tool, before),
-            *_installs(way, at, tool, before),
+            *_in_scratch(way.scratch, tuple(_installs(way, at, tool, before))),
         ),
         done_when=(holds(python, tuple(_known_by(each, way) for each in way.packages)), *_only_once(way, environment)),
         back=shown(*_back(way, at, tool, before)),
@@ -176,6 +178,15 @@ def _install(way: InstallWheels, at: At) -> Step:
         bytes=NETWORK,
         note=" ".join(filter(None, _notes(way, at, names))),
     )
+
+
+def _in_scratch(folder: str, commands: tuple[Argv, ...]) -> tuple[Argv, ...]:
+    """The commands with what they fetch and keep in a folder that goes again."""
+    if not folder:
+        return commands
+    cache = "UV_CACHE_DIR" if commands[0][0] == "uv" else "PIP_CACHE_DIR"
+    set_to = tuple(f"{name}={folder}" for name in ("TMPDIR", cache))
+    return (("mkdir", "-p", folder), *(("env", *set_to, *argv) for argv in commands), ("rm", "-rf", folder))
 
 
 def _notes(way: InstallWheels, at: At, names: tuple[str, ...]) -> Iterator[str]:

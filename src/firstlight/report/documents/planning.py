@@ -65,6 +65,7 @@ class OptionShown(TypedDict):
     because: list[str]  # Codes of the findings that are gone afterwards.
     stays: list[str]  # Codes of the findings that still block afterwards.
     after: list[str]  # Codes of everything that is found afterwards, on paper.
+    brings: list[str]  # Codes of what does not block and was not found before.
     unsure: list[str]  # Paths of the facts that only running it can tell.
     only_for: str  # Whom it reaches, where that is not every program, e.g. login shells.
     proof: Annotated[str, Proof]
