@@ -37,6 +37,7 @@ SETS = {  # texts nobody had fitted to, oldest first
     "tenth.json": "tenth-judged.json",
     "eleventh.json": "eleventh-judged.json",
     "twelfth.json": "twelfth-judged.json",
+    "thirteenth.json": "thirteenth-judged.json",
 }
 # Of these only links, hashes of the texts and judgements are kept: what is said today cannot be counted.
 LINKS_ALONE = {"fourth-links.json": "fourth-judged.json", "fifth-links.json": "fifth-judged.json"}
