@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -48,13 +49,34 @@ def pythons() -> list[Path]:
     return list(by_release.values())
 
 
-@pytest.mark.network
-def test_the_wheel_is_clean_and_runs_on_every_supported_python_that_is_here(tmp_path: Path) -> None:
-    """An index is needed for the build backend and the dependencies."""
-    out = tmp_path / "dist"
+def built(folder: Path) -> Path:
+    """The wheel of this tree, built as `make dist` does it."""
+    out = folder / "dist"
     build = [sys.executable, "-m", "build", "--quiet", "--outdir", str(out), str(ROOT)]
     subprocess.run(build, check=True, timeout=600, capture_output=True)
     [wheel], [_] = out.glob("*.whl"), out.glob("*.tar.gz")
+    return wheel
+
+
+@pytest.mark.network
+def test_pipx_and_uvx_run_the_wheel_without_an_install(tmp_path: Path) -> None:
+    wheel, tools = built(tmp_path), tmp_path / "tools"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True, timeout=300)
+    subprocess.run([tools / "bin/pip", "install", "--quiet", "pipx", "uv"], check=True, timeout=600)
+    folders = {"PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "UV_CACHE_DIR": "uv", "XDG_STATE_HOME": "state"}
+    env = {**os.environ, **{name: str(tmp_path / folder) for name, folder in folders.items()}}
+    calls = [[tools / "bin/pipx", "run", "--spec", wheel]]
+    calls += [[tools / "bin/uvx", "--python", python, "--from", wheel] for python in pythons()]
+    for call in calls:
+        words = [*map(str, call), "firstlight", "doctor", "--short", "--facts", "example:h100-driver-570"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=tmp_path)
+        assert (done.returncode, done.stdout[:8]) == (1, "BLOCKED "), (call, done.stderr)
+
+
+@pytest.mark.network
+def test_the_wheel_is_clean_and_runs_on_every_supported_python_that_is_here(tmp_path: Path) -> None:
+    """An index is needed for the build backend and the dependencies."""
+    wheel = built(tmp_path)
     found = pythons()
     assert found
     for python in found:

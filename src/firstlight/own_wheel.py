@@ -20,6 +20,7 @@ _PROJECT = "firstlight"
 _TAG = "py3-none-any"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold; the same files give the same bytes
 _MODE = 0o100644 << 16
+_LEVEL = 3  # 0.12 s and 3.7 MB on a machine where 9, the smallest, takes 0.28 s for 3.5 MB; each emit packs it
 # Which format METADATA has is up to the tool that built us, and the README of an editable install is that of its day.
 _NOT_TAKEN = ("metadata-version", "name", "version", "description", "description-content-type")
 
@@ -100,5 +101,5 @@ def _zipped(members: dict[str, bytes]) -> bytes:
         for name, data in members.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.create_system, entry.external_attr = 3, _MODE
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
     return whole.getvalue()

@@ -9,7 +9,7 @@ import pytest
 
 from firstlight.cli.offline import shelf_for
 from firstlight.errors import BadInput
-from firstlight.ways.shelf import listed_in
+from firstlight.ways.listed import listed_in
 from tests.apply.hostile import REFUSED, TARGET, evil_source, evil_wheel, good_bundle
 from tests.apply.wheels import make_wheel
 

@@ -277,7 +277,7 @@ def test_the_description_of_an_older_driver_comes_back_when_its_successor_is_tak
     [
         (Back(BackKind.STOP_SERVICE, ("sshd",)), "names sshd, which its commands do not"),
         (Back(BackKind.UNLOAD_MODULES, ("$(reboot)",)), "which are not plain names"),
-        (Back(BackKind.EARLY_IMAGE, ("fm",)), "is no tool that makes it"),
+        (Back(BackKind.EARLY_IMAGE, ("fm",)), "is not a tool that makes it"),
         (Back(BackKind.COMPUTE_MODE, ("fm",)), "has 1 words"),
         (Back(BackKind.UNHOLD, ()), "which are not plain names"),
         (Back(BackKind.POWER_LIMIT, ("0", "300")), "names 0, which its commands do not"),

@@ -25,8 +25,8 @@ from firstlight.plan.steps import steps_for
 from firstlight.plan.want import parse_wants
 from firstlight.ways.extras import Extras
 from firstlight.ways.kinds import InstallWheels
+from firstlight.ways.listed import listed_in
 from firstlight.ways.offline import PIP_FLAGS
-from firstlight.ways.shelf import listed_in
 from tests.apply.wheels import make_wheel
 from tests.plan.planning import question_of
 
@@ -105,7 +105,7 @@ def test_the_facts_of_a_machine_say_its_python_processor_and_c_library(tmp_path:
         ((*H100, "--facts", "x.json"), "give either --for"),
         (("--for", "H100"), "no driver in it; accepted: GPUs and the oldest driver"),
         (("--for", "driver >= 550"), "no GPU in it"),
-        (("--for", "Voodoo, driver >= 550"), "'Voodoo' is no GPU that the tables know"),
+        (("--for", "Voodoo, driver >= 550"), "'Voodoo' is neither a GPU that the tables know"),
         ((*H100, "--platform", "sparc"), "--platform 'sparc': accepted: x86_64, aarch64"),
         ((*H100, "--python", "2.7"), "--python '2.7': accepted is a minor release of Python 3, e.g. 3.12"),
         ((*H100, "--glibc", "musl"), "--glibc 'musl': accepted is a release of glibc 2"),

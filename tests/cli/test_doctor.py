@@ -141,7 +141,7 @@ def test_what_is_wanted_is_judged_before_it_is_installed(capsys: pytest.CaptureF
     ("arguments", "named"),
     [
         (("--want", "numpy"), "numpy is not a project that firstlight plans for"),
-        (("--want", "torch==banana"), "no version bound"),
+        (("--want", "torch==banana"), "not a version bound"),
         (("--goal", "win"), "infer"),
         (("--explain-rule", "compat-stail"), "compat-stale"),
         (("--why-not", "nothing-like-it-at-all"), "is not the code of a rule"),

@@ -26,6 +26,9 @@ MARKS = (
 )
 
 
+HEADS = ("\noptions, best first", "\nno way out is known; to find out more")
+
+
 def _printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     run(list(words))
     return capsys.readouterr().out
@@ -70,7 +73,7 @@ def _typed(step: dict[str, Any]) -> Iterator[tuple[str, ...] | str]:
 def test_doctors_commands_are_the_steps_of_the_first_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     facts = ("--facts", str(MACHINES / name))
     screen = _printed(capsys, "doctor", *facts)
-    if "\noptions, best first" not in screen:
+    if not any(head in screen for head in HEADS):
         assert "\n  1. " not in screen
         return
     plan = json.loads(_printed(capsys, "plan", "--option", "1", "--json", *facts))
@@ -94,7 +97,7 @@ def test_every_option_has_the_number_and_the_title_that_plan_knows_it_by(
     facts = ("--facts", str(MACHINES / name))
     screen = _printed(capsys, "doctor", "--all", *facts)
     options = json.loads(_printed(capsys, "plan", "--options", "--json", *facts))["options"]
-    if "\noptions, best first" not in screen:
+    if not any(head in screen for head in HEADS):
         assert [option["kind"] for option in options] in ([], ["nothing-to-do"])
         return
     for number, option in enumerate(options, 1):

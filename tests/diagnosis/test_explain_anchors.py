@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,14 @@ def test_words_find_what_a_search_for_each_finds() -> None:
     text = b"".join(words) + b"\n"
     for start, limit in ((0, len(text)), (1000, len(text) - 1000)):
         assert Anchors(EVERY).within(text, start=start, limit=limit) == _one_by_one(text, start, limit)
+
+
+def test_anchors_without_a_word_begin_in_few_ways() -> None:
+    """Each beginning is a pass over every log; a code that begins otherwise is better told with a word beside it."""
+    wordless = [each for each in EVERY if not re.search(rb"[A-Za-z_]{3,}", each)]
+    beginnings = explain_anchors._numbers(EVERY)
+    assert sorted(itertools.chain.from_iterable(beginnings.values())) == sorted(wordless)
+    assert len(beginnings) <= 8
 
 
 @settings(max_examples=40, deadline=None)

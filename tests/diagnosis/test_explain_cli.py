@@ -243,7 +243,7 @@ def test_the_list_of_all_has_every_signature() -> None:
     ("asked", "says"),
     [
         ("vlm", "Did you mean vllm?"),
-        ("torch", "Did you mean torchao or pytorch or"),
+        ("torch", "Did you mean torchao or pytorch?"),
         ("weather", "that `firstlight explain --list` prints.\n"),
     ],
 )

@@ -238,7 +238,7 @@ def test_an_older_library_breaks_the_import_and_a_newer_one_is_only_in_the_way()
 def test_a_toolkit_first_on_the_library_path_exchanges_nvjitlink_under_cusparse() -> None:
     [found] = exchanged(facts_of("cuda-lib64-first"))
     assert found.saw == (
-        "libnvJitLink.so.12 of libcusparse.so.12 comes from /usr/local/cuda-12.2/lib64/libnvJitLink.so.12 "
+        "libnvJitLink.so.12, needed by libcusparse.so.12, comes from /usr/local/cuda-12.2/lib64/libnvJitLink.so.12 "
         "(LD_LIBRARY_PATH) instead of "
         "/home/user/venv/lib/python3.10/site-packages/nvidia/nvjitlink/lib/libnvJitLink.so.12; it is of CUDA 12.2, "
         "torch of 12.4"
@@ -294,7 +294,9 @@ def test_a_name_found_through_the_library_path_alone_is_exchanged_when_its_wheel
     # pytorch/pytorch#138460: libcusparse without any search path; torch would open the wheel's file itself
     facts = with_libraries(facts_of("cuda-lib64-first"), shadowed=())
     [found] = exchanged(facts)
-    assert found.saw.startswith("libnvJitLink.so.12 of libcusparse.so.12 comes from /usr/local/cuda-12.2/lib64")
+    assert found.saw.startswith(
+        "libnvJitLink.so.12, needed by libcusparse.so.12, comes from /usr/local/cuda-12.2/lib64"
+    )
     assert exchanged(replace(facts, nvidia_wheels=())) == []
 
 

@@ -73,7 +73,7 @@ def test_the_image_has_its_base_and_archs_and_json_has_the_files(tmp_path: Path)
         (("bash", "--build", "x==1", "--want", "torch"), "--want does not apply to --build"),
         (("bash", "--build", "x==1", "--base", "debian:12"), "--base does not apply to bash --build"),
         (("bash", "--build", "x==1", "--volume", "/v"), "--volume does not apply to --build"),
-        (("bash", "--build", "x==1", "--archs", "nine"), "'nine' is no architecture"),
+        (("bash", "--build", "x==1", "--archs", "nine"), "'nine' is not an architecture"),
         (("bash", "--build", "x==1", "--with", "ncl"), "Did you mean nccl?"),
         (("bash", "--build", "x==1", "--flag", "A"), "--flag"),
         (("bash", "--build", "."), "a folder is not carried along"),

@@ -65,7 +65,7 @@ def test_a_file_that_differs_is_kept_unless_force_is_given(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("bash", "--for", ""), "is no GPU that the tables know"),
+        (("bash", "--for", ""), "is neither a GPU that the tables know"),
         (("bash", *FOR, "--base", "x"), "--base does not apply to bash; accepted: with dockerfile or devcontainer"),
         (
             ("compose", *FOR, "--runtime-class", "nvidia"),

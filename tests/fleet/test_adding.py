@@ -62,11 +62,11 @@ def test_an_address_with_its_interface_is_read_by_ssh(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("pod1", "root@a b"), "is no host"),
-        (("*", "a"), "is no name for a host"),
-        (("a b", "a"), "is no name for a host"),
+        (("pod1", "root@a b"), "is not a host"),
+        (("*", "a"), "is not a name for a host"),
+        (("a b", "a"), "is not a name for a host"),
         (("pod1", "a", "--pod", "../x"), "--pod"),
-        (("pod1", "a:0"), "is no port"),
+        (("pod1", "a:0"), "is not a port"),
     ],
 )
 def test_what_ssh_would_read_otherwise_is_refused(

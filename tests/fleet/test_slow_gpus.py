@@ -259,7 +259,7 @@ def test_what_is_no_folder_of_a_run_is_refused(state: Path, capsys: pytest.Captu
     (state / "empty").mkdir()
     (state / "none/hosts/a").mkdir(parents=True)
     for words, said in (
-        ((str(state / "empty"),), "is no folder of a run"),
+        ((str(state / "empty"),), "is not the folder of a run"),
         ((str(state / "none"),), "no GPU was measured"),
         ((str(folder), str(folder)), "one folder of a run"),
     ):

@@ -25,7 +25,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "check_claim": {"case": "gemm", "shape": "8192x8192x8192", "gpu": "H100", "ms": "1.5"},
 }
 BAD: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("apply", {}, "is no tool"),
+    ("apply", {}, "is not a tool"),
     ("guard", {"shel": "x"}, "no argument of guard"),
     ("guard", {"shell": "x" * 30_000}, "up to 20000"),
     ("explain", {}, "needs text"),

@@ -149,7 +149,7 @@ def test_advice_to_pin_does_not_name_a_torch_that_the_driver_does_not_run(
         (("{source}",), "not a file that lint knows by its name or content"),
         (("{prose}",), "not a file that lint knows by its name or content; it begins with 'Hello,'"),
         (("{values}",), "values.yaml: it has image, replicas; accepted: services: of a compose file"),
-        (("{text}", "--for", "Voodoo 2, driver 550"), "is no GPU that the tables know"),
+        (("{text}", "--for", "Voodoo 2, driver 550"), "is neither a GPU that the tables know"),
         (("{text}", "--for", "nowhere/machine.json"), "no such file; accepted: live, a facts file"),
         (("{text}", "--for", H100_550, "--build-arg", "CUDA"), "expected NAME=VALUE"),
         (("{text}", "--for", H100_550, "--target", "nope"), "has no such stage"),

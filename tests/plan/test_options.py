@@ -363,5 +363,5 @@ def test_a_torch_of_condas_that_pip_takes_the_place_of_is_a_risk_and_is_said() -
         question = Question(replace(facts, torch=torch), TABLES)
         option = rank_options(question, judge(question, RULES), Request()).options[0]
         (step,) = plan_for(question, option, extras=Extras(home="/home/user")).steps
-        said[name] = (option.risk, "its records go on naming that" in step.note)
+        said[name] = (option.risk, "its records keep naming that" in step.note)
     assert said == {"pip": (Risk.LOW, False), "conda": (Risk.MEDIUM, True)}

@@ -224,7 +224,11 @@ BAD = {
     "no journal": ("--journal", "{}\n", "not a line of a firstlight journal"),
     "a journal that was edited": ("--journal", _EDITED, "Was the journal edited? Give a journal.jsonl as"),
     "no run": ("--bench", "[]", "part"),
-    "another machine's proof": ("--verify", proof_text("h100-driver-570"), "is of another machine: it has NVIDIA H100"),
+    "another machine's proof": (
+        "--verify",
+        proof_text("h100-driver-570"),
+        "comes from another machine: it has NVIDIA H100",
+    ),
 }
 
 
@@ -250,7 +254,7 @@ def test_a_price_that_is_no_price_is_refused(tmp_path: Path, rate: str) -> None:
 def test_a_run_of_another_card_is_refused(tmp_path: Path) -> None:
     done = _handover(tmp_path, "--facts", str(MACHINES / "h100-driver-570"), "--bench", str(H200))
     assert done.returncode == 2
-    assert "is of another machine: it has NVIDIA H200; the facts have NVIDIA H100 80GB HBM3" in done.stderr
+    assert "comes from another machine: it has NVIDIA H200; the facts have NVIDIA H100 80GB HBM3" in done.stderr
 
 
 OTHERS = {
@@ -272,7 +276,7 @@ def test_a_document_of_another_machine_is_refused(tmp_path: Path, which: str) ->
     (tmp_path / "run.json").write_text(_processor_run(**host))
     done = _handover(tmp_path, "--facts", str(facts), option, part)
     assert done.returncode == 2
-    assert "is of another machine: " in done.stderr
+    assert "comes from another machine: " in done.stderr
     assert said in done.stderr
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from firstlight.bench.read_whole import FILE_LIMIT
 from firstlight.bench.results import Health, HealthFinding, RunResult, Verdict, from_json, read_run, to_text
 from firstlight.errors import BadInput
 from firstlight.report.html.bench_page import BenchReport, bench_report
-from firstlight.report.html.embedded import FILE_LIMIT, documents_in, embed
+from firstlight.report.html.embedded import documents_in, embed
 from firstlight.report.html.markup import Markup, el, number
 from firstlight.tables import load
 from tests.report.runs_to_show import H200, processor_run

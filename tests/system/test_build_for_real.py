@@ -183,7 +183,7 @@ def test_undo_takes_the_wheel_away_and_leaves_the_tree_and_clean_takes_the_folde
     [
         (("/nowhere",), "nothing that can be built"),
         (("--jobs", "0", "x==1"), "--jobs 0"),
-        (("--archs", "9", "x==1"), "is no architecture"),
+        (("--archs", "9", "x==1"), "is not an architecture"),
         (("--with", "cudn", "x==1"), "Did you mean cudnn?"),
         (("--patch", "/nowhere", "x==1"), "--patch"),
         (("--clean", "nobody"), "no build of that id"),

@@ -99,7 +99,7 @@ def test_a_restart_of_bare_metal_takes_longer_than_that_of_a_guest() -> None:
 
 def test_what_only_a_person_or_another_machine_takes_is_not_known() -> None:
     person = kinds.AskPerson("edit-by-hand", kinds.Why.HARDWARE, of=("power the machine off and on",))
-    assert seconds_of(person, FACTS, TABLES, ASSUMED_SPEED) == Unknown("how long you take for it is not known")
+    assert seconds_of(person, FACTS, TABLES, ASSUMED_SPEED) == Unknown("how long it takes you is not known")
     other = seconds_of(kinds.OtherMachine(580, CudaVersion(13, 0), None), FACTS, TABLES, ASSUMED_SPEED)
     assert isinstance(other, Unknown)
 
@@ -125,7 +125,7 @@ def test_what_is_unknown_of_one_way_is_unknown_of_the_chain() -> None:
     person = kinds.AskPerson("edit-by-hand", kinds.Why.DECISION, (("firstlight", "plan"),), of=("choose one",))
     cost = cost_of((_torch(), person), FACTS, TABLES, Request(rate=Known(2.69, "--rate")))
     assert isinstance(cost.download_bytes, Known)
-    assert cost.minutes == Unknown("how long you take for it is not known")
+    assert cost.minutes == Unknown("how long it takes you is not known")
     assert cost.money == Unknown("the minutes are not known")
 
 

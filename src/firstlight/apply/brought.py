@@ -10,8 +10,8 @@ from collections.abc import Set
 from firstlight.apply.environments import Environment, Installed
 from firstlight.apply.taking import Taking
 from firstlight.frozen import dataclass
+from firstlight.ways.listed import listed_in
 from firstlight.ways.names import normal
-from firstlight.ways.shelf import listed_in
 from firstlight.ways.step import CheckKind, Step
 
 _READ_LIMIT = 64 << 20

@@ -14,8 +14,8 @@ from firstlight.apply.saved_files import read_if_there
 from firstlight.errors import CouldNotLook
 from firstlight.facts.known import Unknown
 from firstlight.frozen import dataclass
+from firstlight.specifiers import satisfies
 from firstlight.ways.step import CheckKind, Condition
-from firstlight.ways.wheel_target import fits
 
 LIMIT_S = 60.0
 # Questions of ours that need no process of their own: the module of `python -m`, and what answers with an exit code.
@@ -170,6 +170,13 @@ def _lacks(name: str, bounds: str, copies: tuple[Installed, ...]) -> str:
     if len({each.version for each in whole}) > 1:
         return f"{name} is there more than once: {', '.join(sorted(each.version for each in whole))}"
     return "" if fits(whole[0].version, bounds) else f"{name} is {whole[0].version}{instead}"
+
+
+def fits(version: str, bounds: str) -> bool:
+    """Whether a version is the one (==2.9.0), of the form ==*.dev*+cu132, or within >=2.29,<3; "" takes any."""
+    if not bounds or bounds.startswith("=="):
+        return fnmatchcase(version, bounds.removeprefix("==") or "*")
+    return satisfies(version, bounds) is True
 
 
 def installed_distributions(interpreter: str) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from firstlight.apply.executor import Acting
 from firstlight.apply.package_sets import Difference
 from firstlight.apply.surroundings import is_from_list
 from firstlight.errors import CouldNotAct
+from firstlight.ways.listed import listed_in
 from firstlight.ways.offline import PIP_FLAGS, UV_FLAGS
-from firstlight.ways.shelf import listed_in
 from firstlight.ways.step import Step, StepKind
 
 

@@ -10,13 +10,12 @@ import enum
 import re
 from typing import Any
 
+from firstlight.bench.read_whole import bytes_of, shown_path
 from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
-from firstlight.opening import open_given
 from firstlight.records import Reading, decode, encode, short
 
 SCHEMA = "firstlight.bench/1"
-FILE_LIMIT = 256 << 20
 # Nothing that is counted or measured here is larger or, unless it is 0, smaller: a year of an exaflop has 3e25 FLOP.
 # What lies beyond is a slip or malice, and products and quotients of it leave what a double can hold.
 RESULTS = Reading(BadInput, exact=False, defaults=True, list_limit=200_000, largest=1e30, smallest=1e-30)
@@ -329,15 +328,10 @@ def read_run(path: str) -> RunResult:
     """The run in a file."""
     import json
 
-    where = path if path.isprintable() else ascii(path)
-    try:
-        with open_given(path) as file:
-            raw = file.read(FILE_LIMIT + 1)
-    except OSError as error:
-        why = (error.strerror or "cannot be read").lower()
-        raise BadInput(f"{where}: {why}; accepted: a file that `firstlight bench --out FILE` wrote") from None
-    if len(raw) > FILE_LIMIT:
-        raise BadInput(f"{where}: larger than {FILE_LIMIT >> 20} MiB; not a result of `firstlight bench`")
+    where = shown_path(path)
+    raw = bytes_of(
+        path, accepted="a file that `firstlight bench --out FILE` wrote", what="a result of `firstlight bench`"
+    )
     try:
         document = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

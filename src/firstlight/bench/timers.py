@@ -117,14 +117,20 @@ class CpuTimer:
         return time.perf_counter() - began
 
     def batch(self, calls: Sequence[Call]) -> Shot | NotCaptured:
-        def all_of_them() -> None:
-            for call in calls:
-                call()
-
-        return Shot(all_of_them, len(calls))
+        return one_after_another(calls)
 
     def flush(self) -> None:
         """Nothing: the size of a processor's last-level cache is not known to torch, so its cases are warm."""
+
+
+def one_after_another(calls: Sequence[Call]) -> Shot:
+    """The calls as one shot, where no graph captures them."""
+
+    def all_of_them() -> None:
+        for call in calls:
+            call()
+
+    return Shot(all_of_them, len(calls))
 
 
 def _alone(shot: Shot, before_each: Call) -> tuple[float, bool]:

@@ -169,7 +169,7 @@ def _here(facts: Facts) -> str:
 
 
 def _torch_meets(torch: TorchInstall, specifier: str) -> bool:
-    """Whether the installed torch meets a requirement; of what cannot be told it is supposed.
+    """Whether the installed torch meets a requirement; True where that cannot be known.
 
     A build from a checkout or of NVIDIA's is 2.9.0a0 and stands for 2.9.0.
     """

@@ -15,6 +15,7 @@ from firstlight.frozen import dataclass
 
 SMALL_BYTES = 1 << 12  # below this each string is searched by itself: cutting a text into words takes longer
 PIECE_BYTES = 1 << 13  # the fewer words a piece has, the fewer anchors it can hold
+BEGINNING_BYTES = 6  # of an anchor that has no word: each is a pass over the log
 MOST_WORDS = 1 << 18  # kept in memory; a log of random letters begins anew after so many
 _LETTERS = bytes(bytes([byte]).lower()[0] if re.match(rb"[A-Za-z_]", bytes([byte])) else 32 for byte in range(256))
 _RUN = re.compile(rb"[A-Za-z_]{3,}")  # shorter ones are parts of too many words
@@ -48,7 +49,7 @@ class Anchors:
         pieces = [(first, min(limit, first + PIECE_BYTES)) for first in range(start, limit, PIECE_BYTES)]
         words = [set(buffer[first : last + self._longest].translate(_LETTERS).split()) for first, last in pieces]
         self._learn(set().union(*words))
-        hits = []
+        hits = [*_places(buffer, _numbers_in(buffer, self._anchors, start, limit + self._longest), start, limit)]
         for (first, last), mine in zip(pieces, words, strict=True):
             hits += _places(buffer, self._possible(mine), first, last)
         return sorted(hits)
@@ -72,9 +73,15 @@ class Anchors:
         """The anchors of which every word is there."""
         parts = frozenset().union(*(self._parts[word] for word in words & self._parts.keys()))
         by_key = _by_key(self._anchors)
-        yield from (each.anchor for each in by_key.get(b"", ()))
         for part in parts & by_key.keys():
             yield from (each.anchor for each in by_key[part] if each.parts <= parts and each.whole <= words)
+
+
+def _numbers_in(buffer: bytes, anchors: tuple[bytes, ...], start: int, stop: int) -> Iterable[bytes]:
+    """The anchors without a word, e.g. 3221225477, of which the beginning is there: numbers share few of those."""
+    for beginning, numbers in _numbers(anchors).items():
+        if buffer.find(beginning, start, stop) >= 0:
+            yield from numbers
 
 
 def _places(buffer: bytes, anchors: Iterable[bytes], start: int, limit: int) -> list[tuple[int, bytes]]:
@@ -102,6 +109,14 @@ def _words(anchors: tuple[bytes, ...]) -> tuple[_Words, ...]:
 @cache
 def _parts(anchors: tuple[bytes, ...]) -> frozenset[bytes]:
     return frozenset(part for each in _words(anchors) for part in each.parts)
+
+
+@cache
+def _numbers(anchors: tuple[bytes, ...]) -> dict[bytes, tuple[bytes, ...]]:
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    for each in (words.anchor for words in _words(anchors) if not words.key):
+        found[each[:BEGINNING_BYTES]] = (*found.get(each[:BEGINNING_BYTES], ()), each)
+    return found
 
 
 @cache

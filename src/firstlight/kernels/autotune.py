@@ -12,12 +12,12 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from firstlight.errors import BadInput, CouldNotLook, UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import why_not
 from firstlight.kernels.block_attention.choose import forget_choices as forget_attention
 from firstlight.kernels.choice.card import card_of

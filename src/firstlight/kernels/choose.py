@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import BY_NAME, arch_of, require, why_not
+from firstlight.kernels.choice import answer as answers
 from firstlight.kernels.choice.answer import (
     NEW_CALLS,
     Answer,
@@ -88,9 +89,6 @@ class Taken(NamedTuple):
     is_settled: bool
 
 
-_generation = 0  # counts forget_choices; answers of an older generation are not taken
-
-
 def backend_module(
     operation: str, pattern: Pattern, tensor: Tensor, n: int, *, request: Request, epilogue: Epilogue = PLAIN
 ) -> Taken:
@@ -101,20 +99,20 @@ def backend_module(
     copied = request.training if operation == SAMPLE else not pattern.keeps_copy(tensor)
     extras = (epilogue.bias is not None) + (epilogue.addend is not None)
     key = (
-        n, tensor.dtype, operation, request.layout is Layout.TOKENS, copied, request.backend, _generation,
+        n, tensor.dtype, operation, request.layout is Layout.TOKENS, copied, request.backend, answers.generation,
         request.transposed, epilogue.activation._value_, extras,
         tensor.dtype is torch.float32 and tf32_allowed(),
     )  # fmt: skip
-    answers: dict[Any, Answer] = pattern.backends
-    if len(answers) >= _KEPT_CHOICES:
-        answers.clear()
-    found = answers.get(key)
+    kept = pattern.backends
+    if len(kept) >= _KEPT_CHOICES:
+        kept.clear()
+    found = kept.get(key)
     if found is None:
         question = Question(
             operation, tensor.get_device(), tensor.dtype, pattern.shape, pattern.block, pattern.col.shape[0], n,
             request.layout, copied, request.transposed, epilogue.activation, extras,
         )  # fmt: skip
-        found = answers[key] = answer(request.backend, question, ASKING)
+        found = kept[key] = answer(request.backend, question, ASKING)
     if found.is_settled or not _is_new(pattern, (operation, request.transposed)) or being_captured(tensor):
         return Taken(_module(found.settled.backend), is_settled=True)
     return Taken(_module(found.at_first.backend), is_settled=False)
@@ -140,12 +138,7 @@ def explained(name: str, question: Question) -> Choice:
 
 def forget_choices() -> None:
     """Makes the next calls choose again, e.g. after autotune wrote new measurements."""
-    global _generation
-    _generation += 1
-    _auto_once.cache_clear()
-    models_for.cache_clear()
-    _warn.cache_clear()
-    _named.cache_clear()
+    answers.forget(_auto_once, _warn, _named)
 
 
 def _auto(question: Question) -> Answer:
@@ -186,7 +179,7 @@ def best_choice(question: Question, hurdles: dict[str, str], models: Models | st
 def offers_of(question: Question, sparse: tuple[str, ...], models: Models) -> dict[str, Estimate]:
     """What each backend is expected to take; dense with the copy that it has to make."""
     case = question.case
-    offers = {name: found for name in sparse if (found := models.estimate(case, name)) is not None}
+    offers = models.offers(case, sparse)
     dense = models.estimate(case, "dense")
     if dense is not None and question.training and case.operation != SAMPLE:
         copy = models.estimate(case, "copy")

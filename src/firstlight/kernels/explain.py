@@ -10,7 +10,8 @@ from torch import Tensor
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.choice.answer import Choice
 from firstlight.kernels.choose import Question, explained
-from firstlight.kernels.functions import activation_of, cast_dtype, refuse_operand
+from firstlight.kernels.eager import autocast_dtype
+from firstlight.kernels.functions import activation_of, refuse_operand
 from firstlight.kernels.gradients import fused_with_gradients
 from firstlight.kernels.launch import Request
 from firstlight.kernels.matrix import BlockSparseMatrix
@@ -39,7 +40,7 @@ def explain_choice(
         raise UnsupportedInput(f"direction is {direction!r}; accepted: {', '.join(DIRECTIONS)}.")
     if _is_there(c) and _is_there(gate):
         raise UnsupportedInput("c and gate are both given; matmul takes c and gated_linear takes gate. Give one.")
-    chosen, dtype = _layout(layout), cast_dtype(w.values)
+    chosen, dtype = _layout(layout), autocast_dtype(w.values)
     kept = dtype == w.dtype and w.pattern.keeps_copy(w.values)
     question = Question(
         operation="multiply", device=w.values.get_device(), dtype=dtype, shape=w.pattern.shape, block=w.block,

@@ -11,21 +11,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.checks import called, require_same_device, require_same_dtype, require_shape, require_tensor
+from firstlight.kernels.eager import cast_to, is_traced, is_unusual, under_autocast
 from firstlight.kernels.gradients import EAGER, Engine, followed, fused_with_gradients, product_alone
 from firstlight.kernels.jagged import is_nested, jagged_of, refuse_nested, rows_of
 from firstlight.kernels.launch import NOTHING, Extras, Request
 from firstlight.kernels.matrix import BlockSparseMatrix
 from firstlight.kernels.ops import OPERATORS, Parts
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.prepared import ORDINARY
 from firstlight.kernels.product import Activation, Layout, Second
 from firstlight.kernels.repeated import again, remember
-from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
+from firstlight.kernels.torch_private import functorch_level
 from firstlight.kernels.transforms import TRANSFORMED
 
 _ACTIVATIONS: dict[object, Activation] = {None: Activation.NONE, **{kind.value: kind for kind in Activation}}
@@ -55,14 +54,14 @@ def linear_anew(
     """linear the long way, its result times factor if one is given; asked: activation, backend, and whatever else
     tells this call from others."""
     values = w.values
-    unusual = _is_unusual(x, values, bias) or (factor is not None and type(factor) not in ORDINARY)
+    unusual = is_unusual(x, values, bias, factor)
     if unusual:
         _require_tensors(x, bias)
     if is_nested(x):
         lengths = rows_of(x, "x")
         factor = None if factor is None else jagged_of(factor, "gate's product").tokens
         return lengths.like(linear_anew(lengths.tokens, w, bias, factor, asked))
-    if unusual and _autocast(x):
+    if unusual and under_autocast(x):
         x, values, bias, factor = _cast(x, values, bias, factor)
     rows, cols = w.shape
     if x.dtype != values.dtype or x.device != values.device or x.dim() < 1 or x.shape[-1] != cols:
@@ -71,7 +70,7 @@ def linear_anew(
         _complain_about(bias, "bias", (rows,), x)
     request = _linear_request(asked, factor, transposed=w.is_transposed, training=values.requires_grad)
     extras = NOTHING if bias is None and factor is None else Extras(bias, factor)
-    if unusual and _is_traced(x, values, bias, factor):
+    if unusual and is_traced(x, values, bias, factor):
         return _traced(w.pattern, values, x, request, extras)
     out = EAGER.multiply(w.pattern, values, x, request, extras)
     if not unusual:
@@ -108,11 +107,11 @@ def matmul(
         if done is not None:
             return done
     values = w.values
-    unusual = _is_unusual(x, values, bias) or (c is not None and type(c) not in ORDINARY)
+    unusual = is_unusual(x, values, bias, c)
     if unusual:
         _require_tensors(x, bias, c)
     refuse_nested(x=x, c=c)
-    if unusual and _autocast(x):
+    if unusual and under_autocast(x):
         x, values, bias, c = _cast(x, values, bias, c)
     rows, cols = w.shape
     if x.dtype != values.dtype or x.device != values.device or x.dim() < 2 or x.shape[-2] != cols:
@@ -128,7 +127,7 @@ def matmul(
     request = Request(
         Layout.COLUMNS, w.is_transposed, activation_of(activation), backend, float(alpha), float(beta), training
     )
-    if unusual and _is_traced(x, values, bias, c):
+    if unusual and is_traced(x, values, bias, c):
         if out is not None:
             raise UnsupportedInput("out= is not accepted under torch.compile and torch.func. Use the returned tensor.")
         return _traced(w.pattern, values, x, request, Extras(bias, c))
@@ -150,13 +149,13 @@ def sampled_matmul(
     """
     if not is_dynamo_compiling() and not isinstance(w, BlockSparseMatrix):
         refuse_operand(w)
-    unusual = _is_unusual(a, b, None)
+    unusual = is_unusual(a, b)
     if unusual:
         require_tensor(a, "a")
         require_tensor(b, "b")
     refuse_nested(a=a, b=b)
-    if unusual and _autocast(a):
-        a, b, _, _ = _cast(a, b, None, None)
+    if unusual and under_autocast(a):
+        a, b = _cast(a, b)
     rows, cols = w.shape
     if a.dim() != 2 or b.dim() != 2 or a.shape != (rows, b.shape[0]) or b.shape[1] != cols:
         raise UnsupportedInput(
@@ -170,7 +169,7 @@ def sampled_matmul(
     layout, names = (Layout.COLUMNS, ("a", "b.T")) if columns else (Layout.TOKENS, ("a.T", "b"))
     left, right = (a, _turned(b)) if columns else (_turned(a), b)
     request = Request(layout, w.is_transposed, backend=backend, alpha=float(alpha), names=names)
-    if unusual and _is_traced(a, b):
+    if unusual and is_traced(a, b):
         engine, place = _engine(w.pattern)
         return w.with_values(engine.sample(place, left, right, request))
     return w.with_values(EAGER.sample(w.pattern, left, right, request))
@@ -196,32 +195,6 @@ def _require_tensors(x: object, bias: object, c: object = None) -> None:
             require_tensor(given, name)
 
 
-def _is_unusual(x: Tensor, values: Tensor, bias: Tensor | None) -> bool:
-    """Whether there is anything but plain eager execution on plain tensors: one quick look at all the reasons."""
-    return (
-        torch.compiler.is_compiling()
-        or autocast_anywhere()
-        or functorch_level() is not None
-        or dispatch_modes() > 0
-        or in_dual_level()
-        or type(x) not in ORDINARY
-        or type(values) not in ORDINARY
-        or (bias is not None and type(bias) not in ORDINARY)
-    )
-
-
-def _is_traced(*tensors: Tensor | None) -> bool:
-    """Whether something besides plain eager execution has to see the call; autocast alone does not."""
-    if not torch.compiler.is_compiling() and in_dual_level():
-        _refuse_tangents(tensors)
-    return (
-        torch.compiler.is_compiling()
-        or functorch_level() is not None
-        or dispatch_modes() > 0
-        or any(tensor is not None and type(tensor) not in ORDINARY for tensor in tensors)
-    )
-
-
 def linear_traced(
     x: Tensor, values: Tensor, parts: Parts, bias: Tensor | None, *, activation: str | None, backend: str,
     factor: Tensor | None = None,
@@ -232,7 +205,7 @@ def linear_traced(
         given = None if factor is None else jagged_of(factor, "gate's product").tokens
         made = linear_traced(lengths.tokens, values, parts, bias, activation=activation, backend=backend, factor=given)
         return lengths.like(made)
-    if _autocast(x):
+    if under_autocast(x):
         x, values, bias, factor = _cast(x, values, bias, factor)
     if x.dtype != values.dtype or x.device != values.device or x.shape[-1] != parts.cols:
         _complain_about_x(x, values, f"[..., {parts.cols}]", x.shape[-1] == parts.cols)
@@ -259,37 +232,10 @@ def _engine(pattern: Pattern | Parts) -> tuple[Engine, Any]:
     return OPERATORS, pattern
 
 
-def _refuse_tangents(tensors: tuple[Tensor | None, ...]) -> None:
-    """A tangent would be dropped without a word: nothing below computes with it."""
-    for tensor in tensors:
-        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
-            raise UnsupportedInput(
-                "a tensor carries a forward-mode derivative (torch.func.jvp, dual_level); reverse mode is accepted. "
-                "Use torch.func.vjp or backward()."
-            )
-
-
-def _autocast(x: Tensor) -> bool:
-    return torch.is_autocast_enabled(x.device.type)
-
-
-def cast_dtype(tensor: Tensor) -> torch.dtype:
-    """The type in which a call computes: the autocast dtype where that is on; float64 is left alone, as torch does."""
-    if not _autocast(tensor) or tensor.dtype == torch.float64 or not tensor.is_floating_point():
-        return tensor.dtype
-    return torch.get_autocast_dtype(tensor.device.type)
-
-
-def _cast(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None) -> Any:
-    """Every tensor in the autocast dtype; float64 is left alone, as torch does."""
+def _cast(x: Tensor, *others: Tensor | None) -> Any:
+    """Every tensor in the autocast dtype."""
     dtype = torch.get_autocast_dtype(x.device.type)
-
-    def cast(tensor: Tensor | None) -> Tensor | None:
-        if tensor is None or tensor.dtype == torch.float64 or not tensor.is_floating_point():
-            return tensor
-        return tensor.to(dtype)
-
-    return cast(x), cast(values), cast(bias), cast(c)
+    return (cast_to(dtype, x), *(None if each is None else cast_to(dtype, each) for each in others))
 
 
 def activation_of(given: object) -> Activation:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import ARCHS, BACKENDS, BY_NAME, why_not
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.models import Models, models_for

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.lifetimes import Held, use
 
 

@@ -10,9 +10,10 @@ from torch.compiler import is_compiling
 
 from firstlight.kernels.checks import prepared, require_memory, require_values
 from firstlight.kernels.choose import backend_module
+from firstlight.kernels.eager import is_ordinary
 from firstlight.kernels.index import Index
 from firstlight.kernels.pattern import Pattern
-from firstlight.kernels.prepared import Launch, ModuleLaunch, Prepared, empty_on, is_ordinary, keep, may_be_kept
+from firstlight.kernels.prepared import Launch, ModuleLaunch, Prepared, empty_on, keep, may_be_kept
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout, Second
 from firstlight.kernels.torch_private import current_device
 

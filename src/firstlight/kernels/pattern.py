@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after, held_of_caller, use
 from firstlight.kernels.memo import TensorMemo, keepable
 from firstlight.kernels.torch_private import is_functorch_wrapped, without_functorch
+
+if TYPE_CHECKING:
+    from firstlight.kernels.choice.answer import Answer
 
 BLOCKS = (16, 32, 64, 128)
 
@@ -48,9 +51,9 @@ class Pattern:
         self._rows: Tensor | None = None
         self._rows_held: Held | None = None
         self.dense_copies: TensorMemo[Any] = TensorMemo()  # see dense.py; goes with the pattern
-        self.backends: dict[Any, Any] = {}  # see choose.py
+        self.backends: dict[tuple[Any, ...], Answer] = {}  # see choose.py
         self.new_calls: dict[tuple[str, bool], int] = {}  # by direction; see choose.py
-        self.calls: dict[Any, Any] = {}  # see prepared.py
+        self.calls: dict[Hashable, Any] = {}  # see prepared.py and repeated.py
         _register(self, self._forward)
         self._changes = changes  # last: another thread that sees it finds nothing old
 

@@ -14,24 +14,15 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
-from firstlight.kernels import choose
+from firstlight.kernels.choice import answer as answers
+from firstlight.kernels.eager import ORDINARY
 from firstlight.kernels.index import Index
 from firstlight.kernels.memo import being_captured
 from firstlight.kernels.pattern import Pattern
 from firstlight.kernels.product import PLAIN, Activation, Epilogue, Layout
-from firstlight.kernels.torch_private import (
-    Empty,
-    autocast_anywhere,
-    current_device,
-    dispatch_modes,
-    functorch_level,
-    in_dual_level,
-    quick_empty,
-)
+from firstlight.kernels.torch_private import Empty, current_device, quick_empty
 
-ORDINARY = frozenset({Tensor, Parameter})
 ALIGNED = 15  # an address with none of these bits is a multiple of 16
 MOST_CALLS = 256  # kept for one pattern; a server whose batches have thousands of sizes starts over now and then
 
@@ -61,7 +52,7 @@ class Prepared:
         # not the pattern itself, which holds this
         self._crow, self._col = pattern.crow, pattern.col
         self._changes = pattern.crow._version + pattern.col._version
-        self._generation = choose._generation
+        self._generation = answers.generation
         self._dtype, self._device, self._ordinal = dense.dtype, dense.device, dense.get_device()
         self._out_shape, self._out_strides = tuple(out.shape), tuple(out.stride())
         self._bias_shape = (out.shape[-1 if request.layout is Layout.TOKENS else -2],)
@@ -85,7 +76,7 @@ class Prepared:
             or not values.is_contiguous()
             or dense.device != device
             or values.device != device
-            or self._generation != choose._generation
+            or self._generation != answers.generation
             or (self._ordinal >= 0 and current_device() != self._ordinal)
             or (bias is not None and not self._fits(bias, self._bias_shape))
             or (addend is not None and not self._fits(addend, self._out_shape))
@@ -136,20 +127,6 @@ class ModuleLaunch:
             epilogue = Epilogue(request.alpha, beta, flat, bias, request.activation, request.second)
         dense = dense.view(self._flat_in)
         self._multiply(self._index, values, dense, target, layout=request.layout, epilogue=epilogue)
-
-
-def is_ordinary(x: Tensor, values: Tensor, bias: Tensor | None, c: Tensor | None) -> bool:
-    """Whether this is plain eager execution on plain tensors; torch.compile is the caller's to look for."""
-    return (
-        type(x) in ORDINARY
-        and type(values) in ORDINARY
-        and (bias is None or type(bias) in ORDINARY)
-        and (c is None or type(c) in ORDINARY)
-        and not autocast_anywhere()
-        and functorch_level() is None
-        and not dispatch_modes()
-        and not in_dual_level()
-    )
 
 
 def may_be_kept(pattern: Pattern, tensor: Tensor) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from torch import Tensor
-
-from firstlight.frozen import dataclass
 
 
 class Activation(enum.Enum):

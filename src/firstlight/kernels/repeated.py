@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firstlight.kernels.eager import is_ordinary
 from firstlight.kernels.gradients import fused_with_gradients, recorded
 from firstlight.kernels.launch import Extras, Request, call_key
 from firstlight.kernels.matrix import BlockSparseMatrix
-from firstlight.kernels.prepared import Prepared, is_ordinary, keep
+from firstlight.kernels.prepared import Prepared, keep
 from firstlight.kernels.product import Activation, Second
 from firstlight.kernels.reference import activated
 

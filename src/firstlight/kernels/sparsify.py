@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.checks import require_block
 from firstlight.kernels.nn import BlockSparseLinear
 from firstlight.kernels.pruning import block_scores, keep_best, keep_random, require_density, stored_scores

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.lifetimes import Held, held_after
 from firstlight.kernels.memo import TensorMemo, keepable

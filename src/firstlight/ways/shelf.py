@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -14,7 +13,6 @@ from firstlight.errors import BadInput
 from firstlight.frozen import dataclass
 from firstlight.ways.wheel_target import Target, WheelFile, best_of, needed_by, takes
 
-_LINE = re.compile(r"(?m)^([a-z0-9][a-z0-9-]*==[\w.+!]+) (--hash=sha256:[0-9a-f]{64}(?: --hash=sha256:[0-9a-f]{64})*)$")
 _MOST_ROUNDS = 1000  # of bounds that grow while wheels are chosen; each round adds one or is the last
 
 
@@ -102,11 +100,6 @@ class Shelf:
         """Where such lines are written, and the text; the same lines have the same name."""
         text = "".join(f"{line}\n" for line in lines)
         return f"{self.lists}/{hashlib.sha256(text.encode()).hexdigest()[:16]}.txt", text
-
-
-def listed_in(text: str) -> dict[str, str]:
-    """name==version -> its line, of a file that a shelf wrote."""
-    return {match[1]: match[0] for match in _LINE.finditer(text)}
 
 
 def _requirement(text: str) -> Requirement:

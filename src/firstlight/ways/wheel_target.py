@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, NormalizedName, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -185,13 +184,3 @@ def _holds(marker: Marker, extras: frozenset[str], target: Target) -> bool:
         "sys_platform": "linux",
     }
     return any(marker.evaluate({**there, "extra": extra}) for extra in ("", *extras))
-
-
-def fits(version: str, bounds: str) -> bool:
-    """Whether a version is the one (==2.9.0), of the form ==*.dev*+cu132, or within >=2.29,<3; "" takes any."""
-    if not bounds or bounds.startswith("=="):
-        return fnmatchcase(version, bounds.removeprefix("==") or "*")
-    try:
-        return SpecifierSet(bounds).contains(version, prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
-        return False

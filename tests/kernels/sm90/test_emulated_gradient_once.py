@@ -12,6 +12,7 @@ from firstlight.kernels.block_attention.lists import lists_of, ranks_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.sm90 import gradient_once
 from firstlight.kernels.sm90.gradient_once import Order
+from firstlight.kernels.sm90.problem import multiprocessors
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
 from tests.kernels.sm90.emulator.faults import NUMBERS, Change, Planted, assert_noticed
@@ -109,19 +110,43 @@ def test_every_order_of_events_gives_the_same_bits(gpu: EmulatingDriver) -> None
 def test_one_pass_is_taken_for_masks_of_one_drawn_list_and_head_dimension_128() -> None:
     wide, narrow = torch.empty(1, 3, 300, 128), torch.empty(1, 3, 300, 64)
     causal = BlockMask.causal(300, 300, block=128)
-    assert as_measured(wide, causal)
-    assert as_measured(wide, BlockMask.full(300, 300, block=128))
+    assert as_measured(wide, wide, causal)
+    assert as_measured(wide, wide, BlockMask.full(300, 300, block=128))
     scattered = BlockMask.from_bool(torch.eye(3).bool(), block_level=True, q_len=384, k_len=384, block=128)
-    assert not as_measured(wide, scattered)
-    assert not as_measured(narrow, causal)
-    assert not as_measured(wide, holes(3, 3, 3, q_len=300, k_len=300))
-    assert not as_measured(wide[:, :, :0], causal)
+    assert not as_measured(wide, wide, scattered)
+    assert not as_measured(narrow, narrow, causal)
+    assert not as_measured(wide, wide, holes(3, 3, 3, q_len=300, k_len=300))
+    assert not as_measured(wide[:, :, :0], wide, causal)
+
+
+def test_short_rows_and_many_short_sequences_keep_two_passes() -> None:
+    long = torch.empty(1, 1, 16384, 128)
+    assert as_measured(long, long, BlockMask.window(16384, left=1024))
+    assert not as_measured(long, long, BlockMask.window(16384, left=512))
+    near = BlockMask.window(16384, left=1024) | (BlockMask.causal(16384) & BlockMask.sink(16384, keys=128))
+    assert as_measured(long, long, near)
+    # eight of 2048 are as long a row as that window, and lose; one of 8192 among short ones does not
+    assert not as_measured(long, long, BlockMask.packed(torch.arange(0, 16385, 2048), causal=True))
+    mixed = BlockMask.packed(torch.tensor([0, 10240, *range(10752, 16385, 512)]), causal=True)
+    assert as_measured(long, long, mixed)
+
+
+def test_heads_that_share_keys_keep_two_passes_where_their_items_leave_multiprocessors_idle(
+    gpu: EmulatingDriver,
+) -> None:
+    queries, keys = torch.empty(1, 4, 300, 128), torch.empty(1, 1, 300, 128)
+    causal = BlockMask.causal(300, 300, block=128)
+    assert multiprocessors(0) == 3
+    assert not as_measured(queries, keys, causal)  # three key blocks, three multiprocessors
+    assert as_measured(queries, torch.empty(1, 2, 300, 128), causal)
 
 
 def test_heads_abreast_follow_from_the_share_of_blocks() -> None:
     assert gradient_once.order_for(BlockMask.full(512, 512, block=128)) == Order(4, upward=False)
     assert gradient_once.order_for(BlockMask.causal(4096, 4096, block=128)) == Order(16, upward=False)
     assert gradient_once.order_for(BlockMask.window(4096, left=200, block=128)) == Order(32, upward=True)
+    packed = BlockMask.packed(torch.arange(0, 8193, 1024), causal=True)
+    assert gradient_once.order_for(packed) == Order(32, upward=False)
 
 
 def test_ranks_say_how_many_blocks_come_before() -> None:

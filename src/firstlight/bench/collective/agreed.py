@@ -16,7 +16,7 @@ from typing import Any
 from firstlight.bench.collective.calls import Lost
 from firstlight.bench.memory import Memory
 from firstlight.bench.stopwatch import PassTiming, Stopwatch, Subject
-from firstlight.bench.timers import Call, NotCaptured, Series, Shot, nothing
+from firstlight.bench.timers import Call, NotCaptured, Series, Shot, nothing, one_after_another
 
 POLL_S = 50e-6
 BLOCK_S = 400e-6  # of the stream while a shot is queued, and twice as long as that took the last time
@@ -113,11 +113,7 @@ class _AgreedTimer:
         raise NotImplementedError
 
     def batch(self, calls: Sequence[Call]) -> Shot | NotCaptured:
-        def all_of_them() -> None:
-            for call in calls:
-                call()
-
-        return Shot(all_of_them, len(calls))
+        return one_after_another(calls)
 
     def flush(self) -> None:
         """Nothing: what crosses a link has been written just before."""

@@ -18,6 +18,7 @@ from firstlight.kernels.block_attention import choose
 from firstlight.kernels.block_attention.checks import is_readable
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.seen import Attended, seen_by
+from firstlight.kernels.choice import answer as answers
 from firstlight.kernels.prepared import ALIGNED, MOST_CALLS, empty_on
 from firstlight.kernels.torch_private import Empty, current_device
 
@@ -148,5 +149,5 @@ def _calls_of(mask: BlockMask | None) -> dict[Any, Known]:
 def _key(q: Tensor, k: Tensor, v: Tensor, asked: Asked) -> Any:
     return (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device,
-        v.device, asked, choose.generation,
+        v.device, asked, answers.generation,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from firstlight.errors import UnsupportedInput
 from firstlight.kernels.block_attention.mask import BlockMask
@@ -187,16 +186,6 @@ def scale_for(scale: object, q: Tensor) -> float:
     raise UnsupportedInput(
         f"scale is {scale!r}; a finite number of at most {most:.2g} or None (1 / sqrt(head dim)) is accepted."
     )
-
-
-def refuse_tangents(*tensors: Tensor) -> None:
-    """A tangent would be dropped without a word: nothing below computes with it."""
-    for tensor in tensors:
-        if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
-            raise UnsupportedInput(
-                "a tensor carries a forward-mode derivative (torch.func.jvp, dual_level); reverse mode is accepted. "
-                "Use torch.func.vjp or backward()."
-            )
 
 
 def require_parts(parts: Sequence[tuple[Tensor, Tensor]]) -> None:

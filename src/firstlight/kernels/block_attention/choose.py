@@ -20,6 +20,7 @@ from firstlight.kernels.backends import BY_NAME, require
 from firstlight.kernels.backends import why_not_triton as why_no_triton_here
 from firstlight.kernels.block_attention.dense import flash_knows
 from firstlight.kernels.block_attention.seen import LISTED, LOWER_RIGHT, Attended
+from firstlight.kernels.choice import answer as answers
 from firstlight.kernels.choice.answer import Answer, Asking, Choice, answer, same, shortest, together
 from firstlight.kernels.choice.card import card_of
 from firstlight.kernels.choice.cases import BACKWARD, FORWARD, AttentionCase
@@ -38,9 +39,6 @@ _MODULES = {
     "dense": "firstlight.kernels.block_attention.dense",
     "reference": "firstlight.kernels.block_attention.reference",
 }
-
-
-generation = 0  # counts forget_choices: what was kept of an older one is not taken
 
 
 class Question(NamedTuple):
@@ -106,12 +104,7 @@ def named(backend: str, device: int, dtype: torch.dtype, head_dim: int, block: i
 
 def forget_choices() -> None:
     """Makes the next calls choose again, e.g. after new measurements were written."""
-    global generation
-    generation += 1
-    _auto.cache_clear()
-    _gradients.cache_clear()
-    named.cache_clear()
-    models_for.cache_clear()
+    answers.forget(_auto, _gradients, named)
 
 
 def backward_of(backend: str, question: Question, *, asked: str = "auto") -> str:
@@ -139,7 +132,7 @@ def _gradients(question: Question) -> str:
     able = [name for name in SPARSE if not hurdles[name]]
     if isinstance(models, str) or able == ["triton"]:
         return "triton"
-    offers = _offers(question.case(BACKWARD), able, models)
+    offers = models.offers(question.case(BACKWARD), able)
     return min(offers, key=lambda name: offers[name].us, default="triton")
 
 
@@ -175,7 +168,7 @@ def by_models(models: Models, question: Question, hurdles: dict[str, str]) -> An
     hurdles = {**hurdles, "dense": _large(question)} if _is_too_large(question) else hurdles
     able = [name for name in (*SPARSE, "dense") if not hurdles[name]]
     case = question.case(FORWARD)
-    offers = _offers(case, able, models)
+    offers = models.offers(case, able)
     if question.recorded:
         offers = _with_gradients(offers, question.case(BACKWARD), models)
     if not offers or ("dense" in able) != ("dense" in offers):
@@ -184,13 +177,9 @@ def by_models(models: Models, question: Question, hurdles: dict[str, str]) -> An
     return shortest(offers, {name: models.prepare_us(case, name) for name in offers} if listed else {}, models)
 
 
-def _offers(case: AttentionCase, names: tuple[str, ...] | list[str], models: Models) -> dict[str, Estimate]:
-    return {name: found for name in names if (found := models.estimate(case, name)) is not None}
-
-
 def _with_gradients(forward: dict[str, Estimate], case: AttentionCase, models: Models) -> dict[str, Estimate]:
     """Both passes: torch's gradients belong to torch's output, ours to any of ours."""
-    backward = _offers(case, list(forward), models)
+    backward = models.offers(case, forward)
     ours = min((backward[name] for name in SPARSE if name in backward), key=lambda one: one.us, default=None)
     behind = {name: backward.get("dense") if name == "dense" else ours for name in forward}
     return {name: together([one, after]) for name, one in forward.items() if (after := behind[name]) is not None}

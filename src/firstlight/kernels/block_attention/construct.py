@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.block_attention.bits import FULL, PARTIAL, blocks_in, ordinary, pack, unpack
 from firstlight.kernels.block_attention.mask import BlockMask, Device, plain
 from firstlight.kernels.block_attention.mask_checks import require_alignment, require_number, require_sizes

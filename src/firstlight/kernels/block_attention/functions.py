@@ -19,7 +19,6 @@ from firstlight.kernels.block_attention.again import again, remember
 from firstlight.kernels.block_attention.checks import (
     alignment_of,
     refuse_dropout,
-    refuse_tangents,
     require_inputs,
     require_mask,
     scale_for,
@@ -31,9 +30,9 @@ from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.block_attention.ops import operated
 from firstlight.kernels.block_attention.seen import seen_by
 from firstlight.kernels.choice.answer import Choice
+from firstlight.kernels.eager import cast_to, is_ordinary, is_traced, under_autocast
 from firstlight.kernels.jagged import is_nested
-from firstlight.kernels.prepared import ORDINARY, is_ordinary
-from firstlight.kernels.torch_private import autocast_anywhere, dispatch_modes, functorch_level, in_dual_level
+from firstlight.kernels.torch_private import autocast_anywhere, functorch_level
 
 
 @overload
@@ -81,7 +80,7 @@ def attention(
         if mask is not None:
             require_mask(mask, q, k)
         factor = scale_for(scale, q)
-        if _is_traced((q, k, v)):
+        if _is_one_operator(q, k, v):
             out, lse = operated(q, k, v, mask, asked[0], scale=factor, backend=backend)
             return (out, lse) if return_lse else out
         seen = seen_by(q, k, mask, asked[0])
@@ -120,17 +119,12 @@ def explain_attention(
     return explained(backend, question_of(q, seen, factor, kv_heads=k.shape[1], recorded=int(wanted)))
 
 
-def _is_traced(tensors: tuple[Tensor, Tensor, Tensor]) -> bool:
+def _is_one_operator(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether something besides eager execution and torch.func has to see the call as one operator."""
     if is_compiling():
         return True
-    if in_dual_level():
-        refuse_tangents(*tensors)
-    if functorch_level() is not None:
-        return False
-    if dispatch_modes() > 0 or tensors[0].is_meta:
-        return True
-    return not (type(tensors[0]) in ORDINARY and type(tensors[1]) in ORDINARY and type(tensors[2]) in ORDINARY)
+    traced = is_traced(q, k, v)  # which refuses tangents too
+    return functorch_level() is None and (traced or q.is_meta)
 
 
 def _for_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,11 +136,8 @@ def _for_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tens
 def _under_autocast(q: Tensor) -> bool:
     if not is_compiling() and not autocast_anywhere():  # the quick question; dynamo knows only the other one
         return False
-    return not q.is_meta and torch.is_autocast_enabled(q.device.type)
+    return not q.is_meta and under_autocast(q)
 
 
 def _cast(tensor: Tensor) -> Tensor:
-    """In the autocast dtype; float64 is left alone, as torch does, and what is no floating point, which is refused."""
-    if tensor.dtype == torch.float64 or not tensor.is_floating_point():
-        return tensor
-    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
+    return cast_to(torch.get_autocast_dtype(tensor.device.type), tensor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,7 +56,7 @@ class BlockMask:
         self.k_len = k_len
         self.block = block
         self._most = kinds.numel() if most is None else min(most, kinds.numel())
-        self._derived: dict[Any, Any] = {}
+        self._derived: dict[Hashable, Any] = {}
         self.held = held_of_caller(*self.parts)
         # dynamo traces neither this question nor version counters; what it makes is taken as changed when it comes out
         self._tracked = is_dynamo_compiling() or not any(part.is_inference() for part in self.parts)
@@ -100,7 +100,7 @@ class BlockMask:
         return self._most
 
     @property
-    def derived(self) -> dict[Any, Any]:
+    def derived(self) -> dict[Hashable, Any]:
         """What was computed from the mask and is kept with it, by name; emptied when the mask is changed in place."""
         self._look_for_changes()
         return self._derived

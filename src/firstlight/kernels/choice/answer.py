@@ -7,11 +7,11 @@ taken where nothing was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.backends import BACKENDS
-from firstlight.kernels.choice.models import Estimate, Models
+from firstlight.kernels.choice.models import Estimate, Models, models_for
 
 WORTH = 0.8  # of the time with all that is prepared, above which the first calls take what the others take
 NEW_CALLS = 2  # calls with a new pattern that are not worth preparing much for
@@ -23,6 +23,17 @@ class Choice:
 
     backend: str
     why: str
+
+
+generation = 0  # counts forget(): what was kept of an older one is not taken
+
+
+def forget(*kept: Any) -> None:
+    """Makes the next calls choose again; kept: functools' caches of those who choose."""
+    global generation
+    generation += 1
+    for cache in (*kept, models_for):
+        cache.cache_clear()
 
 
 class Answer(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.cases import BACKWARD, FORWARD, MULTIPLY, SAMPLE, TURNED, AttentionCase, ProductCase
 
 PRODUCT_WORK = 1.5e12  # multiplications of the same product dense: about 4 ms on an H200

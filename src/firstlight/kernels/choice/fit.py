@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import mul
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.cases import AttentionCase, Case
 from firstlight.kernels.choice.rows import Card, Row
 from firstlight.kernels.choice.terms import marks_of, terms_of

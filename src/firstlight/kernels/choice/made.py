@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice import rows
 from firstlight.kernels.choice.cases import Case
 from firstlight.kernels.choice.fit import Fit, marks_tensor, pull_tensor

@@ -8,10 +8,10 @@ or stand alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from firstlight.errors import BadInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.cases import Case
 from firstlight.kernels.choice.fit import Fit, corrected, fitted, kind_of, times_by_kind
 from firstlight.kernels.choice.made import Made, made_for
@@ -72,6 +72,10 @@ class Models:
         """What a backend is expected to take; None where nothing like it was measured."""
         found = self.fit(kind_of(case, backend))
         return None if found is None else Estimate(found.us(case, self.card), found.rows, found.error)
+
+    def offers(self, case: Case, backends: Iterable[str]) -> dict[str, Estimate]:
+        """What each of some backends is expected to take; without those of which nothing like it was measured."""
+        return {name: found for name in backends if (found := self.estimate(case, name)) is not None}
 
     def prepare_us(self, case: Case, backend: str) -> float:
         """What a new pattern or mask costs a backend once, e.g. 3100; 0 where that was not measured."""

@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from firstlight.errors import BadInput, NotOurs
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.cases import AttentionCase, Case, ProductCase
 from firstlight.owned import our_folder, read_ours
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.choice.rows import Card
 
 PER_CLOCK = {"float16": 4096.0, "bfloat16": 4096.0, "tf32": 2048.0, "float32": 256.0}  # of a multiprocessor

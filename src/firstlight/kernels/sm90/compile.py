@@ -13,11 +13,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.sm90 import nvcc, nvrtc
 from firstlight.kernels.sm90.failures import KernelBuildFailed
 from firstlight.kernels.sm90.place import keep_log

@@ -16,11 +16,10 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.sm90 import libcuda
 from firstlight.kernels.sm90.maps import encode_map as encode_map  # noqa: PLC0414 callers need one module
 

@@ -68,7 +68,7 @@ def backward(upstream: Upstream, made: Forward, mask: BlockMask, *, scale: float
     q, k, v, grad = (mappable(given) for given in (made.q, made.k, made.v, upstream.out.to(made.q.dtype)))
     sums = padded(*row_sums(upstream._replace(out=grad), made._replace(q=q, k=k, v=v), mask, scale=scale))
     dq, dk, dv = (_room(given) for given in (made.q, made.k, made.v))
-    if gradient_once.takes(q, mask):
+    if gradient_once.takes(q, k, mask):
         given = gradient_once.Given(q, k, v, grad, *sums)
         gradient_once.start(
             given, gradient_once.Gradients(dq, dk, dv), mask, scale=scale, stream=_raw_stream(q.get_device())

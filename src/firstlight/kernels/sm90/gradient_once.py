@@ -38,6 +38,9 @@ LOG2_E = math.log2(math.e)
 PARTS = GRADIENT_BLOCK // GRADIENT_TILE  # turns of a block of queries
 ROWS_THREADS = 256
 MOST_RANKS = (1 << 31) - 1  # the kernel counts them in 32 bits
+WIDE_SHARE = 0.2  # of all blocks: causal and wider masks
+LEAST_ROW, LEAST_ROW_OF_MANY = 8, 16  # blocks a row below it; measured: results/attention-gradients-order-h200.json
+MOST_BITS_OF_ONE = 32  # ways in which a window, a sink and causal together see a block in part
 
 
 class Order(NamedTuple):
@@ -66,25 +69,41 @@ class Given(NamedTuple):
     deltas: Tensor
 
 
-def takes(q: Tensor, mask: BlockMask) -> bool:
-    """Whether one pass is the faster of what gradient.why_not lets through, as measured: full, causal, windows.
+def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
+    """Whether one pass is the faster of what gradient.why_not lets through: full, causal, windows of 8 blocks a row.
 
     Those have one list for all heads, and all blocks or some that are seen in part. Scattered lists let key blocks
-    wait for turns, and the sums in memory find no place in L2.
+    wait for turns, and the sums in memory find no place in L2; so do short rows, and sequences one behind the other,
+    whose key blocks meet at the same queries. Heads that share keys share an item: fewer items than multiprocessors
+    leave some idle, where two passes have one of them by query heads.
     """
     blocks = mask.kinds.numel()
     drawn = mask.kinds.shape[:2].numel() == 1 and (mask.bits is not None or mask.most == blocks)
-    return drawn and q.shape[3] == ONCE_HEAD_DIM and q.shape[2] > 0 and blocks <= MOST_RANKS
+    if not (drawn and q.shape[3] == ONCE_HEAD_DIM and q.shape[2] > 0 and blocks <= MOST_RANKS):
+        return False
+    if k.shape[1] < q.shape[1] and q.shape[0] * k.shape[1] * mask.kinds.shape[3] <= multiprocessors(q.get_device()):
+        return False
+    row = mask.most / mask.kinds.shape[2]
+    return _share(mask) >= WIDE_SHARE or row >= (LEAST_ROW_OF_MANY if _is_many(mask) else LEAST_ROW)
 
 
 def order_for(mask: BlockMask) -> Order:
     """By the share of blocks: full, causal and windows as measured, see docs/kernels/attention.md."""
-    share = mask.most / max(mask.kinds.numel(), 1)
+    share = _share(mask)
     if share > 0.9:
         return Order(4, upward=False)
-    if share < 0.2:
-        return Order(32, upward=True)
+    if share < WIDE_SHARE:
+        return Order(32, upward=not _is_many(mask))
     return Order(16, upward=False)
+
+
+def _share(mask: BlockMask) -> float:
+    return mask.most / max(mask.kinds.numel(), 1)
+
+
+def _is_many(mask: BlockMask) -> bool:
+    """Whether blocks are seen in part in many ways: many sequences, not one window or causal mask."""
+    return mask.bits is not None and mask.bits.shape[0] > MOST_BITS_OF_ONE
 
 
 def start(given: Given, made: Gradients, mask: BlockMask, *, scale: float, stream: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.product import Activation, Epilogue, Second
 from firstlight.kernels.sm90.arguments import MultiplyFields, multiply_bytes

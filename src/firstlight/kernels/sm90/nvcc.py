@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.sm90 import nvrtc
 
 LIMIT_S = 300.0

@@ -13,10 +13,9 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from firstlight.frozen import dataclass
 
 TOOLKITS = "/usr/local"  # holds cuda and cuda-13.0 where a toolkit was installed as usual
 MAJORS = (13, 12)  # of the library's name; sm_90a needs 12.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from firstlight.errors import UnsupportedInput
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.product import Layout
 from firstlight.kernels.sm90.arguments import SampleFields, sample_bytes

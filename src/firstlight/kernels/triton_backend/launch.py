@@ -8,12 +8,12 @@ interface Triton promises, so it is used only with the version it was written fo
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import triton
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.sm90 import libcuda
 from firstlight.kernels.torch_private import current_device, raw_stream
 from firstlight.kernels.triton_backend.arguments import NUMBERS, POINTERS
@@ -161,12 +161,11 @@ class JitRunner:
 _RUNNERS: dict[tuple[Spec, torch.device, Launching], Runner] = {}
 
 
-def runner_for(spec: Spec, device: torch.device) -> Runner:
-    """The runner of a spec on a device; compiled at the first call."""
+def runner_for(spec: Spec, device: torch.device, direct: type[DirectRunner] = DirectRunner) -> Runner:
+    """The runner of a spec on a device; compiled at the first call. direct: how its arguments are handed over."""
     how = launching()
     key = (spec, device, how)
     found = _RUNNERS.get(key)
     if found is None:
-        found = DirectRunner(spec, device) if how is Launching.DIRECT else JitRunner(spec, device)
-        _RUNNERS[key] = found
+        found = _RUNNERS[key] = direct(spec, device) if how is Launching.DIRECT else JitRunner(spec, device)
     return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from firstlight.frozen import dataclass
 from firstlight.kernels.index import Index
 from firstlight.kernels.product import Epilogue
 from firstlight.kernels.schedule import most_slots, most_split_rows, schedule_of

@@ -10,12 +10,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from firstlight.bench.read_whole import FILE_LIMIT, bytes_of, shown_path
 from firstlight.errors import BadInput
-from firstlight.opening import open_given
 from firstlight.report.html.markup import Markup, joined
 from firstlight.secrets import masked
 
-FILE_LIMIT = 256 << 20
 _PLAIN_BELOW = 64 << 10  # larger documents are packed: a run of 97 cases is 390 kB plain, 140 kB packed
 _ACCEPTED = "a report that `firstlight bench report`, `doctor --html`, `libs --html` or `handover` wrote"
 _PLAIN, _PACKED = "application/json", "application/x-json-zlib-base64"
@@ -40,16 +39,8 @@ def documents_in(text: str, where: str) -> tuple[dict[str, Any], ...]:
 
 def read_documents(path: str) -> tuple[dict[str, Any], ...]:
     """The documents of a report on disk."""
-    where = path if path.isprintable() else ascii(path)
-    try:
-        with open_given(path) as file:
-            raw = file.read(FILE_LIMIT + 1)
-    except OSError as error:
-        why = (error.strerror or "cannot be read").lower()
-        raise BadInput(f"{where}: {why}; accepted: {_ACCEPTED}") from None
-    if len(raw) > FILE_LIMIT:
-        raise BadInput(f"{where}: larger than {FILE_LIMIT >> 20} MiB; not a report of firstlight")
-    return documents_in(raw.decode("utf-8", errors="replace"), where)
+    raw = bytes_of(path, accepted=_ACCEPTED, what="a report of firstlight")
+    return documents_in(raw.decode("utf-8", errors="replace"), shown_path(path))
 
 
 def _element(document: Mapping[str, Any]) -> Markup:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from firstlight.verify.children.products import farthest_off
 from firstlight.verify.children.witness import Witness
 
 # The least capability each backend is written for (torch's sdp_utils.cpp of 2.11); below it: not on this GPU.
@@ -72,13 +73,4 @@ def attention_error(backend: SDPBackend, *, dtype: torch.dtype = torch.float16) 
     mask = torch.ones(256, 256, dtype=torch.bool).tril()
     want = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ exact[2]
     want.backward(torch.ones_like(want))  # type: ignore[no-untyped-call]
-    return max(_off(out, want), _off(there[2].grad, exact[2].grad))
-
-
-def _off(got: torch.Tensor | None, exact: torch.Tensor | None) -> float:
-    assert got is not None
-    assert exact is not None
-    there = got.detach().cpu().double()
-    if not bool(torch.isfinite(there).all()):
-        return float("inf")
-    return float((there - exact.detach()).abs().max() / exact.detach().abs().max())
+    return max(farthest_off(out, want), farthest_off(there[2].grad, exact[2].grad))

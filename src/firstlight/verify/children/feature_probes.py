@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from firstlight.verify.children.cudnn import convolved
 from firstlight.verify.children.features import (
     BROKEN,
     BUILT,
@@ -50,17 +51,7 @@ def _cudnn(mode: str) -> State:
     if mode != "runs":
         return BUILT, "USE_CUDNN is on in torch.__config__"
     x, w = torch.randn(1, 8, 16, 16), torch.randn(8, 8, 3, 3)
-    got = torch.cudnn_convolution(
-        x.cuda(),
-        w.cuda(),
-        padding=[1, 1],
-        stride=[1, 1],
-        dilation=[1, 1],
-        groups=1,
-        benchmark=False,
-        deterministic=True,
-        allow_tf32=False,
-    ).cpu()
+    got = convolved(x, w).cpu()
     off = float((got - torch.nn.functional.conv2d(x, w, padding=1)).abs().max())
     version = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return (WORKS if off < 1e-3 else BROKEN), f"cuDNN {version}, max error {off:.2g}"

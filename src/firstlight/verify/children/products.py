@@ -48,3 +48,13 @@ def distance(got: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, kind
     relative = float(error.max() / exact.abs().max())
     broken = not bool(torch.isfinite(got.detach().cpu().double()).all())
     return Distance(relative, math.inf if broken else share)
+
+
+def farthest_off(got: torch.Tensor | None, exact: torch.Tensor | None) -> float:
+    """The largest difference of a result, in parts of the largest exact value; infinite where one is not finite."""
+    assert got is not None
+    assert exact is not None
+    there = got.detach().cpu().double()
+    if not bool(torch.isfinite(there).all()):
+        return float("inf")
+    return float((there - exact.detach()).abs().max() / exact.detach().abs().max())

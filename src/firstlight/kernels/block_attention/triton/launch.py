@@ -7,16 +7,8 @@ from typing import Any
 import torch
 
 from firstlight.kernels.block_attention.triton.arguments import NUMBERS, POINTERS
-from firstlight.kernels.triton_backend.launch import (
-    NO_HOOKS,
-    PLAIN_LAUNCH,
-    DirectRunner,
-    JitRunner,
-    Launching,
-    Runner,
-    Spec,
-    launching,
-)
+from firstlight.kernels.triton_backend import launch
+from firstlight.kernels.triton_backend.launch import NO_HOOKS, PLAIN_LAUNCH, DirectRunner, Runner, Spec
 
 _address = torch.Tensor.data_ptr
 
@@ -41,15 +33,6 @@ class AttentionRunner(DirectRunner):
         return (grid, 1, 1, stream, self._function, *PLAIN_LAUNCH, self._packed, *NO_HOOKS, *flattened(args))
 
 
-_RUNNERS: dict[tuple[Spec, torch.device, Launching], Runner] = {}
-
-
 def runner_for(spec: Spec, device: torch.device) -> Runner:
     """The runner of a spec on a device; compiled at the first call."""
-    how = launching()
-    key = (spec, device, how)
-    found = _RUNNERS.get(key)
-    if found is None:
-        found = AttentionRunner(spec, device) if how is Launching.DIRECT else JitRunner(spec, device)
-        _RUNNERS[key] = found
-    return found
+    return launch.runner_for(spec, device, AttentionRunner)
