@@ -4,7 +4,7 @@
     python -m benchmarks.gradients times --out times.json      # one pass and two in turns, burst and sustained
     python -m benchmarks.gradients tune --out tune.json        # the order of work
 
-Times are of whole backward passes (the sums of rows too), bf16, head dim 128. FlashAttention-4's are not measured here.
+Times are of whole backward passes (the sums of rows too), bf16, head dim 128. benchmarks.rivals times others.
 """
 
 from __future__ import annotations
@@ -61,11 +61,6 @@ CHECKED = (
     Case("causal, heads share keys", (2, 16, 1024), "causal", group=8),
     Case("lists fp16", (1, 160, 640), "lists", 0.5, dtype=torch.float16),
 )  # fmt: skip
-FA4_MS = {  # FlashAttention-4 4.0.0b36, default mode, bf16, an H200, another process: burst, sustained
-    ("dense causal", 8192): (8.78, 9.69), ("dense full", 8192): (17.33, 18.11), ("dense causal", 4096): (1.21, 1.37),
-    ("dense full", 4096): (2.13, 2.45), ("lists 0.09", 4096): (9.89, 10.88), ("lists 0.25", 4096): (17.68, 19.74),
-    ("lists 0.5", 4096): (30.76, 32.36), ("window 1024 and sink", 16384): (2.08, 2.17),
-}  # fmt: skip
 
 
 def mask_of(case: Case, device: str) -> BlockMask:
@@ -244,10 +239,9 @@ def times(budget_s: float) -> list[dict[str, Any]]:
         }
         rows.append(row)
         words = []
-        for kind, at in (("burst_ms", 0), ("sustained_ms", 1)):
+        for kind in ("burst_ms", "sustained_ms"):
             one, two = found["one"][kind], found["two"][kind]
-            fa4 = FA4_MS.get((case.name, case.shape[2]), (0.0, 0.0))[at]
-            ratios = f"two/one {two / one:.3f} {tflops(case, setting, one):.0f} TF FA4/one {fa4 / one:.2f}"
+            ratios = f"two/one {two / one:.3f} {tflops(case, setting, one):.0f} TF"
             words.append(f"{kind[:-3]} two {two:.3f} one {one:.3f} {ratios}")
         print(f"{case.name:22s} S{case.shape[2]} apart {max(apart):.1e}: {'; '.join(words)}", flush=True)
         del setting

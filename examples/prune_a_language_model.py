@@ -2,7 +2,7 @@
 
     python examples/prune_a_language_model.py                            on the processor: about a minute
     python examples/prune_a_language_model.py --device cuda              wider, with bfloat16 autocast
-    python examples/prune_a_language_model.py --device cuda --out result.json
+    python examples/prune_a_language_model.py --device cuda --out result.json --commit HASH
 
 The model is a Mistral with a sliding window and random weights, its attention and its linear layers ours. The text is
 made here: each token is drawn after a table by the two before it, so that the least loss that any model can reach is
@@ -196,6 +196,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--density", type=float, default=0.25, help="share of the blocks that is kept")
     parser.add_argument("--out", type=Path, help="write what was measured there, as JSON")
+    parser.add_argument("--commit", default="not told", help="of the code that is measured, for --out")
     told = parser.parse_args()
     torch.manual_seed(0)
     began = time.monotonic()
@@ -223,7 +224,8 @@ def main() -> None:
     if told.out:
         where = torch.cuda.get_device_name() if told.device == "cuda" else "processor"
         document = {
-            "machine": where, "torch": torch.__version__, "settings": asdict(settings), "least_loss": floor,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": told.commit, "machine": where,
+            "torch": torch.__version__, "settings": asdict(settings), "least_loss": floor,
             "attention_calls": attention_calls(), "results": {name: asdict(one) for name, one in results.items()},
         }  # fmt: skip
         told.out.write_text(json.dumps(document, indent=1) + "\n")

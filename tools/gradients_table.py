@@ -15,8 +15,8 @@ def gradients_part(path: Path = RESULTS) -> str:
     found: dict[str, Any] = json.loads(path.read_text())
     lines = [
         "| mask | shape, D128 bf16 | share of blocks | two passes, ms | one pass, ms | two / one | one pass, TFLOP/s | "
-        "FlashAttention-4, another run, ms | its time / ours | taken |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
+        "taken |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
     ]
     lines += [_line(row) for row in found["times"]]
     return (
@@ -24,12 +24,12 @@ def gradients_part(path: Path = RESULTS) -> str:
         "both ways in turns in one process. Burst / sustained: medians of 10 calls after a pause with L2 flushed; "
         "0.6 s back to back. "
         "Whole backward passes, with the sums of rows and, in one pass, the kernel that makes dq. TFLOP/s count five "
-        "products of the listed blocks.\n\n" + "\n".join(lines) + f"\n\n{found['fa4']}\n"
+        "products of the listed blocks.\n\n" + "\n".join(lines) + "\n"
     )
 
 
 def _line(row: Row) -> str:
-    one, two, fa4 = row["one"], row["two"], row.get("fa4_ms")
+    one, two = row["one"], row["two"]
     kinds = ("burst_ms", "sustained_ms")
 
     def pair(values: list[float], digits: int) -> str:
@@ -37,12 +37,10 @@ def _line(row: Row) -> str:
 
     batch, heads, length = row["shape"]
     taken = row["taken"]
-    ours = one if taken == "one" else two
-    theirs = (pair(fa4, 2), pair([fa4[at] / ours[kind] for at, kind in enumerate(kinds)], 2)) if fa4 else ("-", "-")
     cells = [
         row["case"], f"B{batch} H{heads} S{length}", f"{row['density']:.3f}", pair([two[kind] for kind in kinds], 2),
         pair([one[kind] for kind in kinds], 2), pair([two[kind] / one[kind] for kind in kinds], 2),
-        pair([row["tflop"] / one[kind] * 1000 for kind in kinds], 0), *theirs,
+        pair([row["tflop"] / one[kind] * 1000 for kind in kinds], 0),
         f"{taken} pass{'es' if taken == 'two' else ''}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"

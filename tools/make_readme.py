@@ -18,7 +18,9 @@ from tools import (
     gradients_table,
     kernels_table,
     models_table,
+    ragged_table,
     regret_table,
+    rivals_table,
     sm90_table,
 )
 from tools.generate import with_part
@@ -78,6 +80,8 @@ def filled_attention(text: str) -> str:
     """The page of block-sparse attention with its measured parts made anew."""
     for name, make in attention_table.PARTS.items():
         text = with_part(text, name, make)
+    text = with_part(text, "ragged", ragged_table.ragged_part)
+    text = with_part(text, "rivals", rivals_table.rivals_part)
     return with_part(text, "gradients", gradients_table.gradients_part)
 
 
@@ -103,7 +107,7 @@ def _screen(argv: list[str], *, ends: int) -> str:
 
 
 def _kernel_rows() -> str:
-    rows = sm90_table.front_rows() + attention_table.front_rows()
+    rows = sm90_table.front_rows() + attention_table.front_rows() + rivals_table.front_rows()
     if not rows:
         return ""
     return f"| call, on one H200 | ours | beside it, same process |\n|---|---|---|\n{rows}"

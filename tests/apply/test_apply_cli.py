@@ -129,7 +129,7 @@ def test_twice_is_nothing_the_second_time(person: Person) -> None:
     before = tree(person.folder)
     again = person.apply()
     assert again.returncode == 0, again.stderr
-    assert "nothing to do: every step is done already" in again.stdout
+    assert "\nnothing to do\n" in again.stdout
     assert again.stdout.count("nothing to do") == 1
     assert tree(person.folder) == before
 

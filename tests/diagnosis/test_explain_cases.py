@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import re
+import signal
 from typing import Any
 
 import pytest
@@ -205,3 +206,28 @@ def test_a_value_ends_before_the_full_stop_of_its_sentence(text: str, cause: str
     assert cause in found.signature.cause
     assert "0.." not in found.signature.cause
     assert not [word for line in found.signature.prove.run for word in line.split() if word.endswith("..")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a/" * 4000 + " manifest unknown: manifest unknown",
+        ":" * 4000 + " /bin/nvcc: not found: /bin/nvcc: not foun",
+        "a" * 4000 + " is not installable because there is not",
+        "a" * 4000 + " has no wheels with a matching Python tag",
+        "a" * 4000 + "fwd(): incompatible function argument",
+    ],
+)
+def test_a_line_of_one_letter_is_read_to_its_end(text: str) -> None:
+    """By patterns that try every way to cut it, the first takes hours."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(text[:9])
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(30)
+    try:
+        explain_text(text)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

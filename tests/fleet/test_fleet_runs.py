@@ -42,7 +42,7 @@ def test_a_run_that_cannot_be_kept_is_said_with_what_to_set(shelf: Shelf, tmp_pa
     (tmp_path / "fleet").write_text("a file where a folder was to be")
     for keep in (lambda: shelf.write(RUN), lambda: shelf.held(RUN).__enter__(), lambda: shelf.made(RUN.id)):
         with pytest.raises(BadInput, match=r"the run cannot be kept there \(.*\); set FIRSTLIGHT_STATE_DIR"):
-            keep()  # type: ignore[no-untyped-call]
+            keep()
 
 
 def test_batches_grow_and_the_last_size_is_repeated() -> None:

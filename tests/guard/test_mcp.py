@@ -26,7 +26,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 BAD: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("apply", {}, "is not a tool"),
-    ("guard", {"shel": "x"}, "no argument of guard"),
+    ("guard", {"shel": "x"}, "is not an argument of guard"),
     ("guard", {"shell": "x" * 30_000}, "up to 20000"),
     ("explain", {}, "needs text"),
     ("guard", {}, "guard decides on one action"),

@@ -86,7 +86,7 @@ def _multiply_anew(
         if extras.out is not None:
             out = extras.out
         elif key is not None and (place < 0 or place == current_device()):  # as later calls make it
-            out = empty_on(dense.device)(flat_shape, (flat_shape[1], 1), dense.dtype)
+            out = empty_on(dense.device)(flat_shape, (max(1, flat_shape[1]), 1), dense.dtype)
         else:
             out = dense.new_empty(flat_shape)
         target = out
