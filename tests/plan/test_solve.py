@@ -311,7 +311,7 @@ def test_a_release_is_not_looked_for_among_nightlies() -> None:
 
 def test_releases_of_vllm_do_not_go_with_a_nightly() -> None:
     solution = solved("h200-healthy", "vllm", channel=Channel.NIGHTLY)
-    assert solution.impossible == "vllm cannot be had with a nightly torch: releases require a released torch."
+    assert solution.impossible == "vllm cannot be installed with a nightly torch: releases require a released torch."
     assert "vllm==0.32.0" in names(solution.nearest[0])
 
 
