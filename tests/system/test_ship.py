@@ -177,7 +177,7 @@ def test_cut_off_the_same_command_goes_on(bare: Dock, hosts: dict[str, Host], cu
     if kill is not _kill_ours:
         assert process.returncode == 4, said
         assert "sending was cut off" in said
-        assert "the same command goes on from it" in said
+        assert "the same command continues from it" in said
     while _rsync_there(host):  # it ends with the connection
         assert time.monotonic() < deadline
         time.sleep(0.05)
