@@ -30,8 +30,8 @@ NO_HURDLES = {"dense": "", "triton": "", "sm90": ""}
     [
         ({"shape": "full", "share": 1.0}, "dense", "torch knows full attention by name"),
         ({"shape": "upper_left", "share": 0.5}, "dense", "torch knows causal attention by name"),
-        ({}, "triton", "0.100 of the blocks are at most 0.3 (the careful rule for a GPU that was not measured)"),
-        ({"share": 0.31}, "dense", "0.310 of the blocks are above 0.3"),
+        ({}, "triton", "up to 0.100 of the blocks, at most 0.3 (the careful rule for a GPU that was not measured)"),
+        ({"share": 0.31}, "dense", "up to 0.310 of the blocks, more than 0.3"),
         ({"share": 0.5, "shape": "lower_right"}, "dense", "torch knows causal attention by name"),
         ({"share": 0.3, "shape": "lower_right", "dtype": torch.float32}, "triton", "at most 0.3"),
         ({"share": 0.3, "shape": "lower_right", "lengths": (4096, 100)}, "triton", "at most 0.3"),
@@ -55,8 +55,8 @@ def test_where_the_sparse_kernel_cannot_run_dense_is_taken_and_says_so() -> None
     [
         (None, "dense", "on the processor; torch knows full attention by name"),
         (BlockMask.causal(512, block=64), "dense", "torch knows causal attention by name"),
-        (BlockMask.sink(512, keys=64, block=64), "reference", "on the processor, 0.125 of the blocks are at most 0.15"),
-        (BlockMask.sink(512, keys=256, block=64), "dense", "0.500 of the blocks are above 0.15"),
+        (BlockMask.sink(512, keys=64, block=64), "reference", "on the processor, up to 0.125 of the blocks, at most 0.15"),
+        (BlockMask.sink(512, keys=256, block=64), "dense", "up to 0.500 of the blocks, more than 0.15"),
     ],
 )
 def test_on_the_processor(mask: BlockMask | None, backend: str, said: str) -> None:

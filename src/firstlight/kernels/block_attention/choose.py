@@ -195,18 +195,18 @@ def by_rule(question: Question, hurdle: str) -> Choice:
     if _is_too_large(question):
         return Choice("triton", f"{_large(question)} ({note})")
     if question.share > SPARSE_SHARE:
-        return Choice("dense", f"{question.share:.3f} of the blocks are above {SPARSE_SHARE:g} ({note})")
-    return Choice("triton", f"{question.share:.3f} of the blocks are at most {SPARSE_SHARE:g} ({note})")
+        return Choice("dense", f"up to {question.share:.3f} of the blocks, more than {SPARSE_SHARE:g} ({note})")
+    return Choice("triton", f"up to {question.share:.3f} of the blocks, at most {SPARSE_SHARE:g} ({note})")
 
 
 def _on_processor(question: Question) -> Choice:
     if _has_name(question):
         return Choice("dense", f"on the processor; torch knows {_words(question)} by name")
     if question.share <= CPU_SHARE:
-        return Choice("reference", f"on the processor, {question.share:.3f} of the blocks are at most {CPU_SHARE:g}")
+        return Choice("reference", f"on the processor, up to {question.share:.3f} of the blocks, at most {CPU_SHARE:g}")
     if _is_too_large(question):
         return Choice("reference", f"on the processor; {_large(question)}")
-    return Choice("dense", f"on the processor, {question.share:.3f} of the blocks are above {CPU_SHARE:g}")
+    return Choice("dense", f"on the processor, up to {question.share:.3f} of the blocks, more than {CPU_SHARE:g}")
 
 
 def _is_too_large(question: Question) -> bool:
