@@ -69,7 +69,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
 
 
 def is_information(text: str) -> bool:
-    """Whether a line is of the level of information, as TensorFlow and glog write it: 'I tensorflow/port.cc:153] ...'."""
+    """Whether a line is of the level of information, as glog and TensorFlow write it: 'I util/port.cc:153] ...'."""
     return re.search(_INFORMATION, text) is not None
 
 
