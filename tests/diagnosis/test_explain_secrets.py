@@ -59,7 +59,8 @@ def test_a_secret_beside_an_error_is_in_no_answer(row: dict[str, str], kind: str
     secret = secret.upper() if "{upper}" in kind else secret
     text = place.format(kind.format(secret, upper=secret), row["text"])
     said = said_of(text)
-    assert row["code"] in said or "\n" not in text.strip()
+    # A wrapper is no answer where its last line, longer by the secret, reads like an error of its own.
+    assert row["code"] in said or "\n" not in text.strip() or row.get("wraps")
     assert shown_of(secret, said) == []
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from firstlight.diagnosis.explain_anchors import Anchors
-from firstlight.diagnosis.explain_telling import is_end, is_exception, is_telling
+from firstlight.diagnosis.explain_telling import is_end, is_exception, is_information, is_telling
 from firstlight.frozen import dataclass
 from firstlight.secrets import without_credentials
 
@@ -304,8 +304,11 @@ class _Block:
         return (self.spot(at),) if at >= self.start and is_end(self.bare(at)) else ()
 
     def bare(self, at: int) -> str:
+        return without_prefix(self.whole(at))
+
+    def whole(self, at: int) -> str:
         begin, end = _segment(self.buffer, at)
-        return without_prefix(_readable(self.buffer[begin:end]))
+        return _readable(self.buffer[begin:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,13 +340,14 @@ class Told:
         for block in self.waiting:
             last = list(_from_the_end(block.buffer, start=block.start, limit=block.limit))
             thrown = (at for at in last if is_exception(block.bare(at)))
+            loud = (at for at in last if not is_information(block.whole(at)))
             ahead = _from_the_start(block.buffer, start=block.start, limit=block.limit)
             room = LINES_KEPT - len(told.named)
             named = itertools.islice((at for at in ahead if room and is_telling(block.bare(at))), room)
             told = Told(
                 (*map(block.spot, itertools.islice(thrown, LINES_KEPT)), *told.exceptions)[:LINES_KEPT],
                 (*told.named, *map(block.spot, named)),
-                tuple(map(block.spot, last[:1])) or told.last,
+                tuple(map(block.spot, itertools.islice(loud, 1))) or told.last,
                 block.end(),
             )
         return told

@@ -23,7 +23,8 @@ _WINDOWS = (
     rb"|\bwin(?:dows)? ?1[01]\b|\\site-packages\\|\bnvcuda64?\b|\bDLL load failed"
 )
 _MAC = (
-    rb"(?i)(?<![\w.])/Users/\w|/opt/homebrew/|/Library/Frameworks/|\bmac ?os\b|\bmacosx_\d|\bmacbook|\bos ?x\b 1\d"
+    rb"(?i)(?<![\w.])/Users/\w|/private/var/folders/"
+    rb"|/opt/homebrew/|/Library/Frameworks/|\bmac ?os\b|\bmacosx_\d|\bmacbook|\bos ?x\b 1\d"
     rb"|\bM[1-5] (?:Pro|Max|Ultra|chip)\b|Apple (?:silicon|M\d)|\.dylib\b|\bdarwin\b|\bmps backend"
 )
 _NOT_MAC = (

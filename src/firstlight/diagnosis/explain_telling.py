@@ -27,6 +27,7 @@ _NOTE = (
     r"|\berror code: \d+\W*$|required plugin \S+: task_init\(\) failed|\braise [\w.]+\("
     r"|ld returned 1 exit status|-Werror|error-limit|RuntimeError: Error compiling objects|Error building extension"
 )
+_INFORMATION = r"(?:^|[:\s])I(?:\d{4} [\d:.]+ +\d+)? ?[\w./-]+\.(?:cc|cpp|cu|h):\d+\]"
 # How a shell says that a program was ended by a signal; it counts where nothing stands behind it.
 _BY_SHELL = r"^(?:\S+: line \d+:\s+)?(?:\d+ )?"
 _ENDED = (
@@ -59,12 +60,17 @@ _KINDS: tuple[tuple[str, str], ...] = (
         "something that is not installed, or not where it is looked for",
         r"no module named|no such file|not found|cannot find|could not find|could not load|cannot open",
     ),
-    ("a fault in the source that is compiled", r"\.(?:cu|cuh|cpp|cc|c|h|hpp)[:(]\d+"),
+    ("a fault in the source that is compiled", r"\.(?:cu|cuh|cpp|cc|c|h|hpp)[:(]\d+(?![\d\]])"),
     (
         "a fault in the program or its data",
         r"(?:Key|Index|Type|Value|Attribute|Assertion|NotImplemented|Name|ZeroDivision)Error|assert",
     ),
 )
+
+
+def is_information(text: str) -> bool:
+    """Whether a line is of the level of information, as glog and TensorFlow write it: 'I util/port.cc:153] ...'."""
+    return re.search(_INFORMATION, text) is not None
 
 
 def is_exception(text: str) -> bool:
