@@ -33,7 +33,7 @@ def test_pairs_are_an_object_and_tuples_of_words_are_lists() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"span": [1, 10**400]}, r"it.span\[1\]: .* is no measurement"),
+        ({"span": [1, 10**400]}, r"it.span\[1\]: .* is not a measurement"),
         ({"span": [1, float("inf")]}, r"it.span\[1\]: expected a number, found inf"),
         ({"span": [1.0]}, "it.span: expected 2 items, found 1"),
         ({"params": {"m": True}}, "it.params.m: expected a whole number, found True"),

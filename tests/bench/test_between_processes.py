@@ -85,7 +85,7 @@ def test_the_report_says_which_figures_cannot_be_told_apart_and_why() -> None:
         "(largest here +12.0 %, resnet50/b1/eager)\n"
     ) in text
     assert "second look" not in text
-    assert "exit code 0: no regression in 1 figure; 2 cannot be told\n" in text
+    assert "exit code 0: no regression in 1 figure; 2 have no verdict\n" in text
 
 
 def test_convolutions_take_the_same_algorithm_in_every_process_unless_a_search_is_asked_for() -> None:

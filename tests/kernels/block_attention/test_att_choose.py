@@ -55,7 +55,11 @@ def test_where_the_sparse_kernel_cannot_run_dense_is_taken_and_says_so() -> None
     [
         (None, "dense", "on the processor; torch knows full attention by name"),
         (BlockMask.causal(512, block=64), "dense", "torch knows causal attention by name"),
-        (BlockMask.sink(512, keys=64, block=64), "reference", "on the processor, up to 0.125 of the blocks, at most 0.15"),
+        (
+            BlockMask.sink(512, keys=64, block=64),
+            "reference",
+            "on the processor, up to 0.125 of the blocks, at most 0.15",
+        ),
         (BlockMask.sink(512, keys=256, block=64), "dense", "up to 0.500 of the blocks, more than 0.15"),
     ],
 )
