@@ -192,7 +192,9 @@ def test_a_kind_of_record_that_is_not_known_is_refused_with_its_line(place: Path
     begun = next(record for record in records if record["event"] == "step-begun")
     begun["event"] = "step-foreseen"
     _write(place, records)
-    with pytest.raises(FirstlightError, match=rf"line {begun['number']}: 'step-foreseen' is not a record that this firstlight knows") as told:
+    with pytest.raises(
+        FirstlightError, match=rf"line {begun['number']}: 'step-foreseen' is not a record that this firstlight knows"
+    ) as told:
         undo_in(place)
     assert told.value.exit_code == 2
     assert (place / "home/marker").exists(), "nothing was taken back before it was refused"
