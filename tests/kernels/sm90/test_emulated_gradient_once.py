@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from firstlight.kernels.block_attention.lists import lists_of, ranks_of
 from firstlight.kernels.block_attention.mask import BlockMask
 from firstlight.kernels.sm90 import gradient_once
 from firstlight.kernels.sm90.gradient_once import Order
+from firstlight.kernels.sm90.nvrtc import Nvrtc
 from firstlight.kernels.sm90.problem import multiprocessors
 from tests.kernels.sm90.emulator.build import needs_compiler
 from tests.kernels.sm90.emulator.driver import EmulatingDriver
@@ -139,6 +141,17 @@ def test_heads_that_share_keys_keep_two_passes_where_their_items_leave_multiproc
     assert multiprocessors(0) == 3
     assert not as_measured(queries, keys, causal)  # three key blocks, three multiprocessors
     assert as_measured(queries, torch.empty(1, 2, 300, 128), causal)
+
+
+def test_a_compiler_that_puts_products_one_behind_the_other_keeps_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, causal = torch.empty(1, 3, 300, 128), BlockMask.causal(300, 300, block=128)
+    taken = {}
+    for version in ("12.8", "12.9", "13.0.88"):
+        monkeypatch.setattr(gradient_once, "find_compiler", functools.partial(Nvrtc, "libnvrtc.so", version, "nvrtc"))
+        gradient_once.built_well.cache_clear()
+        taken[version] = as_measured(queries, queries, causal)
+    gradient_once.built_well.cache_clear()
+    assert taken == {"12.8": False, "12.9": True, "13.0.88": True}
 
 
 def test_heads_abreast_follow_from_the_share_of_blocks() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from firstlight.kernels.sm90.attention_variants import attention_builds, gradient_builds, once_builds
 from firstlight.kernels.sm90.compile import Variant, compile_variant, find_compiler
+from firstlight.kernels.sm90.gradient_once import OLDEST_COMPILER, built_well
 from firstlight.kernels.sm90.variants import NARROW, PAIR, WIDE, Build, multiply_variant, sample_variant
 from tests.kernels.sm90.attention_gate import loop_faults
 from tests.kernels.sm90.gate import counted, disassembled, problems
@@ -47,11 +48,14 @@ def test_the_gate_holds_with_the_compiler_of_an_older_cuda(
     found = [fault for variant in (*PRODUCTS, SAMPLED) for fault in faults(variant)]
     found += [fault for build in attention_builds() for fault in (*faults(build.variant), *loop(build.variant))]
     found += [fault for build in gradient_builds() for fault in faults(build.variant)]
-    found += [
+    once = [
         fault
         for build in once_builds()
         for fault in (*faults(build.variant), *loop(build.variant), *faults(build.rows))
     ]
+    built_well.cache_clear()
+    assert built_well() == (tuple(map(int, release.split("."))) >= OLDEST_COMPILER) == (once == [])
+    built_well.cache_clear()
     known = KNOWN.get(release)
     assert [fault for fault in found if known is None or not known.search(fault)] == []
 

@@ -29,6 +29,7 @@ from firstlight.kernels.sm90.attention_variants import (
     THREADS,
     OnceBuild,
 )
+from firstlight.kernels.sm90.compile import find_compiler
 from firstlight.kernels.sm90.driver import Kernel, start_once
 from firstlight.kernels.sm90.loaded import loaded
 from firstlight.kernels.sm90.problem import multiprocessors
@@ -40,6 +41,7 @@ ROWS_THREADS = 256
 MOST_RANKS = (1 << 31) - 1  # the kernel counts them in 32 bits
 WIDE_SHARE = 0.2  # of all blocks: causal and wider masks
 LEAST_ROW, LEAST_ROW_OF_MANY = 8, 16  # blocks a row below it; measured: results/attention-gradients-order-h200.json
+OLDEST_COMPILER = (12, 9)  # ptxas before it puts the products one behind the other (C7515), with nothing under them
 MOST_BITS_OF_ONE = 32  # ways in which a window, a sink and causal together see a block in part
 
 
@@ -75,7 +77,7 @@ def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
     Those have one list for all heads, and all blocks or some that are seen in part. Scattered lists let key blocks
     wait for turns, and the sums in memory find no place in L2; so do short rows, and sequences one behind the other,
     whose key blocks meet at the same queries. Heads that share keys share an item: fewer items than multiprocessors
-    leave some idle, where two passes have one of them by query heads.
+    leave some idle, where two passes have one of them by query heads. And the compiler has to do it justice.
     """
     blocks = mask.kinds.numel()
     drawn = mask.kinds.shape[:2].numel() == 1 and (mask.bits is not None or mask.most == blocks)
@@ -83,8 +85,17 @@ def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
         return False
     if k.shape[1] < q.shape[1] and q.shape[0] * k.shape[1] * mask.kinds.shape[3] <= multiprocessors(q.get_device()):
         return False
+    if not built_well():
+        return False
     row = mask.most / mask.kinds.shape[2]
     return _share(mask) >= WIDE_SHARE or row >= (LEAST_ROW_OF_MANY if _is_many(mask) else LEAST_ROW)
+
+
+@functools.lru_cache(maxsize=1)
+def built_well() -> bool:
+    """Whether the compiler that is here keeps the products of gradient_once.cu under way together; asked once."""
+    major, minor = find_compiler().version.split(".")[:2]
+    return (int(major), int(minor)) >= OLDEST_COMPILER
 
 
 def order_for(mask: BlockMask) -> Order:
