@@ -94,8 +94,7 @@ def takes(q: Tensor, k: Tensor, mask: BlockMask) -> bool:
 @functools.lru_cache(maxsize=1)
 def built_well() -> bool:
     """Whether the compiler that is here keeps the products of gradient_once.cu under way together; asked once."""
-    major, minor = find_compiler().version.split(".")[:2]
-    return (int(major), int(minor)) >= OLDEST_COMPILER
+    return tuple(map(int, find_compiler().version.split("."))) >= OLDEST_COMPILER  # of "12" alone it is not known: no
 
 
 def order_for(mask: BlockMask) -> Order:
